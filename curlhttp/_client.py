@@ -1,0 +1,739 @@
+"""The two clients: one constructor, one way to build a request, one flow; two engines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+
+from curlhttp._config import (
+    HTTP2,
+    Cert,
+    Limits,
+    Proxies,
+
+    Timeout,
+    TimeoutInput,
+    Transport,
+    Verify,
+    transport_for,
+)
+from curlhttp._flow.chain import build
+from curlhttp._flow.engine import Middleware, Send
+from curlhttp._models.decoders import ACCEPT_ENCODING
+from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.jar import Jar
+from curlhttp._models.payload import encode_body
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.url import URL, parse_url
+from curlhttp._policy.auth import BasicAuth, as_auth
+from curlhttp._policy.environment import (
+    ca_bundle,
+    netrc_credentials,
+    proxy_for,
+    select_proxy,
+)
+from curlhttp._run import run_sync
+from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
+from curlhttp._version import __version__
+from curlhttp.exceptions import InvalidHeader, MissingSchema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp._curl.engine_async import AsyncEngine
+    from curlhttp._curl.engine_blocking import BlockingEngine
+
+__all__ = ["AsyncClient", "Client"]
+
+Hooks = Mapping[str, "Callable[..., Any] | Sequence[Callable[..., Any]]"]
+Self = TypeVar("Self", bound="_Core")
+
+_UNSET: Any = cast(Any, type("_Unset", (), {"__repr__": lambda self: "<the client's>"})())
+_DEFAULT_HEADERS = (
+    ("User-Agent", f"curlhttp/{__version__}"),
+    ("Accept-Encoding", ACCEPT_ENCODING),
+    ("Accept", "*/*"),
+)
+_DEFAULT_MAX_REDIRECTS = 30
+
+
+class RequestOptions(TypedDict, total=False):
+    """The keywords that every verb takes."""
+
+    params: Any
+    data: Any
+    json: Any
+    content: Any
+    files: Any
+    headers: Any
+    cookies: Any
+    auth: Any
+    timeout: TimeoutInput
+    follow_redirects: bool
+    allow_redirects: bool
+    proxies: Proxies
+    verify: Verify
+    cert: Cert
+    stream: bool
+    max_response_size: int | None
+
+
+class _Core:
+    """What both clients are: settings, and requests built from them."""
+
+    _http2: HTTP2 = False
+
+    def __init__(
+        self,
+        *,
+        base_url: str | URL = "",
+        headers: Any = None,
+        params: Any = None,
+        cookies: Any = None,
+        auth: Any = None,
+        timeout: TimeoutInput = _UNSET,
+        limits: Limits | None = None,
+        max_connections: int = _UNSET,
+        max_connections_per_host: int | None = _UNSET,
+        max_keepalive_connections: int | None = _UNSET,
+        keepalive_expiry: float = _UNSET,
+        max_connection_lifetime: float | None = _UNSET,
+        dns_ttl: float = _UNSET,
+        http2: HTTP2 | None = None,
+        http3: bool = False,
+        verify: Verify = True,
+        cert: Cert = None,
+        proxies: Proxies = None,
+        trust_env: bool = True,
+        follow_redirects: bool = True,
+        max_redirects: int = _DEFAULT_MAX_REDIRECTS,
+        max_response_size: int | None = None,
+        sensitive_headers: Iterable[str] = (),
+        middleware: Sequence[Middleware] = (),
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._base_url = parse_url(base_url) if base_url else None
+        self._headers = Headers(_DEFAULT_HEADERS).merged(headers)
+        self._params = params
+        self._jar = Jar(cookies)
+        self._auth = as_auth(auth)
+        self._timeout = Timeout() if timeout is _UNSET else Timeout.of(timeout)
+        self._limits = _limits(
+            limits,
+            max_connections=max_connections,
+            max_connections_per_host=max_connections_per_host,
+            max_keepalive_connections=max_keepalive_connections,
+            keepalive_expiry=keepalive_expiry,
+            max_connection_lifetime=max_connection_lifetime,
+            dns_ttl=dns_ttl,
+        )
+        self._follow_redirects = follow_redirects
+        self._max_response_size = _checked_size(max_response_size)
+        self._http2 = type(self)._http2 if http2 is None else _checked_http2(http2)
+        self._http3 = _checked_http3(http3)
+        self._verify = (trust_env and ca_bundle() or True) if verify is True else verify
+        self._cert = cert
+        self._proxies = {"all": proxies} if isinstance(proxies, str) else proxies
+        self._asks_for_proxies = trust_env and _environment_names_proxies()
+        self._transport = transport_for(self._verify, cert, None, self._http2, self._http3)
+        self._hooks = _hooks(hooks)
+        self._send: Send = build(
+            self._exchange,
+            hooks=self._hooks,
+            max_redirects=max_redirects,
+            sensitive=frozenset(name.lower() for name in sensitive_headers),
+            netrc=netrc_credentials if trust_env and _has_netrc() else None,
+            middleware=tuple(middleware),
+        )
+
+    def _exchange(self, request: Request) -> Any:
+        raise NotImplementedError
+
+    # settings that may be changed
+
+    @property
+    def headers(self) -> Headers:
+        """Return the headers that go with every request; change them at will."""
+        return self._headers
+
+    @headers.setter
+    def headers(self, headers: Any) -> None:
+        self._headers = Headers(_DEFAULT_HEADERS).merged(headers)
+
+    @property
+    def cookies(self) -> Any:
+        """Return the cookie jar."""
+        return self._jar.open()
+
+    @cookies.setter
+    def cookies(self, cookies: Any) -> None:
+        self._jar.replace(cookies)
+
+    @property
+    def timeout(self) -> Timeout:
+        """Return the time limits of requests that set none."""
+        return self._timeout
+
+    @property
+    def limits(self) -> Limits:
+        """Return the limits of this client."""
+        return self._limits
+
+    # requests
+
+    def build_request(
+        self,
+        method: str,
+        url: str | bytes | URL,
+        *,
+        params: Any = None,
+        data: Any = None,
+        json: Any = None,
+        content: Any = None,
+        files: Any = None,
+        headers: Any = None,
+        cookies: Any = None,
+        auth: Any = _UNSET,
+        timeout: TimeoutInput = _UNSET,
+        follow_redirects: bool = _UNSET,
+        allow_redirects: bool = _UNSET,
+        proxies: Proxies = None,
+        verify: Verify = _UNSET,
+        cert: Cert = _UNSET,
+        stream: bool = False,
+        max_response_size: int | None = _UNSET,
+    ) -> Request:
+        """Return the request that the verbs would send; `send` sends it.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            params: a mapping, pairs or a string for the query.
+            data: a form (mapping or pairs), or a body as it is (bytes, str, file, iterable).
+            json: any value that JSON can express.
+            content: a body as it is: bytes, str, file, iterable or, in AsyncClient, an async
+                iterable; a function that returns one of these makes it replayable.
+            files: a mapping or pairs of field name and file, sent as multipart/form-data.
+            headers: they replace the client's of the same name; None takes one away.
+            cookies: for this request alone.
+            auth: (user, password), an Auth, a function of the request, or None for none.
+            timeout: seconds for connect and read, (connect, read), a Timeout, or None.
+            follow_redirects: follow redirects; allow_redirects is requests' name for it.
+            allow_redirects: the same.
+            proxies: a proxy URL, or a mapping as in requests.
+            verify: see TLS.
+            cert: see TLS.
+            stream: return once the head is in; the body is read from the response.
+            max_response_size: bytes that the body may have, on the wire and decoded.
+
+        Raises:
+            RequestException: some of it cannot be sent as it is; nothing was.
+        """
+        request = Request.__new__(Request)
+        request.method = check_method(method)
+        request.url = target = self._target(url, params)
+        request._shared_headers = self._headers
+        request._headers = self._headers.merged(headers) if headers else None
+        request.body = body = encode_body(
+            content=content,
+            data=data,
+            json=json,
+            files=files,
+            length=None if request._headers is None else _announced_length(request._headers),
+        )
+        if body is not None or request._headers is not None:
+            _frame(request)
+        request.auth = self._auth if auth is _UNSET else as_auth(auth)
+        if target.username is not None:
+            request.url = target.without_userinfo()
+            if auth is _UNSET or auth is None:
+                request.auth = BasicAuth(target.username, target.password or "")
+        request.cookies = None if cookies is None else _own_cookies(cookies, target)
+        request.jar = self._jar
+        request.timeout = self._timeout if timeout is _UNSET else Timeout.of(timeout)
+        request.stream = stream
+        follows = allow_redirects if follow_redirects is _UNSET else follow_redirects
+        request.follow_redirects = self._follow_redirects if follows is _UNSET else follows
+        request.max_response_size = (
+            self._max_response_size
+            if max_response_size is _UNSET
+            else _checked_size(max_response_size)
+        )
+        request.deadline = request.extensions = None
+        if (
+            verify is _UNSET
+            and cert is _UNSET
+            and proxies is None
+            and self._proxies is None
+            and not self._asks_for_proxies
+        ):
+            request.transport = self._transport
+        else:
+            request.transport = self._transport_to(request.url, verify, cert, proxies)
+        return request
+
+    def _target(self, url: str | bytes | URL, params: Any) -> URL:
+        base = self._base_url
+        if base is None:
+            target = parse_url(url)
+        else:
+            target = _joined(base, url)
+        if self._params:
+            target = target.with_params(self._params)
+        return target.with_params(params) if params else target
+
+    def _transport_to(
+        self, url: URL, verify: Verify, cert: Cert, proxies: Proxies
+    ) -> Transport:
+        return transport_for(
+            self._verify if verify is _UNSET else verify,
+            self._cert if cert is _UNSET else cert,
+            self._proxy_to(url, proxies),
+            self._http2,
+            self._http3,
+        )
+
+    def _proxy_to(self, url: URL, proxies: Proxies) -> str | None:
+        """Return the proxy: the request's choice, else the client's, else the environment's."""
+        for choice in (proxies, self._proxies):
+            if choice is not None:
+                mapping = {"all": choice} if isinstance(choice, str) else choice
+                proxy = select_proxy(url, mapping)
+                if proxy is not None:
+                    return proxy or None
+        return proxy_for(url) if self._asks_for_proxies else None
+
+    def __repr__(self) -> str:
+        base = "" if self._base_url is None else f" {self._base_url}"
+        return f"<curlhttp.{type(self).__name__}{base}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied: it holds connections and "
+            "credentials; make a new one where it is needed"
+        )
+
+
+class Client(_Core):
+    """Send requests from plain code; safe to use from many threads.
+
+    Args:
+        base_url: what relative URLs are joined to.
+        headers: go with every request, on top of User-Agent, Accept-Encoding and Accept.
+        params: go into every query.
+        cookies: a CookieJar to use, a mapping or pairs.
+        auth: (user, password), an Auth, or a function of the request.
+        timeout: the default of all requests: connect 10 s, read 60 s, no total.
+        limits: a Limits, or its fields as keywords of their own, which beat it.
+        max_connections: see Limits.
+        max_connections_per_host: see Limits.
+        max_keepalive_connections: see Limits.
+        keepalive_expiry: see Limits; seconds.
+        max_connection_lifetime: see Limits; seconds.
+        dns_ttl: see Limits; seconds.
+        http2: see Transport; off by default: one request at a time is faster on HTTP/1.1.
+        http3: see Transport.
+        verify: see TLS; it beats REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
+        cert: see TLS.
+        proxies: a proxy URL or requests' mapping; it beats the environment.
+        trust_env: heed proxy variables, NO_PROXY, CA variables and netrc, as they are when the
+            client is made.
+        follow_redirects: the default of all requests.
+        max_redirects: how many to follow.
+        max_response_size: bytes a body may have, on the wire and decoded.
+        sensitive_headers: names that must not follow a redirect to another origin.
+        middleware: `async def middleware(request, send)`, outermost first; each attempt of a
+            redirect goes through them.
+        hooks: functions by event: {"request": ..., "response": ...}.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        from curlhttp._curl.engine_blocking import BlockingEngine
+
+        self._engine: BlockingEngine = BlockingEngine(self._limits)
+
+    def _exchange(self, request: Request) -> Any:
+        if request.stream:
+            return _open(self._engine, request, StreamedResponse)
+        return self._engine.perform(request)
+
+    def request(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> Response:
+        """Send a request and return the response.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            options: see build_request.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        return run_sync(cast(Any, self._send(self.build_request(method, url, **options))))
+
+    def send(self, request: Request) -> Response:
+        """Send a request that build_request made.
+
+        Raises:
+            RequestException: no response came of it.
+        """
+        return run_sync(cast(Any, self._send(request)))
+
+    def stream(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> StreamedResponse:
+        """Send a request and return once the head is in; use the response in `with`.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            options: see build_request.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        options["stream"] = True
+        return cast(StreamedResponse, self.request(method, url, **options))
+
+    def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send GET; see request."""
+        return self.request("GET", url, **options)
+
+    def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send OPTIONS; see request."""
+        return self.request("OPTIONS", url, **options)
+
+    def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
+        return self.request("HEAD", url, **_unfollowed(options))
+
+    def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send POST; see request."""
+        return self.request("POST", url, **options)
+
+    def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send PUT; see request."""
+        return self.request("PUT", url, **options)
+
+    def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send PATCH; see request."""
+        return self.request("PATCH", url, **options)
+
+    def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send DELETE; see request."""
+        return self.request("DELETE", url, **options)
+
+    def close(self) -> None:
+        """Close all connections; further requests raise ClientClosed."""
+        self._engine.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class _Streaming:
+    """What AsyncClient.stream returns: await it, or use it in `async with`."""
+
+    def __init__(self, sent: Any) -> None:
+        self._sent = sent
+        self._response: AsyncStreamedResponse | None = None
+
+    def __await__(self) -> Any:
+        return self._sent.__await__()
+
+    async def __aenter__(self) -> AsyncStreamedResponse:
+        response: AsyncStreamedResponse = await self._sent
+        self._response = response
+        return response
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._response is not None:
+            await self._response.aclose()
+
+
+class AsyncClient(_Core):
+    """Send requests from tasks, on asyncio, uvloop, trio or whatever anyio runs on.
+
+    One client may serve several event loops, one after another or in threads; each has its own
+    connections. The arguments are those of Client, but http2 is on by default: on TLS concurrent
+    requests share one connection where the server offers HTTP/2.
+    """
+
+    _http2 = True
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._engines: dict[Any, AsyncEngine] = {}
+        self._is_closed = False
+
+    def _exchange(self, request: Request) -> Any:
+        engine = self._engine()
+        if request.stream:
+            return _open(engine, request, AsyncStreamedResponse)
+        return engine.perform(request)
+
+    def _engine(self) -> AsyncEngine:
+        """Return the engine of the running event loop."""
+        loop = _running_loop()
+        engine = self._engines.get(loop)
+        if engine is None or engine.is_closed:
+            engine = self._make_engine(loop)
+        return engine
+
+    def _make_engine(self, loop: Any) -> AsyncEngine:
+        from curlhttp._loops import make_engine
+
+        if self._is_closed:
+            from curlhttp.exceptions import ClientClosed
+
+            raise ClientClosed("this client was closed; make a new one")
+        return make_engine(self._engines, loop, self._limits, multiplexes=bool(self._http2))
+
+    async def request(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> Response:
+        """Send a request and return the response.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            options: see build_request.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        return await self._send(self.build_request(method, url, **options))
+
+    async def send(self, request: Request) -> Response:
+        """Send a request that build_request made.
+
+        Raises:
+            RequestException: no response came of it.
+        """
+        return await self._send(request)
+
+    def stream(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> _Streaming:
+        """Send a request and return once the head is in; use it in `async with`.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            options: see build_request.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        options["stream"] = True
+        return _Streaming(self.request(method, url, **options))
+
+    async def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send GET; see request."""
+        return await self._send(self.build_request("GET", url, **options))
+
+    async def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send OPTIONS; see request."""
+        return await self._send(self.build_request("OPTIONS", url, **options))
+
+    async def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
+        return await self._send(self.build_request("HEAD", url, **_unfollowed(options)))
+
+    async def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send POST; see request."""
+        return await self._send(self.build_request("POST", url, **options))
+
+    async def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send PUT; see request."""
+        return await self._send(self.build_request("PUT", url, **options))
+
+    async def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send PATCH; see request."""
+        return await self._send(self.build_request("PATCH", url, **options))
+
+    async def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send DELETE; see request."""
+        return await self._send(self.build_request("DELETE", url, **options))
+
+    async def aclose(self) -> None:
+        """Close all connections of the running event loop, without blocking it.
+
+        Those of loops that have ended are closed as well. Further requests raise ClientClosed.
+        """
+        from curlhttp._loops import close_engines
+
+        self._is_closed = True
+        await close_engines(self._engines, _running_loop())
+
+    async def __aenter__(self: Self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await cast(Any, self).aclose()
+
+
+async def _open(engine: Any, request: Request, kind: Any) -> Response:
+    """Return a streamed response; of a redirect that is followed, a finished one."""
+    incoming = await engine.open(request)
+    response = kind(request, incoming, engine)
+    if not (request.follow_redirects and response.is_redirect):
+        return cast(Response, response)
+    pieces = []
+    while piece := await response._read_raw():
+        pieces.append(piece)
+    return Response(request, response._head, b"".join(pieces), response.timings)
+
+
+def _running_loop() -> Any:
+    """Return what stands for the running event loop."""
+    asyncio = _asyncio()
+    if asyncio is not None:
+        loop = asyncio._get_running_loop()
+        if loop is not None and asyncio.current_task(loop) is not None:
+            return loop
+    from anyio.lowlevel import current_token
+
+    return current_token()
+
+
+def _asyncio() -> Any:
+    import sys
+
+    return sys.modules.get("asyncio")  # no loop of it runs before it was imported
+
+
+# --- from settings to values ---
+
+
+def _limits(limits: Limits | None, **fields: Any) -> Limits:
+    given = {name: value for name, value in fields.items() if value is not _UNSET}
+    if limits is not None:
+        given = {name: getattr(limits, name) for name in Limits.__slots__} | given
+    return Limits(**given)
+
+
+def _hooks(hooks: Hooks | None) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {"request": [], "response": []}
+    for event, functions in (hooks or {}).items():
+        if event not in found:
+            raise ValueError(f"unknown hook {event!r}: there are 'request' and 'response'")
+        found[event] = [functions] if callable(functions) else list(functions)
+    return found
+
+
+def _checked_size(size: int | None) -> int | None:
+    if size is not None and size < 0:
+        raise ValueError(f"max_response_size must not be negative, as {size} is")
+    return size
+
+
+def _checked_http2(http2: HTTP2) -> HTTP2:
+    if http2 not in (True, False, "prior-knowledge"):
+        raise ValueError(f"http2 must be True, False or 'prior-knowledge', not {http2!r}")
+    return http2
+
+
+def _checked_http3(http3: bool) -> bool:
+    if http3:
+        from curlhttp._curl.version import has_http3
+
+        if not has_http3():
+            raise ValueError("this libcurl was built without HTTP/3; leave http3 off")
+    return http3
+
+
+def _environment_names_proxies() -> bool:
+    names = ("http_proxy", "https_proxy", "all_proxy")
+    return any(os.environ.get(name) or os.environ.get(name.upper()) for name in names)
+
+
+def _has_netrc() -> bool:
+    paths = (os.environ.get("NETRC"), "~/.netrc", "~/_netrc")
+    return any(path and os.path.exists(os.path.expanduser(path)) for path in paths)
+
+
+# --- from arguments to a request ---
+
+
+def _joined(base: URL, url: str | bytes | URL) -> URL:
+    """Join a relative URL to the base, below its path whether or not that ends in a slash."""
+    try:
+        return parse_url(url)
+    except MissingSchema:
+        if isinstance(url, URL):
+            raise
+        text = url.decode() if isinstance(url, bytes) else url
+        if text.startswith("//"):
+            raise
+        path, _, query = text.partition("?")
+        joined = base.path.rstrip("/") + "/" + path.lstrip("/") if path else base.path
+        return base.join(joined + ("?" + query if query else ""))
+
+
+def _own_cookies(cookies: Any, url: URL) -> Any:
+    from curlhttp._models.cookies import Cookies
+
+    return (cookies if isinstance(cookies, Cookies) else Cookies(cookies)).bind(url)
+
+
+def _announced_length(headers: Headers) -> int | None:
+    """Return the Content-Length that the caller set.
+
+    Raises:
+        InvalidHeader: it is no number, or there is a Transfer-Encoding as well.
+    """
+    value = headers.get("content-length")
+    if value is None:
+        return None
+    if "transfer-encoding" in headers:
+        raise InvalidHeader("Content-Length and Transfer-Encoding exclude each other")
+    if not (value.isascii() and value.isdigit()):
+        raise InvalidHeader(f"Invalid Content-Length {value!r}: not a number")
+    return int(value)
+
+
+def _frame(request: Request) -> None:
+    """Add the body's Content-Type, and leave framing to libcurl: two voices would disagree.
+
+    Raises:
+        InvalidHeader: the caller announced what the body does not keep.
+    """
+    body = request.body
+    if body is not None and body.content_type and request.get_header("content-type") is None:
+        request.headers["Content-Type"] = body.content_type
+    announced = request.get_header("content-length")
+    if announced is not None:
+        length = 0 if body is None else body.length
+        if length is not None and int(announced) != length:
+            raise InvalidHeader(
+                f"Content-Length is {announced}, but the body has {length} bytes"
+            )
+        del request.headers["Content-Length"]
+    coding = request.get_header("transfer-encoding")
+    if coding is not None:
+        if coding.lower() != "chunked":
+            raise InvalidHeader("the only Transfer-Encoding that can be sent is chunked")
+        del request.headers["Transfer-Encoding"]
+
+
+def _unfollowed(options: RequestOptions) -> RequestOptions:
+    if "follow_redirects" not in options and "allow_redirects" not in options:
+        options["follow_redirects"] = False
+    return options
+
+

@@ -1,0 +1,247 @@
+"""Settings, as frozen values: what may take how long, how many, how secure, and through what.
+
+They are checked when they are made, so that nothing below has to.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from curlhttp.exceptions import InvalidProxyURL
+
+__all__ = ["HTTP2", "Cert", "Limits", "Proxy", "TLS", "Timeout", "TimeoutInput", "Transport", "Verify"]
+
+Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"
+Cert: TypeAlias = "str | bytes | os.PathLike[str] | tuple[Any, ...] | None"
+HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
+TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
+
+_PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeout:
+    """Set the time limits of a request, each in seconds; None means no limit.
+
+    Args:
+        total: everything together: waits, redirects, retries and the reading of the body.
+        connect: resolving the name, connecting and the TLS handshake (CURLOPT_CONNECTTIMEOUT_MS).
+        read: the silence between two bytes; it pauses while the caller does not read.
+        pool: the wait for a free handle of the pool.
+
+    Raises:
+        ValueError: a limit is not a positive, finite number.
+    """
+
+    total: float | None = None
+    connect: float | None = 10.0
+    read: float | None = 60.0
+    pool: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("total", "connect", "read", "pool"):
+            _check_seconds(name, getattr(self, name))
+
+    @classmethod
+    def of(cls, value: TimeoutInput) -> Timeout:
+        """Return the Timeout that a `timeout=` argument stands for.
+
+        Args:
+            value: a Timeout; a number of seconds for both connect and read; requests' pair
+                (connect, read); or None for no limit at all.
+
+        Raises:
+            ValueError: it is none of these, or a limit is not positive.
+        """
+        if isinstance(value, Timeout):
+            return value
+        if value is None:
+            return _NO_LIMITS
+        if isinstance(value, tuple):
+            if len(value) != 2:
+                raise ValueError(
+                    f"Invalid timeout {value!r}. Pass a (connect, read) timeout tuple, "
+                    "or a single float to set both timeouts to the same value."
+                )
+            return cls(connect=value[0], read=value[1])
+        return cls(connect=value, read=value)
+
+
+def _check_seconds(name: str, seconds: float | None) -> None:
+    if seconds is None:
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise ValueError(f"the {name} timeout must be a number of seconds or None")
+    if not seconds > 0 or math.isinf(seconds):
+        raise ValueError(f"the {name} timeout must be a positive, finite number, not {seconds!r}")
+
+
+_NO_LIMITS = Timeout(total=None, connect=None, read=None, pool=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bound what a client holds open, counts in connections and times in seconds.
+
+    Args:
+        max_connections: exchanges under way at once, and so sockets; further callers wait in
+            FIFO order. Never more than the process may open (RLIMIT_NOFILE).
+        max_connections_per_host: the same per origin; None for no bound of its own.
+        max_keepalive_connections: idle connections that are kept; None for max_connections.
+        keepalive_expiry: an idle connection older than this is not used again
+            (CURLOPT_MAXAGE_CONN, whole seconds).
+        max_connection_lifetime: no connection is used again beyond this age; None for any
+            (CURLOPT_MAXLIFETIME_CONN, whole seconds).
+        dns_ttl: how long a resolved name is kept (CURLOPT_DNS_CACHE_TIMEOUT, whole seconds).
+
+    Raises:
+        ValueError: a count is below one or a time below zero.
+    """
+
+    max_connections: int = 100
+    max_connections_per_host: int | None = None
+    max_keepalive_connections: int | None = None
+    keepalive_expiry: float = 60.0
+    max_connection_lifetime: float | None = None
+    dns_ttl: float = 60.0
+
+    def __post_init__(self) -> None:
+        least = {"max_connections": 1, "max_connections_per_host": 1}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value is not None and not value >= least.get(name, 0):
+                raise ValueError(f"{name} must be at least {least.get(name, 0)}, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLS:
+    """Say whom to trust and who we are.
+
+    Args:
+        verify: True for certifi's authorities, a path of a PEM file or a directory of hashed
+            certificates, PEM bytes, or False to check nothing. What is given replaces certifi's.
+        cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
+            (certificate, key) or (certificate, key, password).
+    """
+
+    verify: Verify = True
+    cert: Cert = None
+
+    def __post_init__(self) -> None:
+        verify = self.verify
+        if not isinstance(verify, (bool, bytes)):
+            path = os.fspath(verify)
+            if not os.path.exists(path):
+                raise OSError(
+                    "Could not find a suitable TLS CA certificate bundle, "
+                    f"invalid path: {path}"
+                )
+            object.__setattr__(self, "verify", path)
+        object.__setattr__(self, "cert", _checked_cert(self.cert))
+
+    def __repr__(self) -> str:
+        verify = "<PEM bytes>" if isinstance(self.verify, bytes) else repr(self.verify)
+        return f"TLS(verify={verify}, cert={'None' if self.cert is None else '<set>'})"
+
+
+def _checked_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | None:
+    """Return (certificate, key, password); a sole file or blob holds the key as well."""
+    if cert is None:
+        return None
+    parts = cert if isinstance(cert, tuple) else (cert,)
+    if not 1 <= len(parts) <= 3:
+        raise ValueError("cert must be a path, PEM bytes, or (cert, key[, password])")
+    found = [part if isinstance(part, bytes) else os.fspath(part) for part in parts[:2]]
+    for kind, part in zip(("certificate", "key"), found, strict=False):
+        if isinstance(part, str) and not os.path.exists(part):
+            raise OSError(f"Could not find the TLS {kind} file, invalid path: {part}")
+    return found[0], found[-1], parts[2] if len(parts) == 3 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """Name a proxy.
+
+    Args:
+        url: "http://", "https://", "socks4://", "socks4a://", "socks5://" or "socks5h://"
+            (the "a" and "h" kinds resolve names at the proxy), with host and port.
+        username: for the proxy only; no other host ever gets it.
+        password: the same.
+
+    Raises:
+        InvalidProxyURL: the URL names no such proxy.
+    """
+
+    url: str
+    username: str | None = None
+    password: str | None = None
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def parse(cls, url: str) -> Proxy:
+        """Return the Proxy for a URL that may hold credentials.
+
+        Raises:
+            InvalidProxyURL: the URL names no proxy of a known kind.
+        """
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise InvalidProxyURL("the proxy URL has a bad host or port") from None
+        if parts.scheme not in _PROXY_SCHEMES:
+            raise InvalidProxyURL(
+                f"a proxy URL must start with one of {', '.join(_PROXY_SCHEMES)}, "
+                f"not {parts.scheme!r}"
+            )
+        if not host or any(char <= " " or char == "\\" for char in parts.netloc):
+            raise InvalidProxyURL("the proxy URL has no valid host")
+        shown = f"[{host}]" if ":" in host else host
+        return cls(
+            url=f"{parts.scheme}://{shown}" + (f":{port}" if port else ""),
+            username=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+        )
+
+    def __repr__(self) -> str:
+        return f"Proxy(url={self.url!r}{'' if self.username is None else ', credentials=<set>'})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    """Say how a request travels: all that decides which connection it may use.
+
+    Args:
+        tls: whom to trust and who we are.
+        proxy: the proxy to go through, or None to go direct.
+        http2: True to offer HTTP/2 on TLS, "prior-knowledge" to speak it at once also without
+            TLS, False for HTTP/1.1.
+        http3: try HTTP/3 (over QUIC) on TLS, with a fall-back to the others.
+    """
+
+    tls: TLS
+    proxy: Proxy | None = None
+    http2: HTTP2 = False
+    http3: bool = False
+
+
+@lru_cache(maxsize=256)
+def transport_for(
+    verify: Any, cert: Any, proxy: str | None, http2: HTTP2, http3: bool
+) -> Transport:
+    """Return one Transport per combination, so that the engines can compare by identity."""
+    return Transport(
+        tls=TLS(verify=verify, cert=cert),
+        proxy=Proxy.parse(proxy) if proxy else None,
+        http2=http2,
+        http3=http3,
+    )
+
+
+Proxies: TypeAlias = "Mapping[str, str | None] | str | None"

@@ -1,0 +1,327 @@
+"""What the async engines share: the pool, the exchanges and the pump for request bodies.
+
+How a task waits is left to the subclasses. One engine belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from curlhttp._config import Limits
+from curlhttp._curl.forks import forsake, survive
+from curlhttp._curl.handles import (
+    Handles,
+    Slots,
+    Waiter,
+    no_free_handle,
+    open_files_bound,
+    pool_seconds,
+)
+from curlhttp._curl.readiness import Driver
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.body import Body
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp.exceptions import ClientClosed
+
+__all__ = ["AsyncEngine", "Gate"]
+
+_PIECE = 64 * 1024  # bytes read at once from a body that may block
+
+
+class Gate(ABC):
+    """Something one task waits at until it is opened."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+
+    @abstractmethod
+    async def wait(self) -> None:
+        """Wait until it is open."""
+
+
+class AsyncEngine(ABC):
+    """Move bytes for the tasks of one event loop.
+
+    Args:
+        limits: the client's limits.
+        multiplexes: requests may share connections, so that the bound per host is libcurl's.
+    """
+
+    def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
+        self._limits = limits
+        self._bound = open_files_bound(limits.max_connections)
+        self._slots = Slots(
+            self._bound, None if multiplexes else limits.max_connections_per_host
+        )
+        self._handles = Handles(self._make, self._bound)
+        self._driver = self._make_driver(limits, self._bound)
+        self.is_closed = False
+        survive(self)
+
+    def _make(self, key: Any) -> Transfer:
+        return Transfer(self._limits)
+
+    # what differs
+
+    @abstractmethod
+    def _make_driver(self, limits: Limits, connections: int) -> Driver:
+        """Return the driver, with whatever waits on it."""
+
+    @abstractmethod
+    def _gate(self) -> Gate:
+        """Return a closed gate."""
+
+    @abstractmethod
+    async def _park(self, transfer: Transfer) -> None:
+        """Wait until the transfer has something to look at."""
+
+    # the pool
+
+    async def _start(self, request: Request) -> Transfer:
+        begun = monotonic()
+        if self.is_closed:
+            raise ClientClosed("this client was closed; make a new one", request=request)
+        origin = request.url.origin
+        if not self._slots.take(origin):
+            await self._queue(request, origin)
+        try:
+            transfer = self._handles.pop(None, self._bound)
+        except BaseException:
+            self._slots.give(origin)
+            raise
+        transfer.origin = origin
+        try:
+            transfer.prepare(request)
+            transfer.queued = transfer.stamp - begun
+            self._set_feed(transfer, request.body)
+            self._driver.add(transfer)
+        except BaseException:
+            self._drop(transfer)
+            raise
+        return transfer
+
+    async def _queue(self, request: Request, origin: str) -> None:
+        gate = self._gate()
+        waiter = Waiter(origin, gate.open)
+        self._slots.wait(waiter)
+        seconds = pool_seconds(request)
+        try:
+            if seconds is None:
+                await gate.wait()
+            else:
+                with anyio.move_on_after(seconds):
+                    await gate.wait()
+        except BaseException:
+            self._slots.leave(waiter)
+            raise
+        if not waiter.granted:
+            self._slots.leave(waiter)
+            raise no_free_handle(request, self._bound)
+        if self.is_closed:
+            self._slots.give(origin)
+            raise ClientClosed("this client was closed; make a new one", request=request)
+
+    def _keep(self, transfer: Transfer) -> None:
+        transfer.clean()
+        self._handles.push(transfer)
+        self._slots.give(transfer.origin)
+
+    def _drop(self, transfer: Transfer) -> None:
+        """Let go of a transfer in whatever state it is; its handle is as good as new."""
+        self._driver.remove(transfer)
+        self._keep(transfer)
+
+    # exchanges
+
+    async def perform(self, request: Request) -> Response:
+        """Send the request and return the response with its body in memory.
+
+        Raises:
+            RequestException: the exchange failed.
+        """
+        transfer = await self._start(request)
+        try:
+            if transfer.feed is not None:
+                await self._pump(transfer, lambda: transfer.done)
+            while not transfer.done:
+                await self._park(transfer)
+            response = transfer.response()
+        except BaseException:
+            self._drop(transfer)
+            raise
+        self._keep(transfer)
+        return response
+
+    async def open(self, request: Request) -> Transfer:
+        """Send the request and return once the head of the response is in.
+
+        Raises:
+            RequestException: the exchange failed up to there.
+        """
+        transfer = await self._start(request)
+        try:
+            if transfer.feed is not None:
+                await self._pump(transfer, lambda: transfer.done)
+            while transfer.head is None and not transfer.done:
+                await self._park(transfer)
+            if transfer.done:
+                transfer.raise_failure()
+            transfer.final_head()
+        except BaseException:
+            self._drop(transfer)
+            raise
+        return transfer
+
+    async def read(self, incoming: Transfer) -> bytes:
+        """Return the next piece of the body as it came, b"" at the end.
+
+        Raises:
+            RequestException: the body broke off, or the server is silent for too long.
+        """
+        try:
+            if not incoming.pieces:
+                if incoming.paused:
+                    self._driver.resume(incoming)
+                while not incoming.pieces and not incoming.done:
+                    await self._park(incoming)
+            piece = incoming.take()
+            if not piece:
+                incoming.raise_failure()
+                incoming.final_head()
+        except BaseException:
+            self._drop(incoming)
+            raise
+        if not piece:
+            self._keep(incoming)
+        return piece
+
+    def abort(self, incoming: Transfer) -> None:
+        """Let go of a response; its stream is reset, an HTTP/1 connection closed."""
+        if not self.is_closed:
+            self._drop(incoming)
+
+    # request bodies that come piece by piece
+
+    def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
+        transfer.feed = None if body is None or body.data is not None else _Feed(self._gate)
+
+    async def _pump(self, transfer: Transfer, is_over: Callable[[], bool]) -> None:
+        """Feed the body to libcurl until it is sent, or the exchange ends before."""
+        request = transfer.request
+        assert request is not None
+        assert request.body is not None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._feed, transfer, request.body, tasks.cancel_scope)
+            while not is_over():
+                await self._park(transfer)
+            tasks.cancel_scope.cancel()
+
+    async def _feed(self, transfer: Transfer, body: Body, scope: anyio.CancelScope) -> None:
+        feed = transfer.feed
+        assert isinstance(feed, _Feed)
+        try:
+            while True:
+                piece = await _next_piece(body)
+                gate = feed.put(piece)
+                if transfer.starving:
+                    self._driver.resume(transfer)
+                if not piece:
+                    break
+                await gate.wait()
+        except Exception as error:  # the caller's own; it ends the transfer
+            transfer.failed = error
+            transfer.done = True
+            self._driver.remove(transfer)
+            if transfer.wake is not None:
+                transfer.wake()
+
+    # the end
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await anyio.sleep(seconds)
+
+    def _detach(self) -> None:
+        """Stop waiting for the driver."""
+
+    def _shut(self) -> None:
+        """Fail what runs, in the loop's own thread."""
+        self.is_closed = True
+        self._detach()
+        for transfer in list(self._driver.running.values()):
+            transfer.failed = ClientClosed("the client was closed during this request")
+            transfer.done = True
+            wake = transfer.wake
+            self._driver.remove(transfer)
+            if wake is not None:
+                wake()
+
+    async def aclose(self) -> None:
+        """Close all connections, without blocking the loop.
+
+        libcurl's close waits for a name that is being resolved: that is left to a thread.
+        """
+        if self.is_closed:
+            return
+        self._shut()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._free)
+
+    def close(self) -> None:
+        """Close all connections; for a loop that does not run any more."""
+        if not self.is_closed:
+            self._shut()
+            self._free()
+
+    def _free(self) -> None:
+        self._driver.close()
+        self._handles.close()
+
+    def abandon(self) -> None:
+        """Leave everything to the parent, in a forked child."""
+        self.is_closed = True
+        for transfer in self._handles.all:
+            forsake(transfer.easy, transfer)
+        forsake(self._driver.multi, self._driver, self)
+
+
+class _Feed:
+    """The pieces between a body that is awaited and libcurl's read callback, which cannot wait."""
+
+    def __init__(self, make_gate: Callable[[], Gate]) -> None:
+        self._make_gate = make_gate
+        self._piece = b""
+        self._ended = False
+        self._gate = make_gate()
+
+    def put(self, piece: bytes) -> Gate:
+        """Take a piece, b"" for the end; the gate opens when libcurl has it all."""
+        self._piece = piece
+        self._ended = not piece
+        self._gate = self._make_gate()
+        return self._gate
+
+    def __call__(self, size: int) -> bytes | None:
+        """Return at most size bytes, b"" at the end, None when there is nothing yet."""
+        piece = self._piece[:size]
+        if not piece:
+            return b"" if self._ended else None
+        self._piece = self._piece[size:]
+        if not self._piece:
+            self._gate.open()
+        return piece
+
+
+async def _next_piece(body: Body) -> bytes:
+    if body.is_async:
+        return await body.next()
+    # A file or an iterator may block: not in the loop's thread.
+    return await anyio.to_thread.run_sync(body.read, _PIECE)

@@ -1,0 +1,123 @@
+"""The async engine for asyncio, uvloop included: callbacks of the loop, and no task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from time import monotonic
+
+from curlhttp._config import Limits
+from curlhttp._curl.engine_async import AsyncEngine, Gate
+from curlhttp._curl.readiness import Driver
+from curlhttp._curl.transfer import Transfer
+
+__all__ = ["AsyncioEngine"]
+
+
+class _FutureGate(Gate):
+    __slots__ = ("_future",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._future: asyncio.Future[None] = loop.create_future()
+
+    def open(self) -> None:
+        _settle(self._future)
+
+    async def wait(self) -> None:
+        await self._future
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():  # its task may have been cancelled just now
+        future.set_result(None)
+
+
+class _LoopDriver(Driver):
+    """A driver that the loop turns: one reader and one timer.
+
+    The timer is set again only to fire earlier: most of libcurl's timers are replaced long
+    before they are due, and a timer that fires too early costs less than two changes.
+    """
+
+    def __init__(
+        self, limits: Limits, connections: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._loop = loop
+        self._soon = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._fires = 0.0
+        super().__init__(limits, connections)
+        loop.add_reader(self.poller.fileno(), self.turn)
+
+    def rearm(self) -> None:
+        due = self.due()
+        if due is None or self._soon:
+            return
+        now = monotonic()
+        if due <= now:
+            self._soon = True
+            self._loop.call_soon(self._on_time)
+        elif self._timer is None or due < self._fires - 0.0005:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._fires = due
+            self._timer = self._loop.call_later(due - now, self._on_time)
+
+    def _on_time(self) -> None:
+        self._soon = False
+        if self._timer is not None and self._fires <= monotonic():
+            self._timer = None
+        if self.is_attached:
+            self.turn()
+            self.rearm()
+
+    is_attached = True
+
+    def detach(self) -> None:
+        """Take everything off the loop."""
+        self.is_attached = False
+        self._soon = True  # no more timers
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self.poller.fileno())
+
+
+class AsyncioEngine(AsyncEngine):
+    """Move bytes for the tasks of one asyncio loop.
+
+    Args:
+        limits: the client's limits.
+        multiplexes: see AsyncEngine.
+        loop: the running loop.
+    """
+
+    def __init__(
+        self, limits: Limits, *, multiplexes: bool, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.loop = loop
+        super().__init__(limits, multiplexes=multiplexes)
+
+    def _make_driver(self, limits: Limits, connections: int) -> Driver:
+        return _LoopDriver(limits, connections, self.loop)
+
+    def _gate(self) -> Gate:
+        return _FutureGate(self.loop)
+
+    async def _park(self, transfer: Transfer) -> None:
+        future = self.loop.create_future()
+        transfer.wake = partial(_settle, future)
+        try:
+            await future
+        finally:
+            transfer.wake = None
+
+    def orphan(self, incoming: Transfer) -> None:
+        """Let go of a response from a finalizer, in whatever thread that runs."""
+        if not self.is_closed and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.abort, incoming)
+
+    def _detach(self) -> None:
+        driver = self._driver
+        assert isinstance(driver, _LoopDriver)
+        driver.detach()

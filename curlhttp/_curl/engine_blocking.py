@@ -1,0 +1,260 @@
+"""The engine of `Client`: easy.perform in the calling thread, or a loop where that must not be.
+
+A transfer keeps one connection of its own, so that threads never share one (sharing connections
+between threads crashes libcurl); names and TLS sessions are shared. Its coroutines never suspend.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pycurl
+
+from curlhttp._config import Limits
+from curlhttp._curl.forks import forsake, survive
+from curlhttp._curl.handles import (
+    Handles,
+    Slots,
+    Waiter,
+    no_free_handle,
+    open_files_bound,
+    pool_seconds,
+)
+from curlhttp._curl.readiness import Driver
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp.exceptions import ClientClosed
+
+__all__ = ["BlockingEngine"]
+
+_SHORT_READ = 1.0  # seconds: shorter read timeouts than perform's callback can keep
+
+
+class BlockingEngine:
+    """Move bytes in the calling thread; usable from many threads at once.
+
+    Args:
+        limits: the client's limits.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._closed = False
+        self._open()
+        survive(self)
+
+    def _open(self) -> None:
+        limits = self._limits
+        self._bound = open_files_bound(limits.max_connections)
+        self._lock = threading.Lock()
+        self._orphans: deque[Transfer] = deque()
+        self._slots = Slots(self._bound, limits.max_connections_per_host)
+        keep = limits.max_keepalive_connections
+        self._handles = Handles(self._make, self._bound if keep is None else keep)
+        self._share = pycurl.CurlShare()
+        self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_DNS)
+        self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_SSL_SESSION)
+
+    def _make(self, key: Any) -> Transfer:
+        loops = key[2]
+        transfer = Transfer(self._limits, self._share, watches_progress=not loops)
+        transfer.easy.setopt(pycurl.MAXCONNECTS, 1)
+        if loops:
+            transfer.driver = Driver(self._limits, 1)
+        return transfer
+
+    # the pool
+
+    def _take(self, request: Request, loops: bool) -> Transfer:
+        origin = request.url.origin
+        key = (origin, id(request.transport), loops)
+        with self._lock:
+            if self._closed:
+                raise ClientClosed("this client was closed; make a new one", request=request)
+            if self._orphans:
+                self._reap()
+            if self._slots.take(origin):
+                return self._pop(key, origin)
+            freed = threading.Event()
+            waiter = Waiter(origin, freed.set)
+            self._slots.wait(waiter)
+        self._wait(waiter, freed, request)
+        with self._lock:
+            return self._pop(key, origin)
+
+    def _pop(self, key: Any, origin: str) -> Transfer:
+        try:
+            return self._handles.pop(key, self._bound)
+        except BaseException:
+            self._slots.give(origin)
+            raise
+
+    def _wait(self, waiter: Waiter, freed: threading.Event, request: Request) -> None:
+        seconds = pool_seconds(request)
+        try:
+            if freed.wait(seconds):
+                return
+        except BaseException:  # Ctrl-C
+            with self._lock:
+                self._slots.leave(waiter)
+            raise
+        with self._lock:
+            if waiter.granted:
+                return
+            self._slots.leave(waiter)
+        raise no_free_handle(request, self._bound)
+
+    def _give(self, transfer: Transfer, *, keep: bool) -> None:
+        if keep:
+            transfer.clean()
+        with self._lock:
+            if keep and not self._closed:
+                self._handles.push(transfer)
+            else:
+                self._handles.drop(transfer)
+            self._slots.give(transfer.key[0])
+
+    # buffered exchanges
+
+    async def perform(self, request: Request) -> Response:
+        """Send the request and return the response with its body in memory.
+
+        Raises:
+            RequestException: the exchange failed.
+        """
+        body, read = request.body, request.timeout.read
+        loops = (body is not None and body.data is None) or (
+            read is not None and read < _SHORT_READ
+        )
+        transfer = self._start(request, loops)
+        try:
+            if loops:
+                self._loop(transfer, lambda: transfer.done)
+            else:
+                try:
+                    transfer.easy.perform()
+                except pycurl.error as error:
+                    transfer.code, transfer.message = error.args
+            response = transfer.response()
+        except BaseException:
+            self._give(transfer, keep=False)
+            raise
+        self._give(transfer, keep=True)
+        return response
+
+    def _start(self, request: Request, loops: bool) -> Transfer:
+        begun = time.monotonic()
+        transfer = self._take(request, loops)
+        try:
+            transfer.prepare(request)
+            transfer.queued = transfer.stamp - begun
+            if loops:
+                transfer.driver.add(transfer)
+            else:
+                transfer.avoid_reuse(transfer.sends_once and transfer.has_stale_connection())
+        except BaseException:
+            self._give(transfer, keep=False)
+            raise
+        return transfer
+
+    def _loop(self, transfer: Transfer, is_over: Callable[[], Any]) -> None:
+        driver = transfer.driver
+        transfer.wake = _ignore
+        transfer.stamp = time.monotonic()
+        while not is_over():
+            driver.turn(driver.wait_seconds())
+        transfer.wake = None
+
+    # streamed exchanges
+
+    async def open(self, request: Request) -> Transfer:
+        """Send the request and return once the head of the response is in.
+
+        Raises:
+            RequestException: the exchange failed up to there.
+        """
+        transfer = self._start(request, loops=True)
+        try:
+            self._loop(transfer, lambda: transfer.head is not None or transfer.done)
+            if transfer.done:
+                transfer.raise_failure()
+            transfer.final_head()
+        except BaseException:
+            self._give(transfer, keep=False)
+            raise
+        return transfer
+
+    async def read(self, incoming: Transfer) -> bytes:
+        """Return the next piece of the body as it came, b"" at the end.
+
+        Raises:
+            RequestException: the body broke off, or the server is silent for too long.
+        """
+        try:
+            if not incoming.pieces:
+                if incoming.paused:
+                    incoming.driver.resume(incoming)
+                self._loop(incoming, lambda: incoming.pieces or incoming.done)
+            piece = incoming.take()
+            if not piece:
+                incoming.raise_failure()
+        except BaseException:
+            self.abort(incoming)
+            raise
+        if not piece:
+            self._finish(incoming)
+        return piece
+
+    def _finish(self, incoming: Transfer) -> None:
+        incoming.final_head()
+        self._give(incoming, keep=not incoming.enough)
+
+    def abort(self, incoming: Transfer) -> None:
+        """Let go of a response; its connection is closed."""
+        incoming.driver.remove(incoming)
+        self._give(incoming, keep=False)
+
+    def orphan(self, incoming: Transfer) -> None:
+        """Let go of a response from a finalizer, which may run while this thread has the lock."""
+        self._orphans.append(incoming)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._reap()
+            finally:
+                self._lock.release()
+
+    def _reap(self) -> None:
+        while self._orphans:
+            incoming = self._orphans.popleft()
+            incoming.driver.remove(incoming)
+            self._handles.drop(incoming)
+            self._slots.give(incoming.key[0])
+
+    # the rest
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        """Close the idle connections now, and those in use when their exchange ends."""
+        with self._lock:
+            self._closed = True
+            self._reap()
+            self._handles.close()
+
+    def abandon(self) -> None:
+        """Start afresh in a forked child."""
+        for transfer in self._handles.all:
+            forsake(transfer.easy, transfer.driver and transfer.driver.multi, transfer)
+        forsake(self._share)
+        self._open()
+
+
+def _ignore() -> None:
+    """Say that the caller waits; the loop looks for itself."""

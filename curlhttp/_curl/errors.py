@@ -1,0 +1,201 @@
+"""From libcurl's codes to exceptions, in one table. Nothing here decides what to do about them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pycurl
+
+from curlhttp import exceptions as e
+from curlhttp._models.request import Request
+from curlhttp._models.timings import Timings
+
+__all__ = ["INTERNAL", "Failure", "error_for"]
+
+# Codes that pycurl has no name for (curl.h).
+_WEIRD_SERVER_REPLY = 8
+_HTTP2_STREAM = 92
+_HTTP3 = 95
+_QUIC_CONNECT_ERROR = 96
+_PROXY = 97
+_SSL_CLIENTCERT = 98
+_TOO_LARGE = 100
+_ECH_REQUIRED = 101
+
+_ECONNRESET_EPIPE = (104, 32, 54)  # Linux, both, macOS
+
+
+class Failure(NamedTuple):
+    """What is known of a transfer that failed."""
+
+    request: Request
+    code: int
+    message: str
+    sent: bool  # a byte of the request may have left
+    has_head: bool  # the head of a final response is in
+    os_errno: int
+    connect_code: int  # the proxy's answer to CONNECT, 0 when there was none
+    timings: Timings | None
+    deadline_passed: bool
+    aborted_resend: bool  # our guard stopped libcurl from sending a request twice
+
+
+_Kind = type[e.RequestException]
+
+_TABLE: dict[int, _Kind] = {
+    pycurl.E_URL_MALFORMAT: e.InvalidURL,
+    pycurl.E_COULDNT_RESOLVE_PROXY: e.ProxyError,
+    pycurl.E_COULDNT_RESOLVE_HOST: e.ConnectionError,
+    _WEIRD_SERVER_REPLY: e.RemoteProtocolError,
+    pycurl.E_HTTP2: e.RemoteProtocolError,
+    pycurl.E_PARTIAL_FILE: e.ChunkedEncodingError,
+    pycurl.E_INTERFACE_FAILED: e.ConnectionError,
+    pycurl.E_TOO_MANY_REDIRECTS: e.TooManyRedirects,
+    pycurl.E_GOT_NOTHING: e.ConnectionError,
+    pycurl.E_SEND_ERROR: e.ConnectionError,
+    pycurl.E_SSL_CERTPROBLEM: e.SSLError,
+    pycurl.E_SSL_CIPHER: e.SSLError,
+    pycurl.E_PEER_FAILED_VERIFICATION: e.SSLError,
+    pycurl.E_BAD_CONTENT_ENCODING: e.ContentDecodingError,
+    pycurl.E_FILESIZE_EXCEEDED: e.ResponseTooLarge,
+    pycurl.E_SEND_FAIL_REWIND: e.UnrewindableBodyError,
+    pycurl.E_SSL_CACERT_BADFILE: e.SSLError,
+    pycurl.E_SSL_SHUTDOWN_FAILED: e.ConnectionError,
+    pycurl.E_SSL_CRL_BADFILE: e.SSLError,
+    pycurl.E_SSL_ISSUER_ERROR: e.SSLError,
+    pycurl.E_SSL_ENGINE_NOTFOUND: e.SSLError,
+    pycurl.E_SSL_ENGINE_SETFAILED: e.SSLError,
+    pycurl.E_SSL_ENGINE_INITFAILED: e.SSLError,
+    pycurl.E_USE_SSL_FAILED: e.SSLError,
+    pycurl.E_NO_CONNECTION_AVAILABLE: e.PoolTimeout,
+    pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: e.SSLError,
+    pycurl.E_SSL_INVALIDCERTSTATUS: e.SSLError,
+    _HTTP2_STREAM: e.RemoteProtocolError,
+    _HTTP3: e.RemoteProtocolError,
+    _QUIC_CONNECT_ERROR: e.ConnectionError,
+    _PROXY: e.ProxyError,
+    _SSL_CLIENTCERT: e.SSLError,
+    _TOO_LARGE: e.RemoteProtocolError,  # the header block
+    _ECH_REQUIRED: e.SSLError,
+}
+
+_BY_FACTS = frozenset(
+    {
+        pycurl.E_UNSUPPORTED_PROTOCOL,
+        pycurl.E_COULDNT_CONNECT,
+        pycurl.E_OPERATION_TIMEDOUT,
+        pycurl.E_SSL_CONNECT_ERROR,
+        pycurl.E_ABORTED_BY_CALLBACK,
+        pycurl.E_RECV_ERROR,
+    }
+)
+
+# Every other code: protocols that are switched off, misuse of libcurl, lack of memory. A test
+# asserts that all of pycurl's codes are in the table, among those by facts, or here.
+INTERNAL = frozenset(
+    value
+    for name, value in vars(pycurl).items()
+    if name.startswith("E_") and not name.startswith("E_MULTI_") and isinstance(value, int)
+) - {*_TABLE, *_BY_FACTS, pycurl.E_OK}
+
+
+def error_for(failure: Failure) -> e.RequestException:
+    """Return the exception for a failed transfer."""
+    kind, what = _kind(failure)
+    request = failure.request
+    where = f"{request.method} {_shown(request)}"
+    return kind(
+        f"{where}: {what} (curl error {failure.code}: {failure.message})",
+        request=request,
+        curl_code=failure.code,
+        request_sent=failure.sent,
+        timings=failure.timings,
+    )
+
+
+def _shown(request: Request) -> str:
+    url = str(request.url)
+    return url if len(url) <= 200 else url[:197] + "..."
+
+
+def _kind(failure: Failure) -> tuple[_Kind, str]:
+    code = failure.code
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        return _timed_out(failure)
+    if code == pycurl.E_COULDNT_CONNECT:
+        return _not_connected(failure)
+    if code == pycurl.E_SSL_CONNECT_ERROR:
+        return _no_handshake(failure)
+    if code == pycurl.E_RECV_ERROR:
+        return _cut_off(failure)
+    if code == pycurl.E_UNSUPPORTED_PROTOCOL:
+        if failure.sent:
+            return e.RemoteProtocolError, "the answer is not HTTP"
+        return e.InvalidSchema, "libcurl cannot do this protocol or version"
+    if failure.aborted_resend:
+        return e.ConnectionError, (
+            "the connection broke before an answer came; the request may have been processed, "
+            "so it was not sent again"
+        )
+    kind = _TABLE.get(code, e.RequestException)
+    if kind is e.SSLError:
+        return kind, "TLS failed; check the certificate, or pass verify= or cert="
+    return kind, _WHAT.get(code, "the request failed")
+
+
+_WHAT = {
+    pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
+    pycurl.E_COULDNT_RESOLVE_PROXY: "the proxy's name could not be resolved",
+    _WEIRD_SERVER_REPLY: "the server broke HTTP in its header block",
+    pycurl.E_HTTP2: "the server broke HTTP/2",
+    _HTTP2_STREAM: "the server ended the HTTP/2 stream",
+    pycurl.E_PARTIAL_FILE: "the response body ended early",
+    pycurl.E_GOT_NOTHING: "the server closed the connection without an answer",
+    pycurl.E_SEND_ERROR: "the connection broke while the request was sent",
+    _TOO_LARGE: "the response's header block is too large",
+    pycurl.E_FILESIZE_EXCEEDED: "the response is larger than max_response_size",
+    _PROXY: "the proxy refused or failed",
+    pycurl.E_SEND_FAIL_REWIND: "the connection broke and the body cannot be sent again",
+}
+
+
+def _timed_out(failure: Failure) -> tuple[_Kind, str]:
+    request = failure.request
+    if failure.deadline_passed:
+        return e.DeadlineExceeded, f"the total of {request.timeout.total} s ran out"
+    if failure.sent:
+        return e.ReadTimeout, "the server did not answer in time"
+    return e.ConnectTimeout, (
+        f"no connection within {request.timeout.connect} s; the host may be down, or raise "
+        "timeout=Timeout(connect=...)"
+    )
+
+
+def _not_connected(failure: Failure) -> tuple[_Kind, str]:
+    if failure.request.transport.proxy is None:
+        return e.ConnectionError, "the connection was refused or the host is unreachable"
+    if failure.connect_code:
+        return e.ProxyError, f"the proxy answered {failure.connect_code} to CONNECT"
+    return e.ProxyError, "the proxy could not be reached"
+
+
+def _no_handshake(failure: Failure) -> tuple[_Kind, str]:
+    was_cut = failure.os_errno in _ECONNRESET_EPIPE or "unexpected eof" in failure.message
+    if was_cut:
+        return e.ConnectionError, "the connection broke during the TLS handshake"
+    return e.SSLError, "the TLS handshake failed"
+
+
+def _cut_off(failure: Failure) -> tuple[_Kind, str]:
+    message = failure.message
+    if failure.request.transport.proxy is not None and not failure.sent:
+        return e.ProxyError, "the proxy broke the connection"
+    if "SSL routines" in message and "alert" in message:
+        return e.SSLError, "the server refused the TLS connection"
+    if "Too many response headers" in message or "too large" in message.lower():
+        return e.RemoteProtocolError, "the response's header block is too large"
+    if "chunk" in message:
+        return e.ChunkedEncodingError, "the response's chunked framing broke"
+    if failure.has_head:
+        return e.ChunkedEncodingError, "the connection broke within the response body"
+    return e.ConnectionError, "the connection broke before the answer was complete"

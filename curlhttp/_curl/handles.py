@@ -1,0 +1,211 @@
+"""The pool: how many transfers may run at once, who waits, and which idle handle is next.
+
+It is the bound on sockets: callers wait here, in FIFO order, so that ten thousand tasks never
+mean ten thousand connections.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.request import Request
+from curlhttp.exceptions import PoolTimeout
+
+__all__ = ["Handles", "Slots", "Waiter", "no_free_handle", "open_files_bound", "pool_seconds"]
+
+_SPARE_FILES = 64  # for the rest of the process, at least
+
+
+def open_files_bound(wanted: int) -> int:
+    """Return how many connections fit under the limit of open files (RLIMIT_NOFILE)."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, soft - _SPARE_FILES, soft // 2 if soft < 2 * _SPARE_FILES else soft))
+
+
+class Waiter:
+    """One caller that waits for a slot.
+
+    Attributes:
+        wake: called once, when the slot is granted.
+        granted: the slot is this caller's, and must be given back.
+    """
+
+    __slots__ = ("granted", "origin", "wake")
+
+    def __init__(self, origin: str, wake: Callable[[], object]) -> None:
+        self.origin = origin
+        self.wake = wake
+        self.granted = False
+
+
+class Slots:
+    """Count what runs, in all and per origin; the first that may go is the first to go.
+
+    Not thread-safe: callers in threads hold a lock.
+
+    Args:
+        total: slots in all.
+        per_origin: slots per origin, or None.
+    """
+
+    def __init__(self, total: int, per_origin: int | None = None) -> None:
+        self.total = total
+        self.per_origin = per_origin
+        self.used = 0
+        self._used_by: dict[str, int] = {}
+        self._waiters: deque[Waiter] = deque()
+
+    def take(self, origin: str) -> bool:
+        """Take a slot if one is free and nobody else waits for it."""
+        if self._waiters and (self.per_origin is None or not self._only_others_wait(origin)):
+            return False
+        return self._admit(origin)
+
+    def _only_others_wait(self, origin: str) -> bool:
+        """Tell whether every waiter is held up by its own origin's bound."""
+        return all(
+            waiter.origin != origin and not self._has_room(waiter.origin)
+            for waiter in self._waiters
+        )
+
+    def _has_room(self, origin: str) -> bool:
+        return self.per_origin is None or self._used_by.get(origin, 0) < self.per_origin
+
+    def _admit(self, origin: str) -> bool:
+        if self.used >= self.total or not self._has_room(origin):
+            return False
+        self.used += 1
+        if self.per_origin is not None:
+            self._used_by[origin] = self._used_by.get(origin, 0) + 1
+        return True
+
+    def wait(self, waiter: Waiter) -> None:
+        """Queue up; waiter.wake is called with the slot granted."""
+        self._waiters.append(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        """Stop waiting; a slot that was granted meanwhile goes to the next."""
+        if waiter.granted:
+            self.give(waiter.origin)
+        else:
+            self._waiters.remove(waiter)
+
+    def give(self, origin: str) -> None:
+        """Give a slot back, to the first waiter that may have it."""
+        self.used -= 1
+        if self.per_origin is not None:
+            left = self._used_by[origin] - 1
+            if left:
+                self._used_by[origin] = left
+            else:
+                del self._used_by[origin]
+        if self._waiters:
+            self._grant()
+
+    def _grant(self) -> None:
+        for waiter in self._waiters:
+            if self._admit(waiter.origin):
+                self._waiters.remove(waiter)
+                waiter.granted = True
+                waiter.wake()
+                return
+
+
+class Handles:
+    """Keep idle transfers by the key of what they are connected to; the last used goes first.
+
+    Args:
+        make: makes a transfer for a key.
+        keep: idle transfers to keep.
+    """
+
+    def __init__(self, make: Callable[[Any], Transfer], keep: int) -> None:
+        self._make = make
+        self._keep = keep
+        self._idle: dict[Any, list[Transfer]] = {}
+        self._idle_count = 0
+        self._serial = 0
+        self.all: set[Transfer] = set()
+
+    def pop(self, key: Any, bound: int) -> Transfer:
+        """Return an idle transfer for the key, or a new one; the caller holds a slot.
+
+        Args:
+            key: what the transfer should be connected to.
+            bound: how many transfers there may be; at the bound the one idle for longest goes.
+        """
+        idle = self._idle.get(key)
+        if idle:
+            self._idle_count -= 1
+            transfer = idle.pop()
+            if not idle:
+                del self._idle[key]
+            return transfer
+        if len(self.all) >= bound and self._idle_count:
+            self._evict()
+        transfer = self._make(key)
+        transfer.key = key
+        self.all.add(transfer)
+        return transfer
+
+    def _evict(self) -> None:
+        key = min(self._idle, key=lambda key: self._idle[key][0].released)
+        idle = self._idle[key]
+        self._idle_count -= 1
+        self.drop(idle.pop(0))
+        if not idle:
+            del self._idle[key]
+
+    def push(self, transfer: Transfer) -> None:
+        """Take back a transfer that is ready for the next request."""
+        if self._idle_count >= self._keep:
+            self.drop(transfer)
+            return
+        self._serial += 1
+        transfer.released = self._serial
+        self._idle_count += 1
+        idle = self._idle.get(transfer.key)
+        if idle is None:
+            self._idle[transfer.key] = [transfer]
+        else:
+            idle.append(transfer)
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close a transfer for good."""
+        self.all.discard(transfer)
+        transfer.close()
+
+    def close(self) -> None:
+        """Close all idle transfers."""
+        idle, self._idle, self._idle_count = self._idle, {}, 0
+        for transfers in idle.values():
+            for transfer in transfers:
+                self.drop(transfer)
+
+
+def pool_seconds(request: Request) -> float | None:
+    """Return how long a request may wait for a handle, None without end."""
+    pool, deadline = request.timeout.pool, request.deadline
+    if deadline is None:
+        return pool
+    left = max(0.0, deadline - monotonic())
+    return left if pool is None else min(pool, left)
+
+
+def no_free_handle(request: Request, bound: int) -> PoolTimeout:
+    """Return the exception for a wait that was too long."""
+    return PoolTimeout(
+        f"{request.method} {request.url}: none of the {bound} connections became free in time; "
+        "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
+        request=request,
+    )

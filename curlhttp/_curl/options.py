@@ -1,0 +1,159 @@
+"""What is set on an easy handle, and why. The only place that knows libcurl's option names.
+
+Options that pycurl has no name for are raw numbers of curl.h.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import certifi
+import pycurl
+
+from curlhttp._config import Limits, Proxy, Timeout, Transport
+
+__all__ = ["base_options", "body_headers", "connect_ms", "limit_options", "transport_options"]
+
+Option = tuple[int, Any]
+
+_SUPPRESS_CONNECT_HEADERS = 265
+_FOREVER_MS = 2**31 - 1  # 0 would mean libcurl's own default, 300 s for connecting
+_BUFFER = 128 * 1024  # bytes per read: 1 MiB bodies cost a fifth less CPU than with 16 KiB
+
+_HTTP_VERSIONS = {
+    False: pycurl.CURL_HTTP_VERSION_1_1,
+    True: pycurl.CURL_HTTP_VERSION_2TLS,
+    "prior-knowledge": pycurl.CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE,
+}
+_PROXY_TYPES = {
+    "http": pycurl.PROXYTYPE_HTTP,
+    "https": 2,
+    "socks4": pycurl.PROXYTYPE_SOCKS4,
+    "socks4a": pycurl.PROXYTYPE_SOCKS4A,
+    "socks5": pycurl.PROXYTYPE_SOCKS5,
+    "socks5h": pycurl.PROXYTYPE_SOCKS5_HOSTNAME,
+}
+
+
+def base_options() -> list[Option]:
+    """Return what holds for every transfer."""
+    return [
+        (pycurl.NOSIGNAL, 1),  # signals in a threaded program kill it
+        (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+        (pycurl.FOLLOWLOCATION, 0),  # the flow follows: libcurl forwards credentials
+        (pycurl.HTTP_CONTENT_DECODING, 0),  # decoding in libcurl cannot be bounded or paused
+        (pycurl.PATH_AS_IS, 1),  # the URL is canonical already
+        (pycurl.NETRC, pycurl.NETRC_IGNORED),
+        (pycurl.BUFFERSIZE, _BUFFER),
+        (pycurl.TCP_NODELAY, 1),
+        (_SUPPRESS_CONNECT_HEADERS, 1),  # a proxy's headers are not the origin's
+        (pycurl.ACCEPT_ENCODING, None),  # the header is ours
+    ]
+
+
+def limit_options(limits: Limits) -> list[Option]:
+    """Return what a client's limits come to on a handle."""
+    lifetime = limits.max_connection_lifetime
+    return [
+        (pycurl.MAXAGE_CONN, max(1, int(limits.keepalive_expiry))),
+        (pycurl.MAXLIFETIME_CONN, 0 if lifetime is None else max(1, int(lifetime))),
+        (pycurl.DNS_CACHE_TIMEOUT, int(limits.dns_ttl)),
+    ]
+
+
+def transport_options(transport: Transport) -> list[Option]:
+    """Return what a transport comes to on a handle that was reset."""
+    version = _HTTP_VERSIONS[transport.http2]
+    multiplexes = bool(transport.http2)
+    if transport.http3:
+        version, multiplexes = pycurl.CURL_HTTP_VERSION_3, True
+    return [
+        (pycurl.HTTP_VERSION, version),
+        # Wait for a connection that may multiplex instead of opening one for each request.
+        (pycurl.PIPEWAIT, int(multiplexes)),
+        *_trust(transport.tls.verify),
+        *_identity(transport.tls.cert),
+        *_proxy(transport.proxy, transport.tls.verify),
+    ]
+
+
+def _trust(verify: Any) -> list[Option]:
+    if verify is False:
+        return [(pycurl.SSL_VERIFYPEER, 0), (pycurl.SSL_VERIFYHOST, 0)]
+    return [
+        (pycurl.SSL_VERIFYPEER, 1),
+        (pycurl.SSL_VERIFYHOST, 2),
+        *_authorities(verify, pycurl.CAINFO, pycurl.CAPATH, pycurl.CAINFO_BLOB),
+    ]
+
+
+def _authorities(verify: Any, file: int, folder: int, blob: int) -> list[Option]:
+    if isinstance(verify, bytes):
+        return [(folder, None), (blob, verify)]
+    path = certifi.where() if verify is True else verify
+    if os.path.isdir(path):
+        return [(file, None), (folder, path)]
+    return [(folder, None), (file, path)]
+
+
+def _identity(cert: Any) -> list[Option]:
+    if cert is None:
+        return []
+    certificate, key, password = cert
+    options: list[Option] = [
+        (pycurl.SSLCERT_BLOB if isinstance(certificate, bytes) else pycurl.SSLCERT, certificate),
+        (pycurl.SSLKEY_BLOB if isinstance(key, bytes) else pycurl.SSLKEY, key),
+    ]
+    if password is not None:
+        options.append((pycurl.KEYPASSWD, password))
+    return options
+
+
+def _proxy(proxy: Proxy | None, verify: Any) -> list[Option]:
+    # Both are always set: libcurl reads the environment for what is not.
+    if proxy is None:
+        return [(pycurl.PROXY, ""), (pycurl.NOPROXY, "")]
+    scheme = proxy.url.partition(":")[0]
+    options: list[Option] = [
+        (pycurl.PROXY, proxy.url),
+        (pycurl.NOPROXY, ""),
+        (pycurl.PROXYTYPE, _PROXY_TYPES[scheme]),
+    ]
+    if proxy.username is not None:
+        options += [
+            (pycurl.PROXYAUTH, pycurl.HTTPAUTH_BASIC),
+            (pycurl.PROXYUSERNAME, proxy.username.encode()),
+            (pycurl.PROXYPASSWORD, (proxy.password or "").encode()),
+        ]
+    if scheme == "https":
+        options += _proxy_trust(verify)
+    return options
+
+
+def _proxy_trust(verify: Any) -> list[Option]:
+    if verify is False:
+        return [(pycurl.PROXY_SSL_VERIFYPEER, 0), (pycurl.PROXY_SSL_VERIFYHOST, 0)]
+    return _authorities(
+        verify, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH, pycurl.PROXY_CAINFO_BLOB
+    )
+
+
+def connect_ms(timeout: Timeout) -> int:
+    """Return CURLOPT_CONNECTTIMEOUT_MS for a timeout."""
+    return _FOREVER_MS if timeout.connect is None else max(1, int(timeout.connect * 1000))
+
+
+def body_headers(lines: list[bytes]) -> list[bytes]:
+    """Return header lines with what keeps libcurl from adding its own for a body.
+
+    Args:
+        lines: the request's own.
+    """
+    names = {line.partition(b":")[0].lower() for line in lines}
+    extra = []
+    if b"expect" not in names:
+        extra.append(b"Expect:")  # waiting for 100 (Continue) costs a second
+    if b"content-type" not in names:
+        extra.append(b"Content-Type:")  # POSTFIELDS says that everything is a form
+    return lines + extra

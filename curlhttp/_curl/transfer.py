@@ -1,0 +1,603 @@
+"""A pooled easy handle, what is set on it, and the attempt that it carries out.
+
+Setting all options anew costs a quarter of a small request, so a handle remembers and sets what
+differs. Its callbacks never raise: libcurl would print the traceback and lose the error. They
+store what went wrong in `failed`, and whoever runs the transfer raises it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import pycurl
+
+from curlhttp._config import Limits, Transport
+from curlhttp._curl.errors import Failure, error_for
+from curlhttp._curl.options import (
+    base_options,
+    body_headers,
+    connect_ms,
+    limit_options,
+    transport_options,
+)
+from curlhttp._models.decoders import codings, decode
+from curlhttp._models.request import Request
+from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import Timings
+from curlhttp.exceptions import (
+    ReadTimeout,
+    RemoteProtocolError,
+    RequestException,
+    ResponseTooLarge,
+)
+
+__all__ = ["Transfer"]
+
+_DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
+_PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
+_ENDS = (b"\r\n", b"\n")
+_ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
+_STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)? \d\d\d")
+_NEVER = math.inf
+_SECRET = re.compile(rb"(?:authorization|cookie|proxy-authorization)\s*:", re.IGNORECASE).match
+_MICROSECOND = 1e-6
+
+
+class Transfer:
+    """Carry out one attempt at a time on one easy handle.
+
+    Args:
+        limits: the client's limits.
+        share: a pycurl.CurlShare, or None.
+
+    Attributes:
+        easy: the handle.
+        lines: the header lines of all heads and trailers so far.
+        pieces: the body that was received and not taken yet.
+        failed: the exception that a callback had to keep.
+        done: libcurl is finished with the attempt; `code` and `message` say how.
+        wake: what to call when a waiting caller has something to look at, or None.
+        sends_once: the request must not go out a second time by itself.
+        driver: the blocking engine's driver of this one transfer, or None.
+        stamp: the monotonic time of the last sign of life, for the read timeout.
+    """
+
+    __slots__ = (
+        "_connect_ms",
+        "_connecting",
+        "_fresh",
+        "sends_once",
+        "_has_body",
+        "_limits",
+        "_lines_set",
+        "_method",
+        "_odd",
+        "_progresses",
+        "_secret",
+        "_sends",
+        "_timeout_ms",
+        "_transport",
+        "_url",
+        "attached",
+        "buffered",
+        "code",
+        "done",
+        "driver",
+        "easy",
+        "enough",
+        "failed",
+        "feed",
+        "head",
+        "key",
+        "limit",
+        "lines",
+        "mark",
+        "message",
+        "origin",
+        "paused",
+        "pieces",
+        "queued",
+        "released",
+        "request",
+        "sent",
+        "size",
+        "sockets",
+        "stamp",
+        "starving",
+        "wake",
+    )
+
+    def __init__(self, limits: Limits, share: Any = None, *, watches_progress: bool = False):
+        self.easy = pycurl.Curl()
+        self.lines: list[bytes] = []
+        self.pieces: list[bytes] = []
+        self.sockets: list[int] = []  # of the connection, or of its happy eyeballs
+        self._limits = limits
+        self._progresses = watches_progress
+        self.key: Any = None
+        self.driver: Any = None
+        self.origin = ""
+        self.attached = False
+        self.released = 0
+        self.request: Request | None = None
+        if share is not None:
+            self.easy.setopt(pycurl.SHARE, share)  # survives reset()
+        self._set_base()
+
+    # what is set
+
+    def _set_base(self) -> None:
+        easy = self.easy
+        self._url = ""
+        self._method = "GET"
+        self._lines_set: list[bytes] | None = None
+        self._transport: Transport | None = None
+        self._connect_ms = self._timeout_ms = 0
+        self._fresh = self._odd = self._secret = self._has_body = False
+        for option, value in (*base_options(), *limit_options(self._limits)):
+            self._set(option, value)
+        easy.setopt(pycurl.HEADERFUNCTION, self.lines.append)
+        easy.setopt(pycurl.WRITEFUNCTION, self._on_body)
+        easy.setopt(pycurl.PREREQFUNCTION, self._on_send)
+        easy.setopt(pycurl.SOCKOPTFUNCTION, self._on_socket)
+        if self._progresses:
+            easy.setopt(pycurl.NOPROGRESS, 0)
+            easy.setopt(pycurl.XFERINFOFUNCTION, self._on_progress)
+
+    def _set(self, option: int, value: Any) -> None:
+        if value is None:
+            self.easy.unsetopt(option)
+        else:
+            self.easy.setopt(option, value)
+
+    def prepare(self, request: Request) -> None:
+        """Set what the request needs and is not set yet.
+
+        Args:
+            request: complete; its deadline, if any, becomes CURLOPT_TIMEOUT_MS.
+        """
+        self.request = request
+        self.failed: BaseException | None = None
+        self.done = self.enough = self.paused = self.starving = False
+        self.code = 0
+        self.message = ""
+        self.head: Head | None = None
+        self.size = self.buffered = self.sent = 0
+        self.limit: float = _NEVER
+        self.wake: Callable[[], None] | None = None
+        self.feed: Callable[[int], bytes | None] | None = None
+        self.queued = 0.0
+        self.mark: Any = None
+        self._sends = 0
+        self._connecting = False
+        easy = self.easy
+        transport = request.transport
+        if transport is not self._transport and transport != self._transport:
+            self._use(transport)
+        url = request.url.wire
+        if url != self._url:
+            easy.setopt(pycurl.URL, url)
+            self._url = url
+        body = request.body
+        if body is not None or request.method != self._method or self._has_body:
+            self._set_method(request)
+        lines = request.header_lines()
+        if body is not None or request.method in _ANNOUNCES_NO_BODY:
+            lines = body_headers(lines)
+        if lines is not self._lines_set:
+            easy.setopt(pycurl.HTTPHEADER, lines)
+            self._lines_set = lines
+            self._secret = any(map(_SECRET, lines))
+        limit = connect_ms(request.timeout)
+        if limit != self._connect_ms:
+            easy.setopt(pycurl.CONNECTTIMEOUT_MS, limit)
+            self._connect_ms = limit
+        if request.deadline is not None or self._timeout_ms:
+            self._set_deadline(request.deadline)
+        if request.stream or self._odd:
+            self._set_streaming(request)
+        self.sends_once = not request.is_idempotent or (body is not None and body.data is None)
+        self.stamp = monotonic()
+
+    def _use(self, transport: Transport) -> None:
+        if self._transport is not None:
+            self.easy.reset()
+            self._set_base()
+        for option, value in transport_options(transport):
+            self._set(option, value)
+        self._transport = transport
+        # Credentials must not outlive their request on a handle (curl's advisories of 2026 are
+        # full of state that did).
+        proxy = transport.proxy
+        self._odd = transport.tls.cert is not None or (
+            proxy is not None and proxy.username is not None
+        )
+
+    def _set_method(self, request: Request) -> None:
+        easy, method, body = self.easy, request.method, request.body
+        if self._method == "HEAD" or self._method not in ("GET", "POST"):
+            easy.setopt(pycurl.NOBODY, 0)
+            easy.unsetopt(pycurl.CUSTOMREQUEST)
+        if method == "HEAD":
+            easy.setopt(pycurl.NOBODY, 1)
+        elif body is None and method not in _ANNOUNCES_NO_BODY:
+            easy.setopt(pycurl.HTTPGET, 1)
+        elif body is None or body.data is not None:
+            easy.setopt(pycurl.POSTFIELDS, b"" if body is None else body.data)
+        else:
+            self._set_upload(request)
+        if method not in ("GET", "HEAD", "POST") or (method == "GET" and body is not None):
+            easy.setopt(pycurl.CUSTOMREQUEST, method)
+        elif body is not None and body.data is None:
+            easy.setopt(pycurl.CUSTOMREQUEST, method)
+        self._method = method
+        self._has_body = body is not None
+
+    def _set_upload(self, request: Request) -> None:
+        body, easy = request.body, self.easy
+        assert body is not None
+        self._odd = True
+        easy.setopt(pycurl.UPLOAD, 1)
+        easy.setopt(pycurl.INFILESIZE_LARGE, -1 if body.length is None else body.length)
+        easy.setopt(pycurl.READFUNCTION, self._on_read)
+        self.feed = body.read
+
+    def _set_deadline(self, deadline: float | None) -> None:
+        left = 0 if deadline is None else max(1, math.ceil((deadline - monotonic()) * 1000))
+        self.easy.setopt(pycurl.TIMEOUT_MS, left)
+        self._timeout_ms = left
+
+    def _set_streaming(self, request: Request) -> None:
+        if request.stream:
+            self.easy.setopt(pycurl.HEADERFUNCTION, self._on_header)
+            self._odd = True
+
+    def avoid_reuse(self, avoids: bool) -> None:
+        """Make the attempt open a connection of its own, or not (CURLOPT_FRESH_CONNECT)."""
+        if avoids is not self._fresh:
+            self.easy.setopt(pycurl.FRESH_CONNECT, int(avoids))
+            self._fresh = avoids
+
+    # the callbacks
+
+    def _on_socket(self, descriptor: int, purpose: int) -> int:
+        if not self._connecting:
+            self._connecting = True
+            self.sockets.clear()
+        self.sockets.append(descriptor)
+        return 0
+
+    def _on_send(self, *addresses: Any) -> int:
+        """Run when a connection is there, just before the request goes out on it.
+
+        libcurl silently sends again when a kept-alive connection turns out to be dead. Once is
+        fine for an idempotent request; a second POST must never happen (CURLOPT_PREREQFUNCTION
+        is the only way to stop it).
+        """
+        self._sends += 1
+        self._connecting = False
+        self.stamp = monotonic()
+        if self._sends > 1 and (self.sends_once or self._sends > 2):
+            return int(pycurl.PREREQFUNC_ABORT)
+        self.sent = 1
+        return int(pycurl.PREREQFUNC_OK)
+
+    def _on_header(self, line: bytes) -> int | None:
+        """Collect a header line of a streamed response, and notice the end of its head."""
+        lines = self.lines
+        lines.append(line)
+        self.stamp = monotonic()
+        if line in _ENDS and self.head is None:
+            head = self._read_head()
+            if head is not None and head.status_code >= 200:
+                self.head = head
+                self._wake()
+        return None
+
+    def _on_body(self, piece: bytes) -> int | None:
+        if not self.size:
+            self._begin_body()
+        self.stamp = monotonic()
+        size = self.size + len(piece)
+        if size > self.limit:
+            return self._overflow(piece, size)
+        assert self.request is not None
+        if self.request.stream:
+            if self.buffered >= _PAUSE_AT:
+                self.paused = True
+                return int(pycurl.WRITEFUNC_PAUSE)
+            self.buffered += len(piece)
+            self.pieces.append(piece)
+            self.size = size
+            self._wake()
+            return None
+        self.size = size
+        self.pieces.append(piece)
+        return None
+
+    def _begin_body(self) -> None:
+        request, head = self.request, self._read_head()
+        assert request is not None
+        self.head = head
+        if request.max_response_size is not None:
+            self.limit = request.max_response_size
+        if request.follow_redirects and head is not None and head.redirects:
+            self.limit = _DRAINED
+
+    def _overflow(self, piece: bytes, size: int) -> int:
+        self.enough = self.head is not None and self.head.redirects
+        if self.enough:
+            self.pieces.append(piece[: _DRAINED - self.size])
+        else:
+            self.failed = self._too_large()
+        return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
+
+    def _on_read(self, size: int) -> bytes | int:
+        feed = self.feed
+        if feed is None:
+            return int(pycurl.READFUNC_ABORT)
+        self.stamp = monotonic()
+        try:
+            piece = feed(size)
+        except BaseException as error:
+            self.failed = error
+            return int(pycurl.READFUNC_ABORT)
+        if piece is None:
+            self.starving = True
+            self._wake()
+            return int(pycurl.READFUNC_PAUSE)
+        return piece
+
+    def _on_progress(self, down_total: int, down: int, up_total: int, up: int) -> int:
+        """Keep the read timeout where no loop of ours runs, and let Ctrl-C in.
+
+        libcurl calls at each event and once a second of silence.
+        """
+        mark = down + up + len(self.lines)
+        if mark != self.mark:
+            self.mark = mark
+            self.stamp = monotonic()
+        elif self.sent:
+            request = self.request
+            assert request is not None
+            if request.timeout.read is not None:
+                return self._check_silence(request.timeout.read, up_total > up)
+        return 0
+
+    def _check_silence(self, limit: float, uploads: bool) -> int:
+        left = self.stamp + limit - monotonic()
+        if left > 1.05:  # seconds; there will be another call before
+            return 0
+        if left > 0 and self._becomes_ready(left, uploads):
+            return 0
+        self.failed = self.silence()
+        return 1
+
+    def _becomes_ready(self, seconds: float, uploads: bool) -> bool:
+        """Wait for the socket in libcurl's stead, for an exact end."""
+        from select import POLLIN, POLLNVAL, POLLOUT, poll
+
+        poller = poll()
+        for descriptor in self.sockets:
+            poller.register(descriptor, POLLIN | (POLLOUT if uploads else 0))
+        return any(not event & POLLNVAL for _, event in poller.poll(math.ceil(seconds * 1000)))
+
+    @property
+    def may_multiplex(self) -> bool:
+        """Tell whether the connection may be shared with other transfers."""
+        request = self.request
+        assert request is not None
+        http2 = request.transport.http2
+        return (
+            request.transport.http3
+            or http2 == "prior-knowledge"
+            or (http2 is True and request.url.scheme == "https")
+        )
+
+    def _wake(self) -> None:
+        if self.wake is not None:
+            self.wake()
+
+    # what came of it
+
+    def _read_head(self) -> Head | None:
+        """Return the last complete head, or None; libcurl takes a cut one for complete."""
+        lines = self.lines
+        if lines and lines[-1] in _ENDS and lines.count(lines[-1]) == 1:
+            return Head(b"".join(lines))
+        return self._read_last_head()
+
+    def _read_last_head(self) -> Head | None:
+        """Find the final head among 1xx ones before it and trailers after it."""
+        start, end, was_end = 0, -1, True
+        for number, line in enumerate(self.lines):
+            if was_end and _STATUS_LINE.match(line):
+                start, end = number, -1
+            was_end = line in _ENDS
+            if was_end and end < 0:
+                end = number + 1
+        if end < 0:
+            return None
+        return Head(b"".join(self.lines[start:end]), b"".join(self.lines[end:]))
+
+    def response(self) -> Response:
+        """Return the response of a buffered attempt, and forget it.
+
+        Raises:
+            RequestException: the attempt failed.
+        """
+        request = self.request
+        assert request is not None
+        self.raise_failure()
+        head = self.final_head()
+        timings = self.timings()
+        pieces = self.pieces
+        content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self.lines.clear()
+        response = Response(request, head, content, timings)
+        if content and b"\ncontent-encoding:" in head.lower:
+            self._decode(response, request)
+        return response
+
+    def _decode(self, response: Response, request: Request) -> None:
+        if request.follow_redirects and response._head.redirects:
+            return
+        coded = codings(response.headers.get_list("content-encoding"))
+        if not coded:
+            return
+        assert response._content is not None
+        try:
+            response._content = decode(response._content, coded, request.max_response_size)
+        except RequestException as error:
+            error.request, error.response = request, response
+            error.request_sent, error.timings = True, response.timings
+            raise
+
+    def raise_failure(self) -> None:
+        """Raise what the attempt failed with, if it did.
+
+        Raises:
+            RequestException: libcurl, the peer or a limit ended the attempt.
+            BaseException: what the caller's own body raised.
+        """
+        failed = self.failed
+        if failed is not None:
+            if isinstance(failed, RequestException) and failed.timings is None:
+                failed.request, failed.timings = self.request, self.timings()
+                failed.request_sent = failed.request_sent or bool(self.sent)
+            raise failed
+        if self.code and not self.enough:
+            raise self.error()
+
+    def error(self) -> RequestException:
+        """Return the exception for libcurl's code."""
+        request, easy = self.request, self.easy
+        assert request is not None
+        deadline = request.deadline
+        return error_for(
+            Failure(
+                request=request,
+                code=self.code,
+                message=self.message,
+                sent=easy.getinfo(pycurl.REQUEST_SIZE) > 0,
+                has_head=self._read_head() is not None,
+                os_errno=easy.getinfo(pycurl.OS_ERRNO),
+                connect_code=easy.getinfo(pycurl.HTTP_CONNECTCODE),
+                timings=self.timings(),
+                deadline_passed=deadline is not None and monotonic() >= deadline,
+                aborted_resend=self.code == pycurl.E_ABORTED_BY_CALLBACK and self._sends > 1,
+            )
+        )
+
+    def silence(self) -> ReadTimeout:
+        """Return the exception for a server that is silent for too long."""
+        request = self.request
+        assert request is not None
+        what = "within the response body" if self.size else "after the request"
+        return ReadTimeout(
+            f"{request.method} {request.url}: the server was silent for "
+            f"{request.timeout.read} s {what}; it may be slow, or raise timeout=Timeout(read=...)",
+            request=request,
+            curl_code=pycurl.E_OPERATION_TIMEDOUT,
+            request_sent=True,
+        )
+
+    def _too_large(self) -> ResponseTooLarge:
+        request = self.request
+        assert request is not None
+        return ResponseTooLarge(
+            f"{request.method} {request.url}: the response body is larger than "
+            f"max_response_size={request.max_response_size} bytes"
+        )
+
+    def final_head(self) -> Head:
+        """Return the head of the finished attempt, with its trailers.
+
+        Raises:
+            RemoteProtocolError: it was cut; libcurl takes that for a success.
+        """
+        if self.head is None or self.lines[-1] not in _ENDS:
+            self.head = self._read_head()
+        if self.head is None:
+            raise self._cut_head()
+        return self.head
+
+    def _cut_head(self) -> RemoteProtocolError:
+        request = self.request
+        assert request is not None
+        return RemoteProtocolError(
+            f"{request.method} {request.url}: the response ended within its header block",
+            request=request,
+            curl_code=0,
+            request_sent=True,
+            timings=self.timings(),
+        )
+
+    def timings(self) -> Timings:
+        """Return where the time went up to now."""
+        info = self.easy.getinfo
+        dns = connect = tls = 0.0
+        is_reused = not info(pycurl.NUM_CONNECTS)
+        if not is_reused:
+            named = info(pycurl.NAMELOOKUP_TIME_T)
+            connected = info(pycurl.CONNECT_TIME_T)
+            secured = info(pycurl.APPCONNECT_TIME_T)
+            dns = named * _MICROSECOND
+            connect = max(0, connected - named) * _MICROSECOND
+            tls = max(0, secured - connected) * _MICROSECOND if secured else 0.0
+        address = info(pycurl.PRIMARY_IP)
+        return Timings(
+            self.queued,
+            dns,
+            connect,
+            tls,
+            info(pycurl.STARTTRANSFER_TIME_T) * _MICROSECOND,
+            info(pycurl.TOTAL_TIME_T) * _MICROSECOND,
+            is_reused,
+            (address, info(pycurl.PRIMARY_PORT)) if address else None,
+        )
+
+    # between attempts
+
+    def has_stale_connection(self) -> bool:
+        """Tell whether the connection of the last attempt was closed, or spoke out of turn."""
+        from select import POLLIN, poll
+
+        descriptor = self.easy.getinfo(pycurl.ACTIVESOCKET)
+        if descriptor < 0:
+            return False
+        poller = poll()
+        poller.register(descriptor, POLLIN)
+        return bool(poller.poll(0))
+
+    def take(self) -> bytes:
+        """Return what of a streamed body is there, b"" when nothing is."""
+        pieces = self.pieces
+        taken = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self.buffered = 0
+        return taken
+
+    def clean(self) -> None:
+        """Forget the request, and what of it must not stay on an idle handle."""
+        self.request = self.wake = self.feed = self.failed = self.head = None
+        self.lines.clear()
+        self.pieces.clear()
+        if self._odd:
+            self.easy.reset()
+            self._set_base()
+            return
+        if self._secret:
+            self.easy.setopt(pycurl.HTTPHEADER, [])
+            self._lines_set, self._secret = None, False
+
+    def close(self) -> None:
+        """Close the handle, and the connections that are its own."""
+        self.easy.close()
+        if self.driver is not None:
+            self.driver.close()

@@ -1,0 +1,33 @@
+"""Which libcurl this is, and whether it is safe."""
+
+from __future__ import annotations
+
+import warnings
+
+import pycurl
+
+__all__ = ["check_libcurl", "has_http3"]
+
+_SAFE = (8, 23, 0)
+
+
+def check_libcurl(version: str = pycurl.version_info()[1]) -> None:
+    """Warn of a libcurl with known holes.
+
+    Args:
+        version: as libcurl gives it, for example "8.23.0".
+    """
+    numbers = tuple(int(part) for part in version.partition("-")[0].split("."))
+    if numbers < _SAFE:
+        warnings.warn(
+            f"libcurl {version} is older than 8.23.0: its known security holes carry credentials "
+            "and TLS state from one request to another (see curl's advisories of 2026). "
+            "Install a newer pycurl wheel, or build pycurl against a newer libcurl.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def has_http3() -> bool:
+    """Tell whether libcurl was built with HTTP/3."""
+    return bool(pycurl.version_info()[4] & pycurl.VERSION_HTTP3)

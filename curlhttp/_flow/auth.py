@@ -1,0 +1,51 @@
+"""Carry out an Auth object's flow: send what it yields, hand it the response, until it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from curlhttp._flow.engine import Middleware, Send
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._policy.auth import Auth, BasicAuth
+
+__all__ = ["auth"]
+
+
+def auth(netrc: Callable[[str], tuple[str, str] | None] | None) -> Middleware:
+    """Return the layer that authenticates.
+
+    Args:
+        netrc: gives user name and password for a host; None when the environment is not asked.
+    """
+
+    def layer(request: Request, send: Send) -> Any:
+        if request.auth is not None:
+            return _authenticate(request, send, request.auth)
+        if netrc is not None and request.get_header("authorization") is None:
+            credentials = netrc(request.url.host)
+            if credentials is not None:
+                return _authenticate(request, send, BasicAuth(*credentials))
+        return send(request)
+
+    return layer
+
+
+async def _authenticate(request: Request, send: Send, method: Auth) -> Response:
+    # A copy: the Authorization must not be seen by the next hop of a redirect.
+    flow = method.flow(request.copy())
+    history: list[Response] = []
+    try:
+        outgoing = next(flow)
+        while True:
+            response = await send(outgoing)
+            response.history = [*history, *response.history]
+            try:
+                outgoing = flow.send(response)
+            except StopIteration:
+                return response
+            await response.discard()
+            history.append(response)
+    finally:
+        flow.close()

@@ -1,0 +1,43 @@
+"""Run the user's hooks: on the request before anything is sent, on the response at the end."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from curlhttp._flow.engine import Middleware, Send
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+
+__all__ = ["observe"]
+
+
+def observe(hooks: dict[str, list[Any]]) -> Middleware:
+    """Return the layer that runs hooks.
+
+    Args:
+        hooks: lists of functions by event: "request" gets the Request, "response" the Response;
+            what they return, if not None, takes its place. Coroutine functions are awaited.
+    """
+
+    def layer(request: Request, send: Send) -> Any:
+        if hooks["request"] or hooks["response"]:
+            return _observed(request, send, hooks)
+        return send(request)
+
+    return layer
+
+
+async def _observed(request: Request, send: Send, hooks: dict[str, list[Any]]) -> Response:
+    request = await _run(hooks["request"], request)
+    return await _run(hooks["response"], await send(request))
+
+
+async def _run(hooks: list[Any], subject: Any) -> Any:
+    for hook in hooks:
+        result = hook(subject)
+        if inspect.isawaitable(result):
+            result = await result
+        if result is not None:
+            subject = result
+    return subject

@@ -1,0 +1,324 @@
+"""Header fields: checked before they are sent, kept as they came when received.
+
+libcurl puts on the wire whatever it is given; nothing unchecked leaves here by `lines`.
+Must not know what any field means, beyond which ones hold secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, TypeAlias, TypeVar, overload
+
+from curlhttp.exceptions import InvalidHeader, InvalidMethod
+
+__all__ = ["SENSITIVE", "HeaderInput", "Headers", "check_header", "check_method"]
+
+Text: TypeAlias = "str | bytes"
+HeaderInput: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
+_Default = TypeVar("_Default")
+
+SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2
+# RFC 9110, section 5.5: visible at both ends; obs-text is what UTF-8 in bytes looks like here.
+_VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
+_FOLD = re.compile(r"\r?\n[ \t]+")
+_METHODS = {
+    spelling: method
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY")
+    for spelling in (method, method.lower())
+}
+
+
+def check_method(method: Text) -> str:
+    """Return a method in upper case.
+
+    Raises:
+        InvalidMethod: it is not a token (RFC 9110, section 9.1), so it could carry a header.
+    """
+    known = _METHODS.get(method) if isinstance(method, str) else None
+    if known is not None:
+        return known
+    text = method.decode("latin-1") if isinstance(method, bytes) else method
+    if not isinstance(text, str) or not _TOKEN(text):
+        raise InvalidMethod(f"Invalid method: {text!r:.100}")
+    return text.upper()
+
+
+def check_header(name: Text, value: Text) -> tuple[str, str]:
+    """Return name and value as str, fit to be sent.
+
+    Args:
+        name: a token; bytes are latin-1.
+        value: latin-1 text without control characters, nor blanks at either end.
+
+    Raises:
+        InvalidHeader: it would break the header block; the message never shows the value.
+    """
+    if isinstance(name, str) and isinstance(value, str) and _TOKEN(name) and _VALUE(value):
+        return name, value
+    name = _latin1(name, "name")
+    if not _TOKEN(name):
+        # A whole "Authorization: ..." line may have been passed as the name: show no value.
+        raise InvalidHeader(f"Invalid header name {name.partition(':')[0]!r:.100}: not a token")
+    value = _latin1(value, f"value of {name!r:.100}")
+    if not _VALUE(value):
+        raise InvalidHeader(f"Invalid value of header {name!r:.100}: {_fault(value)}")
+    return name, value
+
+
+def _latin1(text: object, what: str) -> str:
+    if isinstance(text, bytes):
+        return text.decode("latin-1")
+    if not isinstance(text, str):
+        raise InvalidHeader(f"Header {what} must be str or bytes, not {type(text).__name__}")
+    return text
+
+
+def _fault(value: str) -> str:
+    if value[0] in " \t" or value[-1] in " \t":
+        return "blank at the start or end"
+    if any(char > "\xff" for char in value):
+        return "not latin-1; encode it to bytes first"
+    return "control character"
+
+
+class Headers(MutableMapping[str, str]):
+    """Map names to values, whatever the case; order, case and repeats are kept.
+
+    Reading a repeated field gives its values joined by ", "; `get_list` and `multi_items`
+    give them one by one.
+
+    Args:
+        headers: a mapping, pairs or other Headers; str or bytes (latin-1), checked.
+
+    Raises:
+        InvalidHeader: see `check_header`.
+    """
+
+    __slots__ = ("_checked", "_fields", "_lines", "_unread", "_views")
+
+    _fields: list[tuple[str, str]]
+    _unread: str | None  # a received block that nobody looked into yet
+    _views: dict[str, tuple[str, str]] | None  # lower-case name -> name, joined value
+    _checked: bool  # False: as received, and so not to be sent on before a check
+    _lines: list[bytes] | None  # of lines(), until a change: the engine compares by identity
+
+    def __init__(self, headers: HeaderInput = None) -> None:
+        self._unread = self._views = self._lines = None
+        self._checked = True
+        if headers is None:
+            self._fields = []
+        elif isinstance(headers, Headers) and headers._checked:
+            self._fields = headers._fields.copy()
+        else:
+            self._fields = [check_header(name, value) for name, value in _pairs(headers)]
+
+    @classmethod
+    def from_block(cls, block: bytes) -> Headers:
+        """Return the fields of a received header block, unchecked; it is read on first use.
+
+        Args:
+            block: the lines of one head, latin-1; a status line before them and the blank line
+                after them may be there or not. A folded line continues the one before.
+        """
+        self = cls.__new__(cls)
+        self._fields = []
+        self._unread = block.decode("latin-1")
+        self._views = self._lines = None
+        self._checked = False
+        return self
+
+    def _read(self) -> list[tuple[str, str]]:
+        unread = self._unread
+        if unread is not None:
+            # Threads may race to here: both read the same, and neither sees a half-filled list.
+            self._fields = _parsed(unread)
+            self._unread = None
+        return self._fields
+
+    def _by_name(self) -> dict[str, tuple[str, str]]:
+        views = self._views
+        if views is None:
+            views = self._views = _grouped(self._read())
+        return views
+
+    def _replace(self, fields: list[tuple[str, str]]) -> None:
+        self._unread = self._views = self._lines = None
+        self._fields = fields
+
+    def __getitem__(self, name: str) -> str:
+        return self._by_name()[name.lower()][1]
+
+    @overload
+    def get(self, name: str, default: None = None) -> str | None: ...
+    @overload
+    def get(self, name: str, default: str) -> str: ...
+    @overload
+    def get(self, name: str, default: _Default) -> str | _Default: ...
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a field, joined where repeated, or the default."""
+        found = self._by_name().get(name.lower())  # no KeyError made and caught, as in Mapping
+        return default if found is None else found[1]
+
+    def get_list(self, name: str) -> list[str]:
+        """Return the values of a field, one for each time it is there."""
+        wanted = name.lower()
+        return [value for name, value in self._read() if name.lower() == wanted]
+
+    def multi_items(self) -> list[tuple[str, str]]:
+        """Return all names and values in their order, repeats apart."""
+        return self._read().copy()
+
+    def __setitem__(self, name: str, value: Text) -> None:
+        field = check_header(name, value)
+        self._put(field[0].lower(), [field])
+
+    def add(self, name: Text, value: Text) -> None:
+        """Append a field, next to those of the same name."""
+        self._replace([*self._read(), check_header(name, value)])
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        self._put(name.lower(), [])
+
+    def _put(self, lower: str, fields: list[tuple[str, str]]) -> None:
+        self._replace(_overridden(self._read(), {lower: fields}))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._by_name()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name, _ in self._by_name().values()])
+
+    def __len__(self) -> int:
+        return len(self._by_name())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self._values() == _values_of(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _values(self) -> dict[str, str]:
+        return {lower: value for lower, (_, value) in self._by_name().items()}
+
+    def __repr__(self) -> str:
+        shown = [
+            (name, "[secret]" if name.lower() in SENSITIVE else value)
+            for name, value in self._read()
+        ]
+        return f"Headers({shown!r})"
+
+    def copy(self) -> Headers:
+        """Return headers that change on their own."""
+        twin = Headers.__new__(Headers)
+        twin._checked = self._checked
+        twin._replace(self._read().copy())
+        return twin
+
+    __copy__ = copy
+
+    def lines(self) -> list[bytes]:
+        """Return the lines for CURLOPT_HTTPHEADER; "Name;" is its way to say an empty value.
+
+        The list is the same one until these headers change; do not change it.
+
+        Raises:
+            InvalidHeader: these headers were received, and are not fit to be sent.
+        """
+        if self._lines is not None:
+            return self._lines
+        fields = self._read()
+        if not self._checked:
+            for name, value in fields:
+                check_header(name, value)
+        lines = self._lines = [
+            (f"{name}: {value}" if value else f"{name};").encode("latin-1")
+            for name, value in fields
+        ]
+        return lines
+
+    def merged(self, other: HeaderInput) -> Headers:
+        """Return these headers with those of other in place of all of the same name.
+
+        Args:
+            other: like the argument of Headers; a value of None removes the name.
+
+        Raises:
+            InvalidHeader: see `check_header`.
+        """
+        if not other:
+            return self.copy()
+        ours: dict[str, list[tuple[str, str]]] = {}
+        for name, value in _pairs(other):
+            if value is None:
+                ours[_latin1(name, "name").lower()] = []
+            else:
+                field = check_header(name, value)
+                ours.setdefault(field[0].lower(), []).append(field)
+        merged = Headers.__new__(Headers)
+        merged._checked = self._checked
+        merged._replace(_overridden(self._read(), ours))
+        return merged
+
+
+def _pairs(headers: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> Iterable[tuple[Any, Any]]:
+    if isinstance(headers, Headers):
+        return headers._read()
+    return headers.items() if isinstance(headers, (dict, Mapping)) else headers
+
+
+def _parsed(block: str) -> list[tuple[str, str]]:
+    if "\n " in block or "\n\t" in block:
+        block = " ".join([part.strip(" \t") for part in _FOLD.split(block)])
+    fields = []
+    # Not splitlines(): that ends a line at \x85 and other bytes that a value may hold.
+    for line in block.split("\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.append((name.rstrip(" \t"), value.strip(" \t\r")))
+    if block.startswith("HTTP/") and ":" in block.partition("\n")[0]:
+        del fields[0]  # a reason phrase with a colon is no field
+    return fields
+
+
+def _grouped(fields: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    views: dict[str, tuple[str, str]] = {}
+    repeats: dict[str, list[str]] = {}
+    for field in fields:
+        lower = field[0].lower()
+        if lower in views:
+            repeats.setdefault(lower, [views[lower][1]]).append(field[1])
+        else:
+            views[lower] = field
+    for lower, values in repeats.items():
+        views[lower] = views[lower][0], ", ".join(values)
+    return views
+
+
+def _overridden(
+    fields: list[tuple[str, str]], ours: dict[str, list[tuple[str, str]]]
+) -> list[tuple[str, str]]:
+    """Return fields with ours in place of the first of each name, the new names at the end."""
+    kept: list[tuple[str, str]] = []
+    for field in fields:
+        lower = field[0].lower()
+        substitute = ours.get(lower)
+        if substitute is None:
+            kept.append(field)
+        elif substitute:
+            kept += substitute
+            ours[lower] = []
+    for rest in ours.values():
+        kept += rest
+    return kept
+
+
+def _values_of(other: Mapping[Any, Any]) -> dict[Any, Any]:
+    if isinstance(other, Headers):
+        return other._values()
+    return {k.lower() if isinstance(k, str) else k: value for k, value in other.items()}

@@ -1,0 +1,165 @@
+"""A request: what the caller asks for, complete and checked. It sends nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.url import URL, parse_url
+
+if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
+    from curlhttp._config import Timeout, Transport
+    from curlhttp._models.body import Body
+    from curlhttp._models.jar import Jar
+    from curlhttp._policy.auth import Auth
+
+__all__ = ["IDEMPOTENT", "Request"]
+
+# RFC 9110, section 9.2.2
+IDEMPOTENT = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"})
+
+
+class Request:
+    """Hold what is asked for; a client makes it, a middleware may change or derive it.
+
+    Attributes:
+        method: upper case.
+        url: the canonical URL, without userinfo.
+        headers: what is sent, without what libcurl adds (Host, Content-Length).
+        body: the body, or None.
+        auth: how to authenticate, or None.
+        cookies: cookies of this request alone, or None.
+        jar: where cookies come from and go to, or None.
+        timeout: the time limits.
+        transport: TLS, proxy and HTTP versions.
+        stream: the caller reads the body piece by piece.
+        follow_redirects: redirects are followed.
+        max_response_size: bytes that the body may have, on the wire and decoded, or None.
+        deadline: the time.monotonic() at which the total runs out, or None.
+        extensions: a place for a middleware's own data.
+    """
+
+    __slots__ = (
+        "_headers",
+        "_shared_headers",
+        "auth",
+        "body",
+        "cookies",
+        "deadline",
+        "extensions",
+        "follow_redirects",
+        "jar",
+        "max_response_size",
+        "method",
+        "stream",
+        "timeout",
+        "transport",
+        "url",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        url: str | URL,
+        *,
+        headers: Any = None,
+        body: Body | None = None,
+        auth: Auth | None = None,
+        cookies: CookieJar | None = None,
+        timeout: Timeout | None = None,
+        transport: Transport | None = None,
+        stream: bool = False,
+        follow_redirects: bool = True,
+        max_response_size: int | None = None,
+    ) -> None:
+        self.method = check_method(method)
+        self.url = parse_url(url)
+        self._headers: Headers | None = Headers(headers)
+        self._shared_headers = self._headers
+        self.body = body
+        self.auth = auth
+        self.cookies = cookies
+        self.jar: Jar | None = None
+        self.timeout: Timeout = timeout  # type: ignore[assignment]  # the client fills it in
+        self.transport: Transport = transport  # type: ignore[assignment]
+        self.stream = stream
+        self.follow_redirects = follow_redirects
+        self.max_response_size = max_response_size
+        self.deadline: float | None = None
+        self.extensions: dict[str, Any] | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """Return the headers of this request alone.
+
+        Most requests send just what their client sends always: that is copied only when looked
+        at, since a look may be a change.
+        """
+        headers = self._headers
+        if headers is None:
+            headers = self._headers = self._shared_headers.copy()
+        return headers
+
+    @headers.setter
+    def headers(self, headers: Any) -> None:
+        self._headers = headers if isinstance(headers, Headers) else Headers(headers)
+
+    def header_lines(self) -> list[bytes]:
+        """Return the header lines; the same list as long as the headers are the same."""
+        headers = self._headers
+        return (self._shared_headers if headers is None else headers).lines()
+
+    def get_header(self, name: str) -> str | None:
+        """Return a header's value without making the headers this request's own."""
+        headers = self._headers
+        return (self._shared_headers if headers is None else headers).get(name)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Tell whether the method may be sent twice without harm (RFC 9110, section 9.2.2)."""
+        return self.method in IDEMPOTENT
+
+    def copy(self) -> Request:
+        """Return a request with headers of its own; the body is the same one."""
+        twin = Request.__new__(Request)
+        for name in Request.__slots__:
+            setattr(twin, name, getattr(self, name))
+        if self._headers is not None:
+            twin._headers = self._headers.copy()
+        if self.extensions is not None:
+            twin.extensions = self.extensions.copy()
+        return twin
+
+    def derive(self, **changes: Any) -> Request:
+        """Return a copy with some attributes replaced.
+
+        Args:
+            changes: attributes by name.
+        """
+        twin = self.copy()
+        for name, value in changes.items():
+            setattr(twin, name, value)
+        return twin
+
+    def __repr__(self) -> str:
+        return f"<Request [{self.method} {self.url}]>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What cannot travel to another process is left behind: streams, jars and callables.
+        kept = ("method", "url", "timeout", "stream", "follow_redirects", "max_response_size")
+        state: dict[str, Any] = {name: getattr(self, name) for name in kept}
+        state["headers"] = self._headers or self._shared_headers
+        state["data"] = self.body.data if self.body is not None else None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from curlhttp._models.body import BytesBody
+
+        data = state.pop("data")
+        headers = state.pop("headers")
+        for name in Request.__slots__:
+            setattr(self, name, state.get(name))
+        self._headers = self._shared_headers = headers
+        self.body = None if data is None else BytesBody(data)

@@ -1,0 +1,288 @@
+"""A finished response: a value, the same for both clients. It reads nothing more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from curlhttp._models.headers import Headers
+from curlhttp.exceptions import HTTPError, JSONDecodeError
+
+if TYPE_CHECKING:
+    from curlhttp._models.cookies import Cookies
+    from curlhttp._models.request import Request
+    from curlhttp._models.timings import Timings
+
+__all__ = ["REDIRECT_STATUSES", "Head", "Response"]
+
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+
+Self = TypeVar("Self", bound="Response")
+
+
+class Head:
+    """The head of a response, as received: status line, header fields and trailers."""
+
+    __slots__ = ("block", "http_version", "lower", "reason", "status_code", "trailers")
+
+    def __init__(self, block: bytes, trailers: bytes = b"") -> None:
+        # libcurl has checked the status line: "HTTP/1.1 200 OK", "HTTP/2 200 "
+        version, _, rest = block.partition(b"\n")[0].partition(b" ")
+        self.block = block
+        self.lower = block.lower()  # to look for a field without reading all of them
+        self.http_version = version.decode("latin-1")
+        self.status_code = int(rest[:3])
+        self.reason = rest[4:].strip().decode("latin-1")
+        self.trailers = trailers
+
+    @property
+    def redirects(self) -> bool:
+        """Tell whether status and Location send the client elsewhere, without reading fields."""
+        return self.status_code in REDIRECT_STATUSES and b"\nlocation:" in self.lower
+
+    @property
+    def reason_phrase(self) -> str:
+        """Return the reason, or the standard one: HTTP/2 and 3 send none."""
+        if self.reason or self.http_version.startswith("HTTP/1"):
+            return self.reason
+        try:
+            return HTTPStatus(self.status_code).phrase
+        except ValueError:
+            return ""
+
+
+class Response:
+    """Hold a response whose body is in memory.
+
+    Attributes:
+        status_code: for example 200.
+        http_version: "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "HTTP/3".
+        request: the request that led to it, of the last hop.
+        url: where it came from, a str without userinfo.
+        history: the responses that redirected here, oldest first.
+        timings: where the time of the last transfer went.
+        attempts: the tries that a retry made, oldest first.
+    """
+
+    def __init__(self, request: Request, head: Head, content: bytes, timings: Timings) -> None:
+        self.request = request
+        self._head = head
+        self.status_code = head.status_code
+        self._content: bytes | None = content
+        self.timings = timings
+        self.history: list[Response] = []
+        self.attempts: tuple[Any, ...] = ()
+        self._headers: Headers | None = None
+        self._encoding: str | None = None
+        self._cookies: Cookies | None = None
+
+    # the head
+
+    @property
+    def headers(self) -> Headers:
+        """Return the header fields."""
+        headers = self._headers
+        if headers is None:
+            headers = self._headers = Headers.from_block(self._head.block)
+        return headers
+
+    @property
+    def trailers(self) -> Headers:
+        """Return the trailer fields (RFC 9110, section 6.5)."""
+        return Headers.from_block(self._head.trailers)
+
+    @property
+    def http_version(self) -> str:
+        """Return "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "HTTP/3"."""
+        return self._head.http_version
+
+    @property
+    def reason(self) -> str:
+        """Return the reason phrase; where the version of HTTP has none, the standard one."""
+        return self._head.reason_phrase
+
+    reason_phrase = reason
+
+    @property
+    def url(self) -> str:
+        """Return the URL that was asked last."""
+        return str(self.request.url)
+
+    @property
+    def cookies(self) -> Cookies:
+        """Return the cookies that this response set."""
+        if self._cookies is None:
+            from curlhttp._models.cookies import Cookies, store_cookies
+
+            self._cookies = Cookies()
+            if self.sets_cookies:
+                store_cookies(self._cookies, self.request.url, self.headers.get_list("set-cookie"))
+        return self._cookies
+
+    @property
+    def sets_cookies(self) -> bool:
+        """Tell whether there is a Set-Cookie, without reading the fields."""
+        return b"\nset-cookie:" in self._head.lower
+
+    @property
+    def links(self) -> dict[str, dict[str, str]]:
+        """Return the Link header's links by their relation, else their URL (RFC 8288)."""
+        from curlhttp._models.links import parse_links
+
+        value = self.headers.get("link")
+        return parse_links(value) if value else {}
+
+    @property
+    def elapsed(self) -> timedelta:
+        """Return the time from the start of the last transfer to its first byte."""
+        return timedelta(seconds=self.timings.first_byte)
+
+    # the status
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether the status is below 400."""
+        return self.status_code < 400 or self.status_code > 599
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    @property
+    def is_success(self) -> bool:
+        """Tell whether the status is 2xx."""
+        return 200 <= self.status_code <= 299
+
+    @property
+    def is_error(self) -> bool:
+        """Tell whether the status is 4xx or 5xx."""
+        return 400 <= self.status_code <= 599
+
+    @property
+    def is_redirect(self) -> bool:
+        """Tell whether this response redirects: its status and a Location say so."""
+        return self._head.redirects
+
+    def raise_for_status(self: Self) -> Self:
+        """Return this response, or raise for a 4xx or 5xx status.
+
+        Raises:
+            HTTPError: the status is an error.
+        """
+        if not self.is_error:
+            return self
+        side = "Client" if self.status_code < 500 else "Server"
+        raise HTTPError(
+            f"{self.status_code} {side} Error: {self.reason} for url: {self.url}", response=self
+        )
+
+    # the body
+
+    @property
+    def content(self) -> bytes:
+        """Return the body, with its content coding undone."""
+        assert self._content is not None
+        return self._content
+
+    @property
+    def encoding(self) -> str | None:
+        """Return the charset of text: as set, else of Content-Type, else None."""
+        if self._encoding is None:
+            return charset_of(self.headers.get("content-type"))
+        return self._encoding
+
+    @encoding.setter
+    def encoding(self, encoding: str | None) -> None:
+        self._encoding = encoding
+
+    @property
+    def text(self) -> str:
+        """Return the body as text; what does not decode is replaced."""
+        content = self.content
+        try:
+            return content.decode(self.encoding or "utf-8", errors="replace")
+        except (LookupError, ValueError):
+            return content.decode("utf-8", errors="replace")
+
+    def json(self, **options: Any) -> Any:
+        """Return the body read as JSON (RFC 8259).
+
+        Args:
+            options: passed on to json.loads.
+
+        Raises:
+            JSONDecodeError: the body is not JSON.
+        """
+        content = self.content
+        try:
+            if self._encoding is None:
+                return json.loads(content, **options)  # finds UTF-8, 16 and 32 by itself
+            return json.loads(self.text, **options)
+        except json.JSONDecodeError as error:
+            raise JSONDecodeError(error.msg, error.doc, error.pos, response=self) from error
+        except UnicodeDecodeError as error:
+            raise JSONDecodeError(
+                f"the body is not {error.encoding}", self.text, 0, response=self
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<Response [{self.status_code}]>"
+
+    # the same verbs as on a streamed response, so that callers need not care
+
+    def read(self) -> bytes:
+        """Return the body."""
+        return self.content
+
+    async def aread(self) -> bytes:
+        """Return the body."""
+        return self.content
+
+    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        """Give the body in pieces of chunk_size bytes, or in one.
+
+        Args:
+            chunk_size: bytes per piece; None for one piece.
+        """
+        content = self.content
+        step = chunk_size or len(content) or 1
+        return (content[at : at + step] for at in range(0, len(content), step))
+
+    async def discard(self) -> None:
+        """Do without the body, for another response that takes this one's place."""
+
+    def close(self) -> None:
+        """Do nothing: the body is in memory."""
+
+    async def aclose(self) -> None:
+        """Do nothing: the body is in memory."""
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self: Self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+def charset_of(content_type: str | None) -> str | None:
+    """Return the charset that a Content-Type names or implies, as requests reads it."""
+    if not content_type:
+        return None
+    media_type, *parameters = content_type.lower().split(";")
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "charset" and value.strip("'\" "):
+            return value.strip("'\" ")
+    if "application/json" in media_type:
+        return "utf-8"
+    return None
+
+

@@ -1,0 +1,251 @@
+"""Every error that curlhttp raises, in one tree (requests' own, with a few additions marked *).
+
+RequestException(OSError)
+├── InvalidURL, MissingSchema, InvalidSchema, InvalidHeader, InvalidMethod*   (also ValueError)
+│   └── InvalidProxyURL(InvalidURL)
+├── URLRequired
+├── HTTPError                    raise_for_status()
+├── ConnectionError
+│   ├── ProxyError, SSLError
+│   ├── RemoteProtocolError*     the peer broke HTTP
+│   ├── BlockedAddress*          a policy hook refused the peer
+│   └── CircuitBreakerOpen*
+├── Timeout
+│   ├── ConnectTimeout           (also ConnectionError)
+│   ├── ReadTimeout
+│   ├── PoolTimeout*             no free handle in time
+│   └── DeadlineExceeded*        the total ran out
+├── ChunkedEncodingError         the body ended early or its framing broke
+├── ContentDecodingError         the content coding is corrupt, cut or nested too deep
+├── ResponseTooLarge*            max_response_size
+├── InvalidJSONError
+│   └── JSONDecodeError          (also json.JSONDecodeError)
+├── TooManyRedirects
+├── StreamConsumedError          (also TypeError)
+├── RetryError
+├── UnrewindableBodyError
+└── ClientClosed*                (also RuntimeError)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from curlhttp._models.request import Request
+    from curlhttp._models.response import Response
+    from curlhttp._models.timings import Timings
+
+__all__ = [
+    "BlockedAddress",
+    "ChunkedEncodingError",
+    "CircuitBreakerOpen",
+    "ClientClosed",
+    "ConnectTimeout",
+    "ConnectionError",
+    "ContentDecodingError",
+    "DeadlineExceeded",
+    "HTTPError",
+    "InvalidHeader",
+    "InvalidJSONError",
+    "InvalidMethod",
+    "InvalidProxyURL",
+    "InvalidSchema",
+    "InvalidURL",
+    "JSONDecodeError",
+    "MissingSchema",
+    "PoolTimeout",
+    "ProxyError",
+    "ReadTimeout",
+    "RemoteProtocolError",
+    "RequestException",
+    "ResponseTooLarge",
+    "RetryError",
+    "SSLError",
+    "StreamConsumedError",
+    "Timeout",
+    "TooManyRedirects",
+    "URLRequired",
+    "UnrewindableBodyError",
+]
+
+
+class RequestException(OSError):
+    """Report that a request failed; the base of every error here.
+
+    Attributes:
+        request: the request that failed, or None when there was none yet.
+        response: the response so far, or None.
+        curl_code: libcurl's CURLcode, or None when libcurl was not the one to fail.
+        request_sent: True when any byte of the request may have left this machine.
+        attempts: the tries made, oldest first.
+        timings: where the time went, or None when nothing was sent.
+    """
+
+    request: Request | None
+    response: Response | None
+    curl_code: int | None = None
+    request_sent: bool = False
+    attempts: tuple[Any, ...] = ()
+    timings: Timings | None = None
+
+    def __init__(
+        self,
+        *args: object,
+        request: Request | None = None,
+        response: Response | None = None,
+        curl_code: int | None = None,
+        request_sent: bool = False,
+        timings: Timings | None = None,
+    ) -> None:
+        super().__init__(*args)
+        if request is None and response is not None:
+            request = getattr(response, "request", None)
+        self.request = request
+        self.response = response
+        self.curl_code = curl_code
+        self.request_sent = request_sent
+        self.timings = timings
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # OSError's own __reduce__ knows nothing of our attributes.
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+def _rebuild(cls: type[RequestException], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class InvalidURL(RequestException, ValueError):
+    """Report a URL that cannot be sent as it is."""
+
+
+class InvalidProxyURL(InvalidURL):
+    """Report a proxy URL that cannot be used."""
+
+
+class MissingSchema(RequestException, ValueError):
+    """Report a URL without a scheme such as https://."""
+
+
+class InvalidSchema(RequestException, ValueError):
+    """Report a URL scheme other than http and https."""
+
+
+class InvalidHeader(RequestException, ValueError):
+    """Report a header name or value that must not reach the wire."""
+
+
+class InvalidMethod(RequestException, ValueError):
+    """Report a method that is not a token (RFC 9110, section 9.1)."""
+
+
+class URLRequired(RequestException):
+    """Report that no URL was given."""
+
+
+class HTTPError(RequestException):
+    """Report a 4xx or 5xx status; raised by raise_for_status()."""
+
+
+class ConnectionError(RequestException):  # requests' name, shadows the builtin on purpose
+    """Report that the connection could not be made or broke."""
+
+
+class ProxyError(ConnectionError):
+    """Report that the proxy refused, failed or could not be reached."""
+
+
+class SSLError(ConnectionError):
+    """Report that TLS failed: certificate, host name or handshake."""
+
+
+class RemoteProtocolError(ConnectionError):
+    """Report that the server broke HTTP: bad or cut header block, bad framing."""
+
+
+class BlockedAddress(ConnectionError):
+    """Report that a policy refused the address that the host resolved to."""
+
+
+class CircuitBreakerOpen(ConnectionError):
+    """Report that the origin's circuit breaker refused the request; nothing was sent."""
+
+
+class Timeout(RequestException):
+    """Report that a time limit was reached."""
+
+
+class ConnectTimeout(ConnectionError, Timeout):
+    """Report that no connection was made in time; the request was not sent."""
+
+
+class ReadTimeout(Timeout):
+    """Report that the server was silent for longer than the read timeout."""
+
+
+class PoolTimeout(Timeout):
+    """Report that no handle of the pool became free in time; nothing was sent."""
+
+
+class DeadlineExceeded(Timeout):
+    """Report that the total time of the request ran out."""
+
+
+class ChunkedEncodingError(RequestException):
+    """Report a response body that ended early or whose framing broke."""
+
+
+class ContentDecodingError(RequestException):
+    """Report a response body whose content coding is corrupt, cut or too deep."""
+
+
+class ResponseTooLarge(RequestException):
+    """Report a response body beyond max_response_size."""
+
+
+class InvalidJSONError(RequestException):
+    """Report a value that JSON cannot express."""
+
+
+class JSONDecodeError(InvalidJSONError, json.JSONDecodeError):
+    """Report a response body that is not JSON."""
+
+    def __init__(self, msg: str, doc: str, pos: int, **facts: Any) -> None:
+        json.JSONDecodeError.__init__(self, msg, doc, pos)
+        InvalidJSONError.__init__(self, *self.args, **facts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_json, (type(self), self.msg, self.doc, self.pos, dict(self.__dict__))
+
+
+def _rebuild_json(
+    cls: type[JSONDecodeError], msg: str, doc: str, pos: int, state: dict[str, Any]
+) -> JSONDecodeError:
+    error = cls(msg, doc, pos)
+    error.__dict__.update(state)
+    return error
+
+
+class TooManyRedirects(RequestException):
+    """Report more redirects than max_redirects; .response is the last one."""
+
+
+class StreamConsumedError(RequestException, TypeError):
+    """Report a second pass over a streamed body."""
+
+
+class RetryError(RequestException):
+    """Report that a custom retry gave up."""
+
+
+class UnrewindableBodyError(RequestException):
+    """Report a body that must be sent again and cannot be rewound."""
+
+
+class ClientClosed(RequestException, RuntimeError):
+    """Report the use of a client after close()."""

@@ -1,0 +1,1 @@
+"""The tests of curlhttp: loopback only, no mocks."""

@@ -1,0 +1,118 @@
+"""One scenario, every colour: a client with async methods, whatever is behind them.
+
+A scenario awaits `client.get(...)`. In the colour "blocking" that calls Client.get, which blocks
+the test's own event loop (the servers run in threads); in the others it is AsyncClient.get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+import curlhttp
+
+COLOURS = ("blocking", "asyncio", "uvloop", "trio")
+
+BACKENDS: dict[str, Any] = {
+    "blocking": "asyncio",
+    "asyncio": "asyncio",
+    "uvloop": ("asyncio", {"use_uvloop": True}),
+    "trio": "trio",
+}
+
+
+class AnyClient:
+    """A client of any colour."""
+
+    def __init__(self, colour: str, **settings: Any) -> None:
+        self.colour = colour
+        self.is_blocking = colour == "blocking"
+        self.real: Any = (curlhttp.Client if self.is_blocking else curlhttp.AsyncClient)(**settings)
+
+    async def request(self, method: str, url: str, **options: Any) -> Any:
+        response = self.real.request(method, url, **options)
+        return response if self.is_blocking else await response
+
+    async def get(self, url: str, **options: Any) -> Any:
+        response = self.real.get(url, **options)
+        return response if self.is_blocking else await response
+
+    async def post(self, url: str, **options: Any) -> Any:
+        response = self.real.post(url, **options)
+        return response if self.is_blocking else await response
+
+    async def send(self, request: Any) -> Any:
+        response = self.real.send(request)
+        return response if self.is_blocking else await response
+
+    async def stream(self, method: str, url: str, **options: Any) -> AnyStream:
+        """Return a streamed response; use it in `async with`."""
+        return AnyStream(self, await self.request(method, url, stream=True, **options))
+
+    async def gather(self, count: int, method: str, url: str, **options: Any) -> list[Any]:
+        """Send the same request many times at once; in threads where the client blocks."""
+        results: list[Any] = []
+
+        async def one() -> None:
+            if self.is_blocking:
+                results.append(
+                    await anyio.to_thread.run_sync(
+                        lambda: self.real.request(method, url, **options),
+                        limiter=anyio.CapacityLimiter(count),
+                    )
+                )
+            else:
+                results.append(await self.real.request(method, url, **options))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(count):
+                tasks.start_soon(one)
+        return results
+
+    async def aclose(self) -> None:
+        if self.is_blocking:
+            self.real.close()
+        else:
+            await self.real.aclose()
+
+    async def __aenter__(self) -> AnyClient:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+class AnyStream:
+    """A streamed response of any colour."""
+
+    def __init__(self, client: AnyClient, real: Any) -> None:
+        self.is_blocking = client.is_blocking
+        self.real = real
+
+    async def read(self) -> bytes:
+        body: bytes = self.real.read() if self.is_blocking else await self.real.aread()
+        return body
+
+    async def iterate(self, kind: str, *arguments: Any) -> AsyncIterator[Any]:
+        """Iterate over iter_<kind> or aiter_<kind>."""
+        if self.is_blocking:
+            for piece in getattr(self.real, f"iter_{kind}")(*arguments):
+                yield piece
+        else:
+            async for piece in getattr(self.real, f"aiter_{kind}")(*arguments):
+                yield piece
+
+    async def aclose(self) -> None:
+        if self.is_blocking:
+            self.real.close()
+        else:
+            await self.real.aclose()
+
+    async def __aenter__(self) -> AnyStream:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()

@@ -1,0 +1,270 @@
+"""Where a redirect leads, and what of the request goes along."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curlhttp._models.body import open_body
+from curlhttp._models.headers import SENSITIVE, Headers
+from curlhttp._models.request import Request
+from curlhttp._models.url import parse_url
+from curlhttp._policy.auth import BasicAuth
+from curlhttp._policy.redirect import (
+    REDIRECT_STATUSES,
+    location_of,
+    may_keep_credentials,
+    next_request,
+    redirect_method,
+)
+from curlhttp.exceptions import InvalidSchema, InvalidURL, UnrewindableBodyError
+
+
+def follow(
+    location: str, status: int = 302, sensitive: frozenset[str] = SENSITIVE, **request: Any
+) -> Request:
+    asked = Request(
+        request.pop("method", "GET"), request.pop("url", "http://h.test/a/b?q#f"), **request
+    )
+    return next_request(asked, status, location, sensitive)
+
+
+# --- method and body ---
+
+
+@pytest.mark.parametrize(
+    ("status", "get", "post", "put", "delete", "head"),
+    [
+        (301, "GET", "GET", "PUT", "DELETE", "HEAD"),
+        (302, "GET", "GET", "GET", "GET", "HEAD"),
+        (303, "GET", "GET", "GET", "GET", "HEAD"),
+        (307, "GET", "POST", "PUT", "DELETE", "HEAD"),
+        (308, "GET", "POST", "PUT", "DELETE", "HEAD"),
+    ],
+)
+def test_the_method_follows_requests_matrix(
+    status: int, get: str, post: str, put: str, delete: str, head: str
+) -> None:
+    methods = ("GET", "POST", "PUT", "DELETE", "HEAD")
+    assert [redirect_method(method, status) for method in methods] == [get, post, put, delete, head]
+    assert follow("/", status, method="POST").method == post
+
+
+BODY_HEADERS = {
+    "Content-Length": "4",
+    "content-type": "text/plain",
+    "Transfer-Encoding": "chunked",
+    "Content-Encoding": "gzip",
+    "Content-Language": "en",
+    "Expect": "100-continue",
+}
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_the_body_and_its_headers_are_dropped(status: int, method: str) -> None:
+    headers = Headers({**BODY_HEADERS, "Accept": "x"})
+    request = follow("/", status, method=method, headers=headers, body=open_body(b"data"))
+    assert request.body is None
+    assert request.headers == {"Accept": "x"}
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_the_body_goes_again_from_its_start(status: int) -> None:
+    body = open_body(io.BytesIO(b"data"))
+    body.read(3)
+    request = follow("/", status, method="POST", headers=Headers(BODY_HEADERS), body=body)
+    assert request.body is body
+    assert body.read(10) == b"data"
+    assert request.headers == BODY_HEADERS
+
+
+def test_a_spent_body_cannot_go_again() -> None:
+    body = open_body(iter([b"data"]))
+    body.read(10)
+    with pytest.raises(UnrewindableBodyError):
+        follow("/", 307, method="POST", body=body)
+    assert follow("/", 303, method="POST", body=body).body is None
+
+
+# --- where it leads ---
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [
+        ("c", "http://h.test/a/c#f"),
+        ("/c", "http://h.test/c#f"),
+        ("../c", "http://h.test/c#f"),
+        ("?p", "http://h.test/a/b?p#f"),
+        ("//other.test/c", "http://other.test/c#f"),
+        ("https://other.test", "https://other.test/#f"),
+        ("HTTPS://OTHER.test/", "https://other.test/#f"),
+        ("/c#g", "http://h.test/c#g"),
+        ("#g", "http://h.test/a/b?q#g"),
+        ("/sp ace", "http://h.test/sp%20ace#f"),
+        ("/\xc3\xbc", "http://h.test/%C3%BC#f"),  # UTF-8 as Latin-1 shows it
+        ("/\xfc", "http://h.test/%C3%BC#f"),  # plain Latin-1
+        ("//b\xc3\xbccher.test/", "http://xn--bcher-kva.test/#f"),
+        ("/%7Euser/%c3%bc", "http://h.test/~user/%C3%BC#f"),
+    ],
+)
+def test_the_location_is_resolved(location: str, url: str) -> None:
+    assert str(follow(location).url) == url
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("file:///etc/passwd", "ftp://h.test/", "gopher://h.test/", "dict://h.test/", "scp://h/"),
+        *("ws://h.test/", "data:,x", "javascript:alert(1)", "FILE:///x"),
+    ],
+)
+def test_only_http_and_https_are_followed(location: str) -> None:
+    with pytest.raises(InvalidSchema):
+        follow(location)
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://", "http://u:s3cret@h.test:99999/", "http://u:s3cret@a b/", "//u:s3cret@*/"],
+)
+def test_a_bad_location_is_reported_without_credentials(location: str) -> None:
+    with pytest.raises(InvalidURL) as caught:
+        follow(location)
+    assert "s3cret" not in str(caught.value) + repr(caught.value)
+
+
+@given(st.text(st.characters(max_codepoint=255)))
+def test_no_location_gets_control_characters_into_a_url(location: str) -> None:
+    try:
+        url = follow(location).url
+    except (InvalidURL, InvalidSchema):
+        return
+    assert all("!" <= char <= "~" for char in url.wire)
+    assert url.scheme in ("http", "https")
+
+
+@pytest.mark.parametrize(
+    ("status", "values", "location"),
+    [
+        *((status, ["/x"], "/x") for status in sorted(REDIRECT_STATUSES)),
+        *((status, ["/x"], None) for status in (200, 201, 300, 304, 305, 306, 309, 401)),
+        (302, [], None),
+        (302, [""], None),
+        (302, ["", "/x"], "/x"),
+        (302, ["/x", "/y"], "/x"),
+    ],
+)
+def test_only_a_redirect_with_a_location_redirects(
+    status: int, values: list[str], location: str | None
+) -> None:
+    assert location_of(status, Headers([("LOCATION", value) for value in values])) == location
+
+
+def test_a_blank_location_does_not_redirect() -> None:
+    assert location_of(302, Headers.from_block(b"Location:  \r\n\r\n")) is None
+
+
+# --- credentials ---
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        ("http://h.test/", "http://h.test/x", True),
+        ("http://h.test/", "http://h.test:80/", True),
+        ("https://h.test:443/", "https://H.test/", True),
+        ("http://h.test/", "https://h.test/", True),
+        ("http://h.test:80/", "https://h.test:443/", True),
+        ("https://h.test/", "http://h.test/", False),
+        ("http://h.test:8080/", "https://h.test/", False),
+        ("http://h.test/", "https://h.test:8443/", False),
+        ("http://h.test/", "http://h.test:8080/", False),
+        ("http://h.test/", "https://other.test/", False),
+        ("http://h.test/", "http://sub.h.test/", False),
+        ("http://h.test/", "http://test/", False),
+        ("http://localhost/", "http://127.0.0.1/", False),
+    ],
+)
+def test_credentials_stay_with_the_origin_or_its_upgrade(old: str, new: str, kept: bool) -> None:
+    assert may_keep_credentials(parse_url(old), parse_url(new)) is kept
+    headers = Headers([("AUTHORIZATION", "a"), ("authorization", "b"), ("x-api-key", "c")])
+    auth = BasicAuth("u", "p")
+    request = follow(new, url=old, headers=headers, auth=auth, sensitive=frozenset({"X-Api-Key"}))
+    assert request.headers.get_list("authorization") == (["a", "b"] if kept else [])
+    assert request.headers.get("x-api-key") == ("c" if kept else None)
+    assert request.auth is (auth if kept else None)
+
+
+@pytest.mark.parametrize("location", ["/same", "https://h.test/", "http://other.test/"])
+def test_cookie_and_proxy_credentials_never_go_along(location: str) -> None:
+    headers = Headers(
+        [("Cookie", "a=1"), ("cOOKIE", "b=2"), ("Proxy-Authorization", "x"), ("X-Other", "y")]
+    )
+    assert follow(location, headers=headers, sensitive=frozenset()).headers == {"X-Other": "y"}
+
+
+def test_authorization_is_stripped_even_when_no_name_is_called_sensitive() -> None:
+    headers = Headers({"Authorization": "a", "X-Other": "y"})
+    request = follow("//other.test/", headers=headers, sensitive=frozenset())
+    assert request.headers == {"X-Other": "y"}
+
+
+def test_credentials_do_not_come_back_with_the_origin() -> None:
+    away = follow(
+        "http://other.test/", headers=Headers({"Authorization": "a"}), auth=BasicAuth("u", "p")
+    )
+    back = next_request(away, 302, "http://h.test/", SENSITIVE)
+    assert back.auth is None
+    assert back.headers == {}
+
+
+@pytest.mark.parametrize(
+    ("location", "host"),
+    [
+        ("/x", "virtual.test"),
+        ("http://h.test:80/", "virtual.test"),
+        ("https://h.test/", None),
+        ("http://other.test/", None),
+    ],
+)
+def test_a_host_header_stays_with_its_origin(location: str, host: str | None) -> None:
+    headers = Headers({"hOST": "virtual.test"})
+    assert follow(location, headers=headers).headers.get("Host") == host
+
+
+def test_userinfo_in_the_location_is_for_that_hop_alone() -> None:
+    headers = Headers({"Authorization": "old"})
+    hop = follow("http://us%40er:s3cret@h.test/x", headers=headers, auth=BasicAuth("u", "p"))
+    assert hop.auth == BasicAuth("us@er", "s3cret")
+    assert hop.url.username is None
+    assert hop.url.password is None
+    assert "s3cret" not in str(hop.url) + repr(hop.auth)
+    assert "authorization" not in hop.headers
+    hop.headers["Authorization"] = "as the auth flow sets it"
+    after = next_request(hop, 302, "/y", SENSITIVE)
+    assert after.auth is None
+    assert "authorization" not in after.headers
+
+
+def test_userinfo_without_a_password_will_do() -> None:
+    assert follow("http://token@h.test/").auth == BasicAuth("token", "")
+
+
+def test_userinfo_of_the_first_url_does_not_reach_the_next() -> None:
+    request = follow("/x", url="http://u:s3cret@h.test/")
+    assert request.url.username is None
+    assert request.auth is None
+
+
+def test_the_request_that_was_redirected_is_left_as_it_was() -> None:
+    request = Request("POST", "http://h.test/", headers={"Cookie": "a=1", "X": "y"})
+    after = next_request(request, 302, "/x", SENSITIVE)
+    assert after.headers == {"X": "y"}
+    assert (request.method, str(request.url)) == ("POST", "http://h.test/")
+    assert request.headers == {"Cookie": "a=1", "X": "y"}
