@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from curlhttp._flow.engine import Middleware, Send
+from curlhttp._flow.engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth, BasicAuth
@@ -13,23 +13,26 @@ from curlhttp._policy.auth import Auth, BasicAuth
 __all__ = ["auth"]
 
 
-def auth(netrc: Callable[[str], tuple[str, str] | None] | None) -> Middleware:
+def auth(netrc: Callable[[str], tuple[str, str] | None] | None) -> Layer:
     """Return the layer that authenticates.
 
     Args:
         netrc: gives user name and password for a host; None when the environment is not asked.
     """
 
-    def layer(request: Request, send: Send) -> Any:
-        if request.auth is not None:
-            return _authenticate(request, send, request.auth)
-        if netrc is not None and request.get_header("authorization") is None:
-            credentials = netrc(request.url.host)
-            if credentials is not None:
-                return _authenticate(request, send, BasicAuth(*credentials))
-        return send(request)
+    def around(send: Send) -> Send:
+        def authenticated(request: Request) -> Any:
+            if request.auth is not None:
+                return _authenticate(request, send, request.auth)
+            if netrc is not None and request.get_header("authorization") is None:
+                credentials = netrc(request.url.host)
+                if credentials is not None:
+                    return _authenticate(request, send, BasicAuth(*credentials))
+            return send(request)
 
-    return layer
+        return authenticated
+
+    return around
 
 
 async def _authenticate(request: Request, send: Send, method: Auth) -> Response:

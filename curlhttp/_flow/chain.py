@@ -1,7 +1,7 @@
 """The order of the layers, in one visible tuple, and how they become one function.
 
-A layer takes (request, send) and gives something to await. One that has nothing to do for a
-request returns send(request) itself: that costs a call and no coroutine of its own.
+A layer is made around the `send` below it. One that has nothing to do for a request returns
+send(request) itself: that costs a call and no coroutine of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from curlhttp._flow.auth import auth
 from curlhttp._flow.cookies import cookies
 from curlhttp._flow.deadline import deadline
-from curlhttp._flow.engine import Middleware, Send
+from curlhttp._flow.engine import Layer, Middleware, Send
 from curlhttp._flow.observe import observe
 from curlhttp._flow.redirect import redirect
 from curlhttp._models.request import Request
@@ -39,23 +39,28 @@ def build(
         netrc: gives the user name and password that netrc has for a host, or None.
         middleware: the user's own, outermost first.
     """
-    layers: tuple[Middleware, ...] = (
+    layers: tuple[Layer, ...] = (
         observe(hooks),  # sees the request first and the final response last
         deadline,  # one budget over all below
         redirect(max_redirects, sensitive),  # each hop goes through all below anew
         cookies,
         auth(netrc),
-        *middleware,
+        *map(_layer, middleware),
         # retry, rate limit and breaker: here, so that each attempt is admitted and counted
     )
     send = last
     for layer in reversed(layers):
-        send = _bound(layer, send)
+        send = layer(send)
     return send
 
 
-def _bound(layer: Middleware, send: Send) -> Send:
-    def bound(request: Request) -> Any:
-        return layer(request, send)
+def _layer(middleware: Middleware) -> Layer:
+    """Return a user's middleware as a layer."""
 
-    return bound
+    def around(send: Send) -> Send:
+        def through(request: Request) -> Any:
+            return middleware(request, send)
+
+        return through
+
+    return around

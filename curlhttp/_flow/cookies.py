@@ -9,14 +9,18 @@ from curlhttp._models.response import Response
 __all__ = ["cookies"]
 
 
-async def cookies(request: Request, send: Send) -> Response:
-    """Add Cookie, unless the caller set it, and store what the response sets."""
-    jar = request.jar
-    if jar is not None:
-        header = jar.header(request.url, request.cookies)
-        if header is not None and request.get_header("cookie") is None:
-            request.headers["Cookie"] = header
-    response = await send(request)
-    if jar is not None and response.sets_cookies:
-        jar.store(response.request.url, response.headers.get_list("set-cookie"))
-    return response
+def cookies(send: Send) -> Send:
+    """Return the layer that adds Cookie, unless the caller did, and stores what comes back."""
+
+    async def with_cookies(request: Request) -> Response:
+        jar = request.jar
+        if jar is not None:
+            header = jar.header(request.url, request.cookies)
+            if header is not None and request.get_header("cookie") is None:
+                request.headers["Cookie"] = header
+        response = await send(request)
+        if jar is not None and response.sets_cookies:
+            jar.store(response.request.url, response.headers.get_list("set-cookie"))
+        return response
+
+    return with_cookies

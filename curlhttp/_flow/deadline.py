@@ -11,9 +11,13 @@ from curlhttp._models.request import Request
 __all__ = ["deadline"]
 
 
-def deadline(request: Request, send: Send) -> Any:
-    """Set the request's deadline."""
-    total = request.timeout.total
-    if total is not None and request.deadline is None:
-        request.deadline = monotonic() + total
-    return send(request)
+def deadline(send: Send) -> Send:
+    """Return the layer that sets the request's deadline."""
+
+    def bounded(request: Request) -> Any:
+        total = request.timeout.total
+        if total is not None and request.deadline is None:
+            request.deadline = monotonic() + total
+        return send(request)
+
+    return bounded

@@ -10,24 +10,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 from curlhttp._models.request import Request
-from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings
+from curlhttp._models.response import Response
 
-__all__ = ["Engine", "Incoming", "Middleware", "Send"]
-
-
-class Incoming(Protocol):
-    """A response that is still on the wire."""
-
-    head: Head | None
-    is_drained_redirect: bool
-
-    def timings(self) -> Timings:
-        """Return where the time went up to now."""
+__all__ = ["Engine", "Incoming", "Layer", "Middleware", "Send"]
 
 
 class Engine(Protocol):
-    """Move the bytes of one request at a time."""
+    """Move the bytes of one request at a time.
+
+    An `incoming` is a response still on the wire, in the engine's own terms; its `head` is in.
+    """
 
     async def perform(self, request: Request) -> Response:
         """Send the request and return the response with its body in memory."""
@@ -44,9 +36,13 @@ class Engine(Protocol):
     def abort(self, incoming: Any) -> None:
         """Let go of a response; never waits."""
 
+    def orphan(self, incoming: Any) -> None:
+        """Let go of a response from a finalizer, in whatever thread that runs."""
+
     def close(self) -> None:
         """Close all connections."""
 
 
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
+Layer: TypeAlias = Callable[[Send], Send]
 Middleware: TypeAlias = Callable[[Request, Send], Awaitable[Response]]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, TypeVar
 
-from curlhttp._flow.engine import Middleware, Send
+from curlhttp._flow.engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
 __all__ = ["observe"]
 
+T = TypeVar("T")
 
-def observe(hooks: dict[str, list[Any]]) -> Middleware:
+
+def observe(hooks: dict[str, list[Any]]) -> Layer:
     """Return the layer that runs hooks.
 
     Args:
@@ -20,12 +22,12 @@ def observe(hooks: dict[str, list[Any]]) -> Middleware:
             what they return, if not None, takes its place. Coroutine functions are awaited.
     """
 
-    def layer(request: Request, send: Send) -> Any:
-        if hooks["request"] or hooks["response"]:
-            return _observed(request, send, hooks)
-        return send(request)
+    def around(send: Send) -> Send:
+        if not (hooks["request"] or hooks["response"]):
+            return send
+        return lambda request: _observed(request, send, hooks)
 
-    return layer
+    return around
 
 
 async def _observed(request: Request, send: Send, hooks: dict[str, list[Any]]) -> Response:
@@ -33,7 +35,7 @@ async def _observed(request: Request, send: Send, hooks: dict[str, list[Any]]) -
     return await _run(hooks["response"], await send(request))
 
 
-async def _run(hooks: list[Any], subject: Any) -> Any:
+async def _run(hooks: list[Any], subject: T) -> T:
     for hook in hooks:
         result = hook(subject)
         if inspect.isawaitable(result):

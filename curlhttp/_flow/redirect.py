@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curlhttp._flow.engine import Middleware, Send
+from curlhttp._flow.engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.redirect import location_of, next_request
@@ -13,7 +13,7 @@ from curlhttp.exceptions import RequestException, TooManyRedirects
 __all__ = ["redirect"]
 
 
-def redirect(max_redirects: int, sensitive: frozenset[str]) -> Middleware:
+def redirect(max_redirects: int, sensitive: frozenset[str]) -> Layer:
     """Return the layer that follows redirects.
 
     Args:
@@ -21,12 +21,15 @@ def redirect(max_redirects: int, sensitive: frozenset[str]) -> Middleware:
         sensitive: lower-case header names that must not reach another origin.
     """
 
-    def layer(request: Request, send: Send) -> Any:
-        if request.follow_redirects:
-            return _follow(request, send, max_redirects, sensitive)
-        return send(request)
+    def around(send: Send) -> Send:
+        def following(request: Request) -> Any:
+            if request.follow_redirects:
+                return _follow(request, send, max_redirects, sensitive)
+            return send(request)
 
-    return layer
+        return following
+
+    return around
 
 
 async def _follow(

@@ -26,17 +26,26 @@ Self = TypeVar("Self", bound="Response")
 class Head:
     """The head of a response, as received: status line, header fields and trailers."""
 
-    __slots__ = ("block", "http_version", "lower", "reason", "status_code", "trailers")
+    __slots__ = ("block", "lower", "status_code", "trailers")
 
     def __init__(self, block: bytes, trailers: bytes = b"") -> None:
         # libcurl has checked the status line: "HTTP/1.1 200 OK", "HTTP/2 200 "
-        version, _, rest = block.partition(b"\n")[0].partition(b" ")
         self.block = block
         self.lower = block.lower()  # to look for a field without reading all of them
-        self.http_version = version.decode("latin-1")
-        self.status_code = int(rest[:3])
-        self.reason = rest[4:].strip().decode("latin-1")
+        at = block.index(b" ") + 1
+        self.status_code = int(block[at : at + 3])
         self.trailers = trailers
+
+    def _status_line(self) -> tuple[str, str]:
+        """Return version and reason as received."""
+        line = self.block.partition(b"\n")[0].decode("latin-1")
+        version, _, rest = line.partition(" ")
+        return version, rest[4:].strip()
+
+    @property
+    def http_version(self) -> str:
+        """Return "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "HTTP/3"."""
+        return self._status_line()[0]
 
     @property
     def redirects(self) -> bool:
@@ -46,8 +55,9 @@ class Head:
     @property
     def reason_phrase(self) -> str:
         """Return the reason, or the standard one: HTTP/2 and 3 send none."""
-        if self.reason or self.http_version.startswith("HTTP/1"):
-            return self.reason
+        version, reason = self._status_line()
+        if reason or version.startswith("HTTP/1"):
+            return reason
         try:
             return HTTPStatus(self.status_code).phrase
         except ValueError:
@@ -67,11 +77,13 @@ class Response:
         attempts: the tries that a retry made, oldest first.
     """
 
-    def __init__(self, request: Request, head: Head, content: bytes, timings: Timings) -> None:
+    def __init__(
+        self, request: Request, head: Head, content: bytes | None, timings: Timings
+    ) -> None:
         self.request = request
         self._head = head
         self.status_code = head.status_code
-        self._content: bytes | None = content
+        self._content = content  # None while it is on the wire
         self.timings = timings
         self.history: list[Response] = []
         self.attempts: tuple[Any, ...] = ()
@@ -284,5 +296,3 @@ def charset_of(content_type: str | None) -> str | None:
     if "application/json" in media_type:
         return "utf-8"
     return None
-
-
