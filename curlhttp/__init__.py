@@ -18,6 +18,7 @@ from curlhttp._curl.version import check_libcurl
 from curlhttp._version import __version__
 
 if TYPE_CHECKING:
+    from curlhttp import exceptions
     from curlhttp._api import delete, get, head, options, patch, post, put, request, stream
     from curlhttp._client import AsyncClient, Client
     from curlhttp._config import TLS, Limits, Proxy, Timeout
@@ -62,6 +63,69 @@ if TYPE_CHECKING:
         URLRequired,
     )
 
+__all__ = [
+    "TLS",
+    "URL",
+    "AsyncClient",
+    "AsyncStreamedResponse",
+    "Auth",
+    "BasicAuth",
+    "BearerAuth",
+    "BlockedAddress",
+    "ChunkedEncodingError",
+    "CircuitBreakerOpen",
+    "Client",
+    "ClientClosed",
+    "ConnectTimeout",
+    "ConnectionError",
+    "ContentDecodingError",
+    "Cookies",
+    "DeadlineExceeded",
+    "DigestAuth",
+    "HTTPError",
+    "Headers",
+    "InvalidHeader",
+    "InvalidJSONError",
+    "InvalidMethod",
+    "InvalidProxyURL",
+    "InvalidSchema",
+    "InvalidURL",
+    "JSONDecodeError",
+    "Limits",
+    "Middleware",
+    "MissingSchema",
+    "PoolTimeout",
+    "Proxy",
+    "ProxyError",
+    "ReadTimeout",
+    "RemoteProtocolError",
+    "Request",
+    "RequestException",
+    "Response",
+    "ResponseTooLarge",
+    "RetryError",
+    "SSLError",
+    "Send",
+    "StreamConsumedError",
+    "StreamedResponse",
+    "Timeout",
+    "Timings",
+    "TooManyRedirects",
+    "URLRequired",
+    "UnrewindableBodyError",
+    "__version__",
+    "delete",
+    "exceptions",
+    "get",
+    "head",
+    "options",
+    "patch",
+    "post",
+    "put",
+    "request",
+    "stream",
+]
+
 _HOMES = {
     "curlhttp._api": "delete get head options patch post put request stream",
     "curlhttp._client": "AsyncClient Client",
@@ -85,8 +149,6 @@ _HOMES = {
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-__all__ = sorted(["__version__", "exceptions", *_HOME])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

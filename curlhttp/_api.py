@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._client import Client, RequestOptions
 from curlhttp._models.jar import Jar
@@ -30,9 +30,7 @@ def _shared() -> Client:
     return client
 
 
-def request(
-    method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
-) -> Response:
+def request(method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
     """Send a request and return the response.
 
     Args:
@@ -46,7 +44,7 @@ def request(
     client = _shared()
     built = client.build_request(method, url, **options)
     built.jar = Jar()  # lives as long as this call and its redirects
-    return run_sync(cast(Any, client._send(built)))
+    return run_sync(client._send(built))
 
 
 def stream(

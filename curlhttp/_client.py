@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
@@ -13,7 +12,6 @@ from curlhttp._config import (
     Cert,
     Limits,
     Proxies,
-
     Timeout,
     TimeoutInput,
     Transport,
@@ -21,7 +19,7 @@ from curlhttp._config import (
     transport_for,
 )
 from curlhttp._flow.chain import build
-from curlhttp._flow.engine import Middleware, Send
+from curlhttp._flow.engine import Engine, Middleware, Send
 from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.jar import Jar
@@ -135,11 +133,17 @@ class _Core:
         self._max_response_size = _checked_size(max_response_size)
         self._http2 = type(self)._http2 if http2 is None else _checked_http2(http2)
         self._http3 = _checked_http3(http3)
-        self._verify = (trust_env and ca_bundle() or True) if verify is True else verify
-        self._cert = cert
+        self._verify: Any = ((trust_env and ca_bundle()) or True) if verify is True else verify
+        self._cert: Any = cert
         self._proxies = {"all": proxies} if isinstance(proxies, str) else proxies
         self._asks_for_proxies = trust_env and _environment_names_proxies()
-        self._transport = transport_for(self._verify, cert, None, self._http2, self._http3)
+        self._transport = transport_for(
+            self._verify,  # type: ignore[arg-type]  # any path can be hashed
+            self._cert,  # type: ignore[arg-type]
+            None,
+            self._http2,
+            self._http3,
+        )
         self._hooks = _hooks(hooks)
         self._send: Send = build(
             self._exchange,
@@ -278,17 +282,12 @@ class _Core:
 
     def _target(self, url: str | bytes | URL, params: Any) -> URL:
         base = self._base_url
-        if base is None:
-            target = parse_url(url)
-        else:
-            target = _joined(base, url)
+        target = parse_url(url) if base is None else _joined(base, url)
         if self._params:
             target = target.with_params(self._params)
         return target.with_params(params) if params else target
 
-    def _transport_to(
-        self, url: URL, verify: Verify, cert: Cert, proxies: Proxies
-    ) -> Transport:
+    def _transport_to(self, url: URL, verify: Any, cert: Any, proxies: Proxies) -> Transport:
         return transport_for(
             self._verify if verify is _UNSET else verify,
             self._cert if cert is _UNSET else cert,
@@ -375,7 +374,7 @@ class Client(_Core):
         Raises:
             RequestException: it could not be sent, or no response came of it.
         """
-        return run_sync(cast(Any, self._send(self.build_request(method, url, **options))))
+        return run_sync(self._send(self.build_request(method, url, **options)))
 
     def send(self, request: Request) -> Response:
         """Send a request that build_request made.
@@ -383,7 +382,7 @@ class Client(_Core):
         Raises:
             RequestException: no response came of it.
         """
-        return run_sync(cast(Any, self._send(request)))
+        return run_sync(self._send(request))
 
     def stream(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -403,31 +402,31 @@ class Client(_Core):
 
     def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
-        return self.request("GET", url, **options)
+        return run_sync(self._send(self.build_request("GET", url, **options)))
 
     def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
-        return self.request("OPTIONS", url, **options)
+        return run_sync(self._send(self.build_request("OPTIONS", url, **options)))
 
     def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        return self.request("HEAD", url, **_unfollowed(options))
+        return run_sync(self._send(self.build_request("HEAD", url, **_unfollowed(options))))
 
     def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send POST; see request."""
-        return self.request("POST", url, **options)
+        return run_sync(self._send(self.build_request("POST", url, **options)))
 
     def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PUT; see request."""
-        return self.request("PUT", url, **options)
+        return run_sync(self._send(self.build_request("PUT", url, **options)))
 
     def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PATCH; see request."""
-        return self.request("PATCH", url, **options)
+        return run_sync(self._send(self.build_request("PATCH", url, **options)))
 
     def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
-        return self.request("DELETE", url, **options)
+        return run_sync(self._send(self.build_request("DELETE", url, **options)))
 
     def close(self) -> None:
         """Close all connections; further requests raise ClientClosed."""
@@ -587,7 +586,7 @@ class AsyncClient(_Core):
         await cast(Any, self).aclose()
 
 
-async def _open(engine: Any, request: Request, kind: Any) -> Response:
+async def _open(engine: Engine, request: Request, kind: Any) -> Response:
     """Return a streamed response; of a redirect that is followed, a finished one."""
     incoming = await engine.open(request)
     response = kind(request, incoming, engine)
@@ -720,9 +719,7 @@ def _frame(request: Request) -> None:
     if announced is not None:
         length = 0 if body is None else body.length
         if length is not None and int(announced) != length:
-            raise InvalidHeader(
-                f"Content-Length is {announced}, but the body has {length} bytes"
-            )
+            raise InvalidHeader(f"Content-Length is {announced}, but the body has {length} bytes")
         del request.headers["Content-Length"]
     coding = request.get_header("transfer-encoding")
     if coding is not None:
@@ -735,5 +732,3 @@ def _unfollowed(options: RequestOptions) -> RequestOptions:
     if "follow_redirects" not in options and "allow_redirects" not in options:
         options["follow_redirects"] = False
     return options
-
-

@@ -15,10 +15,23 @@ from urllib.parse import unquote, urlsplit
 
 from curlhttp.exceptions import InvalidProxyURL
 
-__all__ = ["HTTP2", "Cert", "Limits", "Proxy", "TLS", "Timeout", "TimeoutInput", "Transport", "Verify"]
+__all__ = [
+    "HTTP2",
+    "TLS",
+    "Cert",
+    "Limits",
+    "Proxies",
+    "Proxy",
+    "Timeout",
+    "TimeoutInput",
+    "Transport",
+    "Verify",
+    "transport_for",
+]
 
 Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"
 Cert: TypeAlias = "str | bytes | os.PathLike[str] | tuple[Any, ...] | None"
+Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
 TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
 
@@ -139,8 +152,7 @@ class TLS:
             path = os.fspath(verify)
             if not os.path.exists(path):
                 raise OSError(
-                    "Could not find a suitable TLS CA certificate bundle, "
-                    f"invalid path: {path}"
+                    f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}"
                 )
             object.__setattr__(self, "verify", path)
         object.__setattr__(self, "cert", _checked_cert(self.cert))
@@ -242,6 +254,3 @@ def transport_for(
         http2=http2,
         http3=http3,
     )
-
-
-Proxies: TypeAlias = "Mapping[str, str | None] | str | None"

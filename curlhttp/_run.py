@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 __all__ = ["run_sync"]
@@ -10,12 +10,16 @@ __all__ = ["run_sync"]
 T = TypeVar("T")
 
 
-def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_sync(awaitable: Awaitable[T]) -> T:
     """Return what a coroutine returns that never suspends.
+
+    Args:
+        awaitable: the coroutine; the layers that it comes through promise no more.
 
     Raises:
         RuntimeError: it suspended: something in it awaits an event loop.
     """
+    coroutine: Any = awaitable
     try:
         coroutine.send(None)
     except StopIteration as stop:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import AsyncIterator, Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
+
+if TYPE_CHECKING:
+    from curlhttp._flow.engine import Engine
 
 __all__ = ["AsyncStreamedResponse", "StreamedResponse"]
 
@@ -24,7 +27,7 @@ _DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its con
 class _Streamed(Response):
     """A response whose body is still on the wire."""
 
-    def __init__(self, request: Request, incoming: Any, engine: Any) -> None:
+    def __init__(self, request: Request, incoming: Any, engine: Engine) -> None:
         super().__init__(request, incoming.head, None, incoming.timings())
         self._incoming: Any = incoming  # None once the transfer is given back
         self._engine = engine
@@ -69,7 +72,7 @@ class _Streamed(Response):
         if self._incoming is None:
             return b""
         try:
-            piece: bytes = await self._engine.read(self._incoming)
+            piece = await self._engine.read(self._incoming)
         except BaseException:
             self._incoming = None  # the engine let go of it
             raise
@@ -222,7 +225,7 @@ class StreamedResponse(_Streamed):
 
 
 class AsyncStreamedResponse(_Streamed):
-    """A streamed response of `AsyncClient`; read it once, and close it or use it in `async with`."""
+    """A streamed response of `AsyncClient`; read it once, close it or use it in `async with`."""
 
     async def aread(self) -> bytes:
         """Read the body and return it, with its content coding undone.

@@ -105,5 +105,3 @@ class AnyioEngine(AsyncEngine):
     async def _queue(self, request: object, origin: str) -> None:
         self._reap()
         await super()._queue(request, origin)  # type: ignore[arg-type]
-
-

@@ -58,9 +58,7 @@ class AsyncEngine(ABC):
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
         self._limits = limits
         self._bound = open_files_bound(limits.max_connections)
-        self._slots = Slots(
-            self._bound, None if multiplexes else limits.max_connections_per_host
-        )
+        self._slots = Slots(self._bound, None if multiplexes else limits.max_connections_per_host)
         self._handles = Handles(self._make, self._bound)
         self._driver = self._make_driver(limits, self._bound)
         self.is_closed = False
@@ -208,6 +206,10 @@ class AsyncEngine(ABC):
         if not self.is_closed:
             self._drop(incoming)
 
+    @abstractmethod
+    def orphan(self, incoming: Transfer) -> None:
+        """Let go of a response from a finalizer, in whatever thread that runs."""
+
     # request bodies that come piece by piece
 
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
@@ -249,13 +251,10 @@ class AsyncEngine(ABC):
         """Wait."""
         await anyio.sleep(seconds)
 
-    def _detach(self) -> None:
-        """Stop waiting for the driver."""
-
     def _shut(self) -> None:
         """Fail what runs, in the loop's own thread."""
         self.is_closed = True
-        self._detach()
+        self._driver.detach()
         for transfer in list(self._driver.running.values()):
             transfer.failed = ClientClosed("the client was closed during this request")
             transfer.done = True

@@ -39,9 +39,7 @@ class _LoopDriver(Driver):
     before they are due, and a timer that fires too early costs less than two changes.
     """
 
-    def __init__(
-        self, limits: Limits, connections: int, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, limits: Limits, connections: int, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._soon = False
         self._timer: asyncio.TimerHandle | None = None
@@ -116,8 +114,3 @@ class AsyncioEngine(AsyncEngine):
         """Let go of a response from a finalizer, in whatever thread that runs."""
         if not self.is_closed and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.abort, incoming)
-
-    def _detach(self) -> None:
-        driver = self._driver
-        assert isinstance(driver, _LoopDriver)
-        driver.detach()

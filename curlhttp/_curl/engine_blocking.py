@@ -239,7 +239,7 @@ class BlockingEngine:
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        time.sleep(seconds)
+        time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
 
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends."""

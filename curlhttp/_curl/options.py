@@ -134,9 +134,7 @@ def _proxy(proxy: Proxy | None, verify: Any) -> list[Option]:
 def _proxy_trust(verify: Any) -> list[Option]:
     if verify is False:
         return [(pycurl.PROXY_SSL_VERIFYPEER, 0), (pycurl.PROXY_SSL_VERIFYHOST, 0)]
-    return _authorities(
-        verify, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH, pycurl.PROXY_CAINFO_BLOB
-    )
+    return _authorities(verify, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH, pycurl.PROXY_CAINFO_BLOB)
 
 
 def connect_ms(timeout: Timeout) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 from collections import OrderedDict
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -18,6 +19,7 @@ from curlhttp._curl.transfer import Transfer
 
 __all__ = ["Driver"]
 
+_select: Any = select  # no platform has all of it
 _IN, _OUT, _REMOVE = pycurl.POLL_IN, pycurl.POLL_OUT, pycurl.POLL_REMOVE
 _BATCH = 256  # events taken at once
 _LIFE_CHECK = 1.5  # seconds after which libcurl (8.22 on: 1 s) has looked for itself, and a margin
@@ -27,7 +29,7 @@ class _Epoll:
     """The readiness of a set of sockets, as one descriptor (Linux)."""
 
     def __init__(self) -> None:
-        self._epoll = select.epoll()
+        self._epoll = _select.epoll()
         self.fileno = self._epoll.fileno
         self.close = self._epoll.close
 
@@ -40,10 +42,8 @@ class _Epoll:
             self._epoll.register(descriptor, mask)
 
     def forget(self, descriptor: int) -> None:
-        try:
+        with suppress(OSError):  # closed already, which unregisters
             self._epoll.unregister(descriptor)
-        except OSError:
-            pass  # closed already, which unregisters
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return (descriptor, CSELECT bits) of what is ready; None waits for ever."""
@@ -56,7 +56,7 @@ class _Kqueue:
     """The same on macOS and the BSDs."""
 
     def __init__(self) -> None:
-        self._kqueue = select.kqueue()
+        self._kqueue = _select.kqueue()
         self._watched: dict[int, int] = {}
         self.fileno = self._kqueue.fileno
         self.close = self._kqueue.close
@@ -70,19 +70,18 @@ class _Kqueue:
         self._watched.pop(descriptor, None)
 
     def _change(self, descriptor: int, what: int) -> None:
-        for bit, filter_ in ((_IN, select.KQ_FILTER_READ), (_OUT, select.KQ_FILTER_WRITE)):
-            flags = select.KQ_EV_ADD if what & bit else select.KQ_EV_DELETE
+        for bit, filter_ in ((_IN, _select.KQ_FILTER_READ), (_OUT, _select.KQ_FILTER_WRITE)):
+            flags = _select.KQ_EV_ADD if what & bit else _select.KQ_EV_DELETE
             try:
-                self._kqueue.control([select.kevent(descriptor, filter_, flags)], 0)
+                self._kqueue.control([_select.kevent(descriptor, filter_, flags)], 0)
             except OSError:
                 if what & bit:
                     raise
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         found = self._kqueue.control(None, _BATCH, seconds)
-        return [
-            (event.ident, 1 if event.filter == select.KQ_FILTER_READ else 2) for event in found
-        ]
+        readable = _select.KQ_FILTER_READ
+        return [(event.ident, 1 if event.filter == readable else 2) for event in found]
 
 
 class _Poll:
@@ -102,10 +101,8 @@ class _Poll:
         self._selector.register(descriptor, what)
 
     def forget(self, descriptor: int) -> None:
-        try:
+        with suppress(KeyError):
             self._selector.unregister(descriptor)
-        except KeyError:
-            pass
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         return [(key.fd, events) for key, events in self._selector.select(seconds)]
@@ -170,6 +167,9 @@ class Driver:
 
     def rearm(self) -> None:
         """React to a changed timer; for owners that sleep meanwhile."""
+
+    def detach(self) -> None:
+        """Take everything off the owner's loop, if it put anything on."""
 
     # transfers
 

@@ -70,7 +70,6 @@ class Transfer:
         "_connect_ms",
         "_connecting",
         "_fresh",
-        "sends_once",
         "_has_body",
         "_limits",
         "_lines_set",
@@ -103,6 +102,7 @@ class Transfer:
         "queued",
         "released",
         "request",
+        "sends_once",
         "sent",
         "size",
         "sockets",
@@ -230,9 +230,9 @@ class Transfer:
             easy.setopt(pycurl.POSTFIELDS, b"" if body is None else body.data)
         else:
             self._set_upload(request)
-        if method not in ("GET", "HEAD", "POST") or (method == "GET" and body is not None):
-            easy.setopt(pycurl.CUSTOMREQUEST, method)
-        elif body is not None and body.data is None:
+        is_upload = body is not None and body.data is None
+        is_rare = method not in ("GET", "HEAD", "POST") or (method == "GET" and body is not None)
+        if is_upload or is_rare:
             easy.setopt(pycurl.CUSTOMREQUEST, method)
         self._method = method
         self._has_body = body is not None

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
-__all__ = ["Engine", "Incoming", "Layer", "Middleware", "Send"]
+__all__ = ["Engine", "Layer", "Middleware", "Send"]
 
 
 class Engine(Protocol):
