@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks cpu`, `python -m benchmarks import`."""
