@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
@@ -27,17 +28,20 @@ from curlhttp._models.payload import encode_body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
-from curlhttp._policy.auth import BasicAuth, as_auth
+from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
 from curlhttp._policy.environment import (
     ca_bundle,
+    names_proxies,
     netrc_credentials,
+    netrc_path,
     proxy_for,
+    read_environment,
     select_proxy,
 )
 from curlhttp._run import run_sync
 from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
 from curlhttp._version import __version__
-from curlhttp.exceptions import InvalidHeader, MissingSchema
+from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema, UnrewindableBodyError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -115,7 +119,7 @@ class _Core:
         hooks: Hooks | None = None,
     ) -> None:
         self._base_url = parse_url(base_url) if base_url else None
-        self._headers = Headers(_DEFAULT_HEADERS).merged(headers)
+        self._headers = _client_headers(headers)
         self._params = params
         self._jar = Jar(cookies)
         self._auth = as_auth(auth)
@@ -133,10 +137,12 @@ class _Core:
         self._max_response_size = _checked_size(max_response_size)
         self._http2 = type(self)._http2 if http2 is None else _checked_http2(http2)
         self._http3 = _checked_http3(http3)
-        self._verify: Any = ((trust_env and ca_bundle()) or True) if verify is True else verify
+        environ = read_environment() if trust_env else {}
+        self._authorities = ca_bundle(environ) or True  # what verify=True comes to
+        self._verify: Any = self._authorities if verify is True else verify
         self._cert: Any = cert
         self._proxies = {"all": proxies} if isinstance(proxies, str) else proxies
-        self._asks_for_proxies = trust_env and _environment_names_proxies()
+        self._environ = environ if trust_env and names_proxies(environ) else None
         self._transport = transport_for(
             self._verify,  # type: ignore[arg-type]  # any path can be hashed
             self._cert,  # type: ignore[arg-type]
@@ -150,9 +156,13 @@ class _Core:
             hooks=self._hooks,
             max_redirects=max_redirects,
             sensitive=frozenset(name.lower() for name in sensitive_headers),
-            netrc=netrc_credentials if trust_env and _has_netrc() else None,
+            netrc=_netrc(environ) if trust_env else None,
             middleware=tuple(middleware),
         )
+        self._set_engine()
+
+    def _set_engine(self) -> None:
+        raise NotImplementedError
 
     def _exchange(self, request: Request) -> Any:
         raise NotImplementedError
@@ -166,7 +176,7 @@ class _Core:
 
     @headers.setter
     def headers(self, headers: Any) -> None:
-        self._headers = Headers(_DEFAULT_HEADERS).merged(headers)
+        self._headers = _client_headers(headers)
 
     @property
     def cookies(self) -> Any:
@@ -223,8 +233,11 @@ class _Core:
                 iterable; a function that returns one of these makes it replayable.
             files: a mapping or pairs of field name and file, sent as multipart/form-data.
             headers: they replace the client's of the same name; None takes one away.
+                Proxy-Authorization is never sent: credentials of a proxy belong into proxies.
             cookies: for this request alone.
-            auth: (user, password), an Auth, a function of the request, or None for none.
+            auth: (user, password), an Auth, a function of the request, or None for none, not
+                even what netrc holds. Without it: what the URL holds, else the client's, else
+                netrc's.
             timeout: seconds for connect and read, (connect, read), a Timeout, or None.
             follow_redirects: follow redirects; allow_redirects is requests' name for it.
             allow_redirects: the same.
@@ -251,7 +264,7 @@ class _Core:
         )
         if body is not None or request._headers is not None:
             _frame(request)
-        request.auth = self._auth if auth is _UNSET else as_auth(auth)
+        request.auth = self._auth if auth is _UNSET else as_auth(auth) or NO_AUTH
         if target.username is not None:
             request.url = target.without_userinfo()
             if auth is _UNSET or auth is None:
@@ -273,11 +286,25 @@ class _Core:
             and cert is _UNSET
             and proxies is None
             and self._proxies is None
-            and not self._asks_for_proxies
+            and self._environ is None
         ):
             request.transport = self._transport
+            request.route = None
         else:
-            request.transport = self._transport_to(request.url, verify, cert, proxies)
+            request.route = partial(self._transport_to, verify=verify, cert=cert, proxies=proxies)
+            request.transport = request.route(request.url)  # raises now, if it must
+        return request
+
+    def _complete(self, request: Request) -> Request:
+        """Return a request that no client made with what it lacks; others as they are."""
+        if cast("Transport | None", request.transport) is not None:
+            return request
+        options: dict[str, Any] = {} if request.auth is None else {"auth": request.auth}
+        request = request.copy()
+        model = self.build_request(request.method, request.url, **options)
+        request.url, request.auth, request.jar = model.url, model.auth, model.jar
+        request.timeout = request.timeout or model.timeout
+        request.transport, request.route = model.transport, model.route
         return request
 
     def _target(self, url: str | bytes | URL, params: Any) -> URL:
@@ -288,8 +315,10 @@ class _Core:
         return target.with_params(params) if params else target
 
     def _transport_to(self, url: URL, verify: Any, cert: Any, proxies: Proxies) -> Transport:
+        if verify is _UNSET:
+            verify = self._verify
         return transport_for(
-            self._verify if verify is _UNSET else verify,
+            self._authorities if verify is True else verify,
             self._cert if cert is _UNSET else cert,
             self._proxy_to(url, proxies),
             self._http2,
@@ -304,7 +333,7 @@ class _Core:
                 proxy = select_proxy(url, mapping)
                 if proxy is not None:
                     return proxy or None
-        return proxy_for(url) if self._asks_for_proxies else None
+        return None if self._environ is None else proxy_for(url, self._environ)
 
     def __repr__(self) -> str:
         base = "" if self._base_url is None else f" {self._base_url}"
@@ -340,7 +369,8 @@ class Client(_Core):
         cert: see TLS.
         proxies: a proxy URL or requests' mapping; it beats the environment.
         trust_env: heed proxy variables, NO_PROXY, CA variables and netrc, as they are when the
-            client is made.
+            client is made. It has no say in SSLKEYLOGFILE, to which libcurl writes the keys of
+            TLS: libcurl reads it itself, once a process, when the first client is made.
         follow_redirects: the default of all requests.
         max_redirects: how many to follow.
         max_response_size: bytes a body may have, on the wire and decoded.
@@ -350,13 +380,16 @@ class Client(_Core):
         hooks: functions by event: {"request": ..., "response": ...}.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def _set_engine(self) -> None:
         from curlhttp._curl.engine_blocking import BlockingEngine
 
         self._engine: BlockingEngine = BlockingEngine(self._limits)
 
     def _exchange(self, request: Request) -> Any:
+        if request.route is not None or request.body is not None:
+            if request.body is not None and request.body.is_async:
+                raise TypeError("an async body needs AsyncClient")
+            _ready(request)
         if request.stream:
             return _open(self._engine, request, StreamedResponse)
         return self._engine.perform(request)
@@ -377,12 +410,12 @@ class Client(_Core):
         return run_sync(self._send(self.build_request(method, url, **options)))
 
     def send(self, request: Request) -> Response:
-        """Send a request that build_request made.
+        """Send a request that build_request made, or one of your own with the client's settings.
 
         Raises:
             RequestException: no response came of it.
         """
-        return run_sync(self._send(request))
+        return run_sync(self._send(self._complete(request)))
 
     def stream(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -474,12 +507,16 @@ class AsyncClient(_Core):
 
     _http2 = True
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def _set_engine(self) -> None:
+        from curlhttp import _loops
+
+        self._loops = _loops
         self._engines: dict[Any, AsyncEngine] = {}
         self._is_closed = False
 
     def _exchange(self, request: Request) -> Any:
+        if request.route is not None or request.body is not None:
+            _ready(request)
         engine = self._engine()
         if request.stream:
             return _open(engine, request, AsyncStreamedResponse)
@@ -487,19 +524,18 @@ class AsyncClient(_Core):
 
     def _engine(self) -> AsyncEngine:
         """Return the engine of the running event loop."""
-        loop = _running_loop()
+        loop = self._loops.running_loop()
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed:
             engine = self._make_engine(loop)
         return engine
 
     def _make_engine(self, loop: Any) -> AsyncEngine:
-        from curlhttp._loops import make_engine
-
         if self._is_closed:
             from curlhttp.exceptions import ClientClosed
 
             raise ClientClosed("this client was closed; make a new one")
+        make_engine = self._loops.make_engine
         return make_engine(self._engines, loop, self._limits, multiplexes=bool(self._http2))
 
     async def request(
@@ -518,12 +554,12 @@ class AsyncClient(_Core):
         return await self._send(self.build_request(method, url, **options))
 
     async def send(self, request: Request) -> Response:
-        """Send a request that build_request made.
+        """Send a request that build_request made, or one of your own with the client's settings.
 
         Raises:
             RequestException: no response came of it.
         """
-        return await self._send(request)
+        return await self._send(self._complete(request))
 
     def stream(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -574,16 +610,34 @@ class AsyncClient(_Core):
 
         Those of loops that have ended are closed as well. Further requests raise ClientClosed.
         """
-        from curlhttp._loops import close_engines
-
         self._is_closed = True
-        await close_engines(self._engines, _running_loop())
+        await self._loops.close_engines(self._engines, self._loops.running_loop())
 
     async def __aenter__(self: Self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await cast(Any, self).aclose()
+
+
+def _ready(request: Request) -> None:
+    """Fit a request for one more attempt.
+
+    Its URL may have changed since the last, and with it the proxy; its body starts over, since
+    one that goes on where it stood would arrive cut.
+
+    Raises:
+        UnrewindableBodyError: the body was sent, in part at least, and cannot be sent again.
+        InvalidProxyURL: the proxy for this URL is none.
+    """
+    if request.route is not None:
+        request.transport = request.route(request.url)
+    if request.body is not None:
+        try:
+            request.body.rewind()
+        except UnrewindableBodyError as error:
+            error.request = request
+            raise
 
 
 async def _open(engine: Engine, request: Request, kind: Any) -> Response:
@@ -598,25 +652,15 @@ async def _open(engine: Engine, request: Request, kind: Any) -> Response:
     return Response(request, response._head, b"".join(pieces), response.timings)
 
 
-def _running_loop() -> Any:
-    """Return what stands for the running event loop."""
-    asyncio = _asyncio()
-    if asyncio is not None:
-        loop = asyncio._get_running_loop()
-        if loop is not None and asyncio.current_task(loop) is not None:
-            return loop
-    from anyio.lowlevel import current_token
-
-    return current_token()
-
-
-def _asyncio() -> Any:
-    import sys
-
-    return sys.modules.get("asyncio")  # no loop of it runs before it was imported
-
-
 # --- from settings to values ---
+
+
+def _client_headers(headers: Any) -> Headers:
+    merged = Headers(_DEFAULT_HEADERS).merged(headers)
+    for name in ("Content-Length", "Transfer-Encoding"):
+        if name in merged:
+            raise InvalidHeader(f"{name} belongs to one request: it cannot go with every one")
+    return merged
 
 
 def _limits(limits: Limits | None, **fields: Any) -> Limits:
@@ -656,14 +700,11 @@ def _checked_http3(http3: bool) -> bool:
     return http3
 
 
-def _environment_names_proxies() -> bool:
-    names = ("http_proxy", "https_proxy", "all_proxy")
-    return any(os.environ.get(name) or os.environ.get(name.upper()) for name in names)
-
-
-def _has_netrc() -> bool:
-    paths = (os.environ.get("NETRC"), "~/.netrc", "~/_netrc")
-    return any(path and os.path.exists(os.path.expanduser(path)) for path in paths)
+def _netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] | None] | None:
+    path = netrc_path(environ)
+    if path is None or not os.path.exists(path):
+        return None
+    return partial(netrc_credentials, environ=environ)
 
 
 # --- from arguments to a request ---
@@ -681,7 +722,8 @@ def _joined(base: URL, url: str | bytes | URL) -> URL:
             raise
         path, _, query = text.partition("?")
         joined = base.path.rstrip("/") + "/" + path.lstrip("/") if path else base.path
-        return base.join(joined + ("?" + query if query else ""))
+        found = base.join(joined + ("?" + query if query else ""))
+        return base._with(found.target, found.fragment)  # with the base's own credentials
 
 
 def _own_cookies(cookies: Any, url: URL) -> Any:
@@ -711,8 +753,12 @@ def _frame(request: Request) -> None:
 
     Raises:
         InvalidHeader: the caller announced what the body does not keep.
+        InvalidMethod: the method cannot have a body.
     """
     body = request.body
+    if body is not None and request.method == "HEAD":
+        # RFC 9110, section 9.3.2: it has no meaning, and libcurl sends none.
+        raise InvalidMethod("a HEAD request cannot have a body")
     if body is not None and body.content_type and request.get_header("content-type") is None:
         request.headers["Content-Type"] = body.content_type
     announced = request.get_header("content-length")

@@ -35,6 +35,7 @@ Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
 TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
 
+_PROXY_PORTS = {"http": 80, "https": 443}  # as requests has it; libcurl takes 1080 for http
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 
 
@@ -148,6 +149,8 @@ class TLS:
 
     def __post_init__(self) -> None:
         verify = self.verify
+        if verify == b"":
+            raise ValueError("verify must be True, False, a path or PEM bytes, not empty")
         if not isinstance(verify, (bool, bytes)):
             path = os.fspath(verify)
             if not os.path.exists(path):
@@ -214,9 +217,11 @@ class Proxy:
             )
         if not host or any(char <= " " or char == "\\" for char in parts.netloc):
             raise InvalidProxyURL("the proxy URL has no valid host")
+        if "\0" in unquote(parts.netloc):
+            raise InvalidProxyURL("the credentials of a proxy cannot hold NUL")
         shown = f"[{host}]" if ":" in host else host
         return cls(
-            url=f"{parts.scheme}://{shown}" + (f":{port}" if port else ""),
+            url=f"{parts.scheme}://{shown}:{port or _PROXY_PORTS.get(parts.scheme, 1080)}",
             username=None if parts.username is None else unquote(parts.username),
             password=None if parts.password is None else unquote(parts.password),
         )

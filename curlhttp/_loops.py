@@ -1,16 +1,28 @@
-"""Which engine serves which event loop. Loaded with the first request of an AsyncClient."""
+"""Which engine serves which event loop. Loaded with the first AsyncClient."""
 
 from __future__ import annotations
 
 import asyncio
+from asyncio import _get_running_loop, current_task
 from typing import Any
+
+from anyio.lowlevel import current_token
 
 from curlhttp._config import Limits
 from curlhttp._curl.engine_anyio import AnyioEngine
 from curlhttp._curl.engine_async import AsyncEngine
 from curlhttp._curl.engine_asyncio import AsyncioEngine
 
-__all__ = ["close_engines", "make_engine"]
+__all__ = ["close_engines", "make_engine", "running_loop"]
+
+
+def running_loop() -> Any:
+    """Return what stands for the running event loop: the asyncio loop, or anyio's token."""
+    loop = _get_running_loop()
+    # In trio's guest mode there is a host loop, but this is no task of it.
+    if loop is not None and current_task(loop) is not None:
+        return loop
+    return current_token()
 
 
 def make_engine(
@@ -28,7 +40,7 @@ def make_engine(
     if isinstance(loop, asyncio.AbstractEventLoop):
         engine = AsyncioEngine(limits, multiplexes=multiplexes, loop=loop)
     else:
-        engine = AnyioEngine(limits, multiplexes=multiplexes)
+        engine = AnyioEngine(limits, multiplexes=multiplexes, token=loop)
     for ended in _ended(engines):
         ended.close()
     engines[loop] = engine
@@ -51,13 +63,9 @@ async def close_engines(engines: dict[Any, AsyncEngine], loop: Any) -> None:
 
 def _ended(engines: dict[Any, AsyncEngine]) -> list[AsyncEngine]:
     """Take the engines of ended loops out."""
-    loops = [loop for loop in list(engines) if _has_ended(loop)]
-    return [engines.pop(loop) for loop in loops]
-
-
-def _has_ended(loop: Any) -> bool:
-    if isinstance(loop, asyncio.AbstractEventLoop):
-        return loop.is_closed()
-    native = getattr(loop, "native_token", None)
-    runner = getattr(native, "_runner", None)  # trio keeps no public word on a finished run
-    return bool(runner is not None and not getattr(runner, "tasks", True))
+    ended = []
+    for loop, engine in list(engines.items()):
+        # Another thread may take it out at the same time: only one gets it.
+        if engine.has_ended() and engines.pop(loop, None) is not None:
+            ended.append(engine)
+    return ended

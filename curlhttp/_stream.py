@@ -5,10 +5,11 @@ A response that is dropped unread gives its connection back when it is collected
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import AsyncIterator, Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from curlhttp._models.cutters import Cutter, Lines, Sized, Text, cut
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from curlhttp._flow.engine import Engine
 
 __all__ = ["AsyncStreamedResponse", "StreamedResponse"]
+
+T = TypeVar("T")
+_Read = Callable[[], Coroutine[Any, Any, bytes]]
 
 _PIECE = 64 * 1024  # bytes decoded at once
 _DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
@@ -118,6 +122,21 @@ class _Streamed(Response):
                 error.request, error.response, error.request_sent = self.request, self, True
             raise
 
+    def _raw(self) -> _Read:
+        """Begin to read the body as it is; each call of what is returned gives a piece."""
+        self._begin()
+        return self._read_piece
+
+    def _decoding(self, size: int | None = None) -> _Read:
+        """Begin to read the body with its coding undone, in pieces of size bytes at most."""
+        if size is not None and size < 1:
+            raise ValueError(f"chunk_size must be at least 1, not {size}")
+        if self._content is not None:
+            return _Whole(self._content).read
+        self._begin()
+        self._set_decoder()
+        return partial(self._read_piece, min(size or _PIECE, _PIECE))
+
     async def _read_all(self) -> bytes:
         if self._content is None:
             self._begin()
@@ -142,7 +161,7 @@ class _Streamed(Response):
             self._engine.abort(incoming)
 
     def __del__(self) -> None:
-        incoming = self.__dict__.get("_incoming")
+        incoming = getattr(self, "_incoming", None)
         if incoming is not None:
             self._engine.orphan(incoming)
 
@@ -179,8 +198,7 @@ class StreamedResponse(_Streamed):
         Args:
             chunk_size: bytes per piece; None for pieces as they come.
         """
-        self._begin()
-        return _sized(self._pieces(), chunk_size)
+        return cut(self._pieces(self._raw()), Sized(chunk_size))
 
     def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
         """Give the body with its content coding undone.
@@ -188,33 +206,21 @@ class StreamedResponse(_Streamed):
         Args:
             chunk_size: bytes per piece, fewer in the last; None for pieces as they come.
         """
-        if self._content is not None:
-            return super().iter_bytes(chunk_size)
-        self._begin()
-        self._set_decoder()
-        return _sized(self._pieces(chunk_size or _PIECE), chunk_size)
+        return cut(self._pieces(self._decoding(chunk_size)), Sized(chunk_size))
 
     iter_content = iter_bytes
 
-    def _pieces(self, size: int = _PIECE) -> Iterator[bytes]:
-        while piece := run_sync(self._read_piece(min(size, _PIECE))):
-            yield piece
-
     def iter_text(self) -> Iterator[str]:
         """Give the body as text."""
-        decoder = _text_decoder(self.encoding)
-        for piece in self.iter_bytes():
-            if text := decoder.decode(piece):
-                yield text
-        if text := decoder.decode(b"", final=True):
-            yield text
+        return cut(self._pieces(self._decoding()), Text(self.encoding))
 
     def iter_lines(self) -> Iterator[str]:
         r"""Give the body line by line, without the line ends \n, \r\n and \r."""
-        lines = _Lines()
-        for text in self.iter_text():
-            yield from lines.add(text)
-        yield from lines.end()
+        return cut(self._pieces(self._decoding()), Lines(self.encoding))
+
+    def _pieces(self, read: _Read) -> Iterator[bytes]:
+        while piece := run_sync(read()):
+            yield piece
 
     def __iter__(self) -> Iterator[bytes]:
         return self.iter_bytes()
@@ -235,57 +241,29 @@ class AsyncStreamedResponse(_Streamed):
         """
         return await self._read_all()
 
-    async def aiter_raw(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+    def aiter_raw(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
         """Give the body as it is on the wire, with its content coding.
 
         Args:
             chunk_size: bytes per piece; None for pieces as they come.
         """
-        self._begin()
-        async for piece in self._apieces(chunk_size):
-            yield piece
+        return _AsyncCut(self._raw(), Sized(chunk_size))
 
-    async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+    def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
         """Give the body with its content coding undone.
 
         Args:
             chunk_size: bytes per piece, fewer in the last; None for pieces as they come.
         """
-        if self._content is not None:
-            for piece in super().iter_bytes(chunk_size):
-                yield piece
-            return
-        self._begin()
-        self._set_decoder()
-        async for piece in self._apieces(chunk_size):
-            yield piece
+        return _AsyncCut(self._decoding(chunk_size), Sized(chunk_size))
 
-    async def _apieces(self, chunk_size: int | None) -> AsyncIterator[bytes]:
-        sized = _Sized(chunk_size)
-        size = min(chunk_size or _PIECE, _PIECE)
-        while piece := await self._read_piece(size):
-            for part in sized.add(piece):
-                yield part
-        for part in sized.end():
-            yield part
-
-    async def aiter_text(self) -> AsyncIterator[str]:
+    def aiter_text(self) -> AsyncIterator[str]:
         """Give the body as text."""
-        decoder = _text_decoder(self.encoding)
-        async for piece in self.aiter_bytes():
-            if text := decoder.decode(piece):
-                yield text
-        if text := decoder.decode(b"", final=True):
-            yield text
+        return _AsyncCut(self._decoding(), Text(self.encoding))
 
-    async def aiter_lines(self) -> AsyncIterator[str]:
+    def aiter_lines(self) -> AsyncIterator[str]:
         r"""Give the body line by line, without the line ends \n, \r\n and \r."""
-        lines = _Lines()
-        async for text in self.aiter_text():
-            for line in lines.add(text):
-                yield line
-        for line in lines.end():
-            yield line
+        return _AsyncCut(self._decoding(), Lines(self.encoding))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.aiter_bytes()
@@ -295,77 +273,54 @@ class AsyncStreamedResponse(_Streamed):
         self._abort()
 
 
-# --- cutting ---
+class _Whole:
+    """A body that was read, as one piece."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def read(self) -> bytes:
+        """Return it, then b""."""
+        body, self._body = self._body, b""
+        return body
 
 
-class _Sized:
-    """Cut pieces to one size; None leaves them as they are."""
+class _AsyncCut(Generic[T]):
+    """Iterate over cut pieces. No generator: one that is left early needs a loop to end."""
 
-    def __init__(self, size: int | None) -> None:
-        if size is not None and size < 1:
-            raise ValueError(f"chunk_size must be at least 1, not {size}")
-        self._size = size
-        self._held = bytearray()
+    def __init__(self, read: _Read, cutter: Cutter[T]) -> None:
+        self._read = read
+        self._cutter = cutter
+        self._parts: Iterator[T] = iter(())
+        self._has_ended = False
+        self._error: Exception | None = None
 
-    def add(self, piece: bytes) -> Generator[bytes, None, None]:
-        """Give what can be given with one more piece."""
-        size = self._size
-        if size is None or (not self._held and len(piece) == size):
-            yield piece
-            return
-        held = self._held
-        held += piece
-        whole = len(held) - len(held) % size
-        for at in range(0, whole, size):
-            yield bytes(held[at : at + size])
-        del held[:whole]
+    def __aiter__(self) -> _AsyncCut[T]:
+        return self
 
-    def end(self) -> Generator[bytes, None, None]:
-        """Give the rest."""
-        if self._held:
-            yield bytes(self._held)
+    async def __anext__(self) -> T:
+        while True:
+            for part in self._parts:
+                return part
+            if self._error is not None:
+                self._fail()
+            if self._has_ended:
+                raise StopAsyncIteration
+            self._parts = await self._more()
 
+    async def _more(self) -> Iterator[T]:
+        try:
+            piece = await self._read()
+        except Exception as error:
+            self._error, self._has_ended = error, True
+            return self._cutter.fail()
+        self._has_ended = not piece
+        return self._cutter.add(piece) if piece else self._cutter.end()
 
-def _sized(pieces: Iterator[bytes], size: int | None) -> Iterator[bytes]:
-    return _cut(pieces, _Sized(size))  # checked now, not at the first next()
-
-
-def _cut(pieces: Iterator[bytes], sized: _Sized) -> Iterator[bytes]:
-    for piece in pieces:
-        yield from sized.add(piece)
-    yield from sized.end()
-
-
-class _Lines:
-    """Cut text into lines; the start of a line is kept in parts, so that long ones stay cheap."""
-
-    def __init__(self) -> None:
-        self._held: list[str] = []
-        self._has_cr = False
-
-    def add(self, text: str) -> Generator[str, None, None]:
-        """Give the lines that end in one more piece."""
-        if self._has_cr:
-            text = "\r" + text  # the \n of a \r\n may have come just now
-        self._has_cr = text.endswith("\r")
-        if self._has_cr:
-            text = text[:-1]
-        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        for line in lines:
-            self._held.append(line)
-            yield "".join(self._held)
-            self._held.clear()
-        if rest:
-            self._held.append(rest)
-
-    def end(self) -> Generator[str, None, None]:
-        """Give the last line, if it has no end."""
-        if self._held or self._has_cr:
-            yield "".join(self._held)
-
-
-def _text_decoder(encoding: str | None) -> codecs.IncrementalDecoder:
-    try:
-        return codecs.getincrementaldecoder(encoding or "utf-8")(errors="replace")
-    except LookupError:
-        return codecs.getincrementaldecoder("utf-8")(errors="replace")
+    def _fail(self) -> NoReturn:
+        error, self._error = self._error, None
+        assert error is not None
+        try:
+            raise error
+        finally:
+            del error  # or its traceback would hold it, in a circle

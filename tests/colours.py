@@ -6,7 +6,7 @@ the test's own event loop (the servers run in threads); in the others it is Asyn
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
@@ -96,14 +96,12 @@ class AnyStream:
         body: bytes = self.real.read() if self.is_blocking else await self.real.aread()
         return body
 
-    async def iterate(self, kind: str, *arguments: Any) -> AsyncIterator[Any]:
+    def iterate(self, kind: str, *arguments: Any) -> AsyncIterator[Any]:
         """Iterate over iter_<kind> or aiter_<kind>."""
         if self.is_blocking:
-            for piece in getattr(self.real, f"iter_{kind}")(*arguments):
-                yield piece
-        else:
-            async for piece in getattr(self.real, f"aiter_{kind}")(*arguments):
-                yield piece
+            return _Awaited(getattr(self.real, f"iter_{kind}")(*arguments))
+        pieces: AsyncIterator[Any] = getattr(self.real, f"aiter_{kind}")(*arguments)
+        return pieces
 
     async def aclose(self) -> None:
         if self.is_blocking:
@@ -116,3 +114,18 @@ class AnyStream:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+class _Awaited:
+    """An iterator to be awaited; no async generator, which trio wants closed."""
+
+    def __init__(self, pieces: Iterator[Any]) -> None:
+        self._pieces = pieces
+
+    def __aiter__(self) -> _Awaited:
+        return self
+
+    async def __anext__(self) -> Any:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from tests.colours import BACKENDS, COLOURS, AnyClient
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 
+_SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
+
 for _name in list(os.environ):  # the machine's own settings are not under test
-    if _name.lower().endswith("_proxy") or _name in ("NETRC", "SSL_CERT_FILE"):
+    if _name.lower().endswith("_proxy") or _name in _SETTINGS:
         del os.environ[_name]
 
 
@@ -102,27 +109,62 @@ def h2_app(_h2_app: H2Server) -> H2Server:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _nothing_leaks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fail the session if descriptors, threads or pycurl handles are left over."""
-    folder = Path("/proc/self/fd")
-    before = len(list(folder.iterdir())) if folder.exists() else None
-    threads = threading.active_count()
+def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the session if handles, tasks, threads, sockets or pipes are left over."""
+    uvloop.new_event_loop().close()  # libuv opens a pipe with its first loop, for good
+    files, threads = _open_files(), set(threading.enumerate())
     yield
-    gc.collect()
-    left = _handles()
-    assert not left, f"{len(left)} pycurl handles were not freed: {left[:5]}"
-    assert threading.active_count() <= threads + _SERVER_THREADS, threading.enumerate()
-    if before is not None:
-        after = len(list(folder.iterdir()))
-        assert after <= before + _SERVER_FILES, f"{after - before} descriptors more than before"
+    if request.session.testsfailed:
+        return  # a failure's traceback holds what the test had
+    _close_shared_client()
+    for find in (_handles, _tasks, lambda: _threads(threads), lambda: _open_files() - files):
+        left = _what_stays(find)
+        assert not left, f"{len(left)} left over, for example {list(left)[:5]}"
 
 
-_SERVER_THREADS = 64  # the session's servers may still have connection threads that end now
-_SERVER_FILES = 64
+def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 3.0) -> Collection[Any]:
+    """Return what is found at last: threads and sockets of the servers may be ending just now."""
+    end = time.monotonic() + seconds
+    while (left := find()) and time.monotonic() < end:
+        del left
+        gc.collect()
+        threading.Event().wait(0.05)
+    return left
 
 
-def _handles() -> list[Any]:
+def _close_shared_client() -> None:
+    api: Any = sys.modules.get("curlhttp._api")
+    if api is not None and api._client is not None:
+        api._client.close()
+        api._client = None
+
+
+def _handles() -> list[str]:
     import pycurl
 
-    kinds = (pycurl.Curl, pycurl.CurlMulti)
-    return [thing for thing in gc.get_objects() if isinstance(thing, kinds)]
+    kinds = (pycurl.Curl, pycurl.CurlMulti, pycurl.CurlShare)
+    return [repr(thing) for thing in gc.get_objects() if isinstance(thing, kinds)]
+
+
+def _tasks() -> list[str]:
+    """Return the asyncio tasks that wait for ever, since their loops have ended."""
+    tasks = [thing for thing in gc.get_objects() if isinstance(thing, asyncio.Task)]
+    return [repr(task) for task in tasks if not task.done()]
+
+
+def _threads(before: set[threading.Thread]) -> list[str]:
+    names = [thread.name for thread in set(threading.enumerate()) - before]
+    return [name for name in names if not name.startswith("Trio thread")]  # idle ones are kept
+
+
+def _open_files() -> set[str]:
+    """Return the sockets, pipes and pollers of this process by their kind and inode (Linux)."""
+    found = set()
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # the one that this reads with
+            target = os.readlink(descriptor)
+            if target.startswith(("socket:", "pipe:")):
+                found.add(target)
+            elif target == "anon_inode:[eventpoll]":
+                found.add(f"{target} as {descriptor.name}")
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -54,10 +55,10 @@ def ends_its_second_request(said: bytes, resets: bool, last: int = 0) -> Handler
 
     def handler(conn: RawConnection) -> None:
         if conn.index > last:
-            while conn.read_request()[0]:
-                conn.send(response(b"again"))
-        elif conn.read_request()[0]:
-            conn.send(response(b"first"))
+            while head := conn.read_request()[0]:
+                conn.send(response(b"" if head.startswith(b"HEAD") else b"again"))
+        elif head := conn.read_request()[0]:
+            conn.send(response(b"" if head.startswith(b"HEAD") else b"first"))
             if conn.read_request()[0]:
                 conn.send(said)
                 if resets:
@@ -77,13 +78,13 @@ async def test_it_is_not_sent_again_when_a_reused_connection_dies(
 ) -> None:
     method, options = ONCE[kind]
     with RawServer(ends_its_second_request(*ENDINGS[ending])) as server:
-        assert (await client.get(server.url)).content == b"first"
+        assert (await client.request(method, server.url, **options())).content == b"first"
         with pytest.raises(e.ConnectionError) as caught:
             await client.request(method, server.url, **options())
         assert caught.value.request_sent
-        assert server.wait_for(lambda: sent(server, method) == 1)
+        assert server.wait_for(lambda: sent(server, method) == 2)
         assert (await client.get(server.url)).content == b"again"
-        assert sent(server, method) == 1
+        assert sent(server, method) == 2
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -91,7 +92,8 @@ async def test_a_post_whose_answer_is_streamed_is_not_sent_again(
     ending: str, client: AnyClient
 ) -> None:
     with RawServer(ends_its_second_request(*ENDINGS[ending])) as server:
-        await client.get(server.url)
+        async with await client.stream("GET", server.url) as stream:
+            assert await stream.read() == b"first"
         with pytest.raises(e.ConnectionError):
             await client.stream("POST", server.url, data=b"pay")
         assert (await client.get(server.url)).content == b"again"
@@ -145,8 +147,6 @@ async def test_an_idempotent_request_is_sent_twice_at_most(
     method: str, make_client: MakeClient
 ) -> None:
     """Also when there are more dead connections than that in the pool."""
-    import threading
-
     together = threading.Barrier(4)
 
     def handler(conn: RawConnection) -> None:
@@ -160,11 +160,28 @@ async def test_an_idempotent_request_is_sent_twice_at_most(
     with RawServer(handler) as server:
         await client.gather(4, "OPTIONS", server.url)
         assert server.connections == 4
-        try:
-            await client.request(method, server.url)
-        except e.ConnectionError as error:
-            assert error.request_sent
-        assert 1 <= sent(server, method) <= 2
+        assert (await client.request(method, server.url)).content == b"first"
+        assert sent(server, method) == 2
+
+
+async def test_a_get_survives_that_all_idle_connections_were_closed(
+    make_client: MakeClient,
+) -> None:
+    """A restarted server: libcurl by itself would try one dead connection after the other."""
+    together = threading.Barrier(4)
+
+    def handler(conn: RawConnection) -> None:
+        if conn.read_request()[0]:
+            if conn.index < 4:
+                together.wait(5)
+            conn.send(response(b"ok"))
+
+    client = make_client(http2=False)
+    with RawServer(handler) as server:
+        await client.gather(4, "GET", server.url)
+        assert server.wait_for(lambda: server.open_connections == 0)
+        assert (await client.get(server.url)).content == b"ok"
+        assert len(server.requests) == 5
 
 
 async def test_a_post_after_the_server_closed_an_idle_connection_goes_out_once(
@@ -230,9 +247,12 @@ def cuts(before: bytes, head: bytes, least: int = 1) -> Handler:
 async def test_a_head_cut_anywhere_is_no_response(streams: bool, client: AnyClient) -> None:
     with RawServer(cuts(b"", HEAD)) as server:
         for size in range(1, len(HEAD)):
-            with pytest.raises(e.RemoteProtocolError) as caught:
+            with pytest.raises(e.ConnectionError) as caught:
                 await client.request("GET", server.url, stream=streams)
             assert caught.value.request_sent, HEAD[:size]
+            # Libcurl tells no difference between no answer and a part of a status line.
+            is_silence = size < len(b"HTTP/1.1 200 OK\r\n") and caught.value.curl_code == 52
+            assert is_silence or isinstance(caught.value, e.RemoteProtocolError), HEAD[:size]
             assert server.connections == size
         assert (await client.get(server.url)).status_code == 200
 
@@ -246,16 +266,15 @@ async def test_a_head_cut_after_an_informational_one_is_no_response(
             with pytest.raises(e.ConnectionError) as caught:
                 await client.request("GET", server.url, stream=streams)
             assert caught.value.request_sent, HEAD[:size]
-            assert size == 0 or isinstance(caught.value, e.RemoteProtocolError), HEAD[:size]
+            is_silence = size < len(b"HTTP/1.1 200 OK\r\n") and caught.value.curl_code == 52
+            assert is_silence or isinstance(caught.value, e.RemoteProtocolError), HEAD[:size]
         response_ = await client.get(server.url)
         assert response_.status_code == 200
         assert "link" not in response_.headers
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST"])
-async def test_a_cut_head_is_no_response_to_other_methods(
-    method: str, client: AnyClient
-) -> None:
+async def test_a_cut_head_is_no_response_to_other_methods(method: str, client: AnyClient) -> None:
     with RawServer(cuts(b"", HEAD, least=17)) as server:
         for _ in range(17, len(HEAD)):
             with pytest.raises(e.RemoteProtocolError):
@@ -282,9 +301,7 @@ async def read(client: AnyClient, url: str, streams: bool, **options: Any) -> by
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_chunked_body_cut_anywhere_is_no_response(
-    streams: bool, client: AnyClient
-) -> None:
+async def test_a_chunked_body_cut_anywhere_is_no_response(streams: bool, client: AnyClient) -> None:
     with RawServer(cuts(b"", CHUNKED, least=BODY_AT)) as server:
         for size in range(BODY_AT, len(CHUNKED)):
             with pytest.raises(e.ChunkedEncodingError) as caught:
@@ -344,7 +361,9 @@ async def test_a_coded_body_that_stops_short_is_no_response(
     body = CODERS[coding](b"some text that is long enough " * 20)
     cut_at = [1, len(body) // 3, len(body) - 1]
     answers = [response(body[:at], headers=[("Content-Encoding", name)]) for at in cut_at]
-    with RawServer(respond(*answers, response(body, headers=[("Content-Encoding", name)]))) as server:
+    with RawServer(
+        respond(*answers, response(body, headers=[("Content-Encoding", name)]))
+    ) as server:
         for at in cut_at:
             with pytest.raises(e.ContentDecodingError) as caught:
                 await read(client, server.url, streams)
@@ -414,10 +433,14 @@ def injections() -> Iterator[Any]:
         yield "method", method, {}
     yield "header value beyond Latin-1", "GET", {"headers": {"X-A": "\u20ac"}}
     yield "blank before a header value", "GET", {"headers": {"X-A": "\r\n b"}}
-    yield "length and chunks", "POST", {
-        "headers": {"Content-Length": "3", "Transfer-Encoding": "chunked"},
-        "data": b"abc",
-    }
+    yield (
+        "length and chunks",
+        "POST",
+        {
+            "headers": {"Content-Length": "3", "Transfer-Encoding": "chunked"},
+            "data": b"abc",
+        },
+    )
     yield "a wrong length", "POST", {"headers": {"Content-Length": "5"}, "data": b"abc"}
     yield "a length of no number", "POST", {"headers": {"Content-Length": "5x"}, "data": b"abc"}
 
@@ -432,7 +455,9 @@ async def test_what_would_break_the_message_is_refused_before_anything_is_sent(
     with RawServer(respond(response(b"ok"))) as server:
         with pytest.raises(ValueError) as caught:
             await client.request(method, server.url, **options)
-        assert isinstance(caught.value, (e.InvalidHeader, e.InvalidMethod, UnicodeError, ValueError))
+        assert isinstance(
+            caught.value, (e.InvalidHeader, e.InvalidMethod, UnicodeError, ValueError)
+        )
         assert server.connections == 0
 
 
@@ -617,7 +642,10 @@ async def test_an_answer_too_large_is_an_error_and_no_traceback(
     for streams in (False, True):
         with pytest.raises(e.ResponseTooLarge):
             await read(client, app.url + "/bytes/5000", streams, max_response_size=4999)
-        assert len(await read(client, app.url + "/bytes/5000", streams, max_response_size=5000)) == 5000
+        assert (
+            len(await read(client, app.url + "/bytes/5000", streams, max_response_size=5000))
+            == 5000
+        )
     assert capfd.readouterr().err == ""
 
 

@@ -7,8 +7,13 @@ their transfers one waits for the sockets, on behalf of all, and hands over when
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any
 
 import anyio
+from anyio.lowlevel import EventLoopToken
 
 from curlhttp._config import Limits
 from curlhttp._curl.engine_async import AsyncEngine, Gate
@@ -36,10 +41,23 @@ class _ScopeDriver(Driver):
 
     scope: anyio.CancelScope | None = None
 
-    def rearm(self) -> None:
+    def rearm(self, due: float) -> None:
         scope = self.scope
         if scope is not None:
-            scope.deadline = min(scope.deadline, self.deadline())
+            seconds = max(0.0, due - monotonic())
+            scope.deadline = min(scope.deadline, anyio.current_time() + seconds)
+
+    def rouse(self, woken: anyio.Event) -> None:
+        """Set the owner's event, and end its sleep if it is another task that does so."""
+        woken.set()
+        if self.scope is not None:
+            self.scope.deadline = -math.inf
+
+    def detach(self) -> None:
+        """End the owner's sleep, for good."""
+        super().detach()
+        if self.scope is not None:
+            self.scope.cancel()
 
     def deadline(self) -> float:
         """Return the time of the next timer on anyio's clock."""
@@ -53,12 +71,15 @@ class AnyioEngine(AsyncEngine):
     Args:
         limits: the client's limits.
         multiplexes: see AsyncEngine.
+        token: stands for the running loop.
     """
 
-    def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
+    def __init__(self, limits: Limits, *, multiplexes: bool, token: EventLoopToken) -> None:
         super().__init__(limits, multiplexes=multiplexes)
         self._parked: dict[anyio.Event, None] = {}
-        self._orphans: list[Transfer] = []
+        native: Any = token.native_token
+        # trio's way to call something in the loop from anywhere, and asyncio's
+        self._soon = getattr(native, "run_sync_soon", None) or native.call_soon_threadsafe
 
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         return _ScopeDriver(limits, connections)
@@ -74,6 +95,7 @@ class AnyioEngine(AsyncEngine):
         assert isinstance(driver, _ScopeDriver)
         try:
             if driver.scope is None:
+                transfer.wake = partial(driver.rouse, woken)
                 await self._drive(driver, woken)
             else:
                 await woken.wait()
@@ -89,19 +111,26 @@ class AnyioEngine(AsyncEngine):
             while not woken.is_set():
                 with anyio.CancelScope(deadline=driver.deadline()) as driver.scope:
                     await anyio.wait_readable(driver.poller.fileno())
-                self._reap()
+                if not driver.is_attached:
+                    return
                 driver.turn()
         finally:
             driver.scope = None
 
     def orphan(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
-        self._orphans.append(incoming)
+        if not self.is_closed:
+            with suppress(RuntimeError):  # the loop has ended
+                self._soon(self.abort, incoming)
 
-    def _reap(self) -> None:
-        while self._orphans:
-            self.abort(self._orphans.pop())
+    def has_ended(self) -> bool:
+        """Tell whether the event loop runs no more, for good."""
+        try:
+            self._soon(_nothing)
+        except RuntimeError:  # trio.RunFinishedError, or a closed asyncio loop
+            return True
+        return False
 
-    async def _queue(self, request: object, origin: str) -> None:
-        self._reap()
-        await super()._queue(request, origin)  # type: ignore[arg-type]
+
+def _nothing() -> None:
+    """Do nothing: only whether it could be called matters."""

@@ -5,8 +5,9 @@ How a task waits is left to the subclasses. One engine belongs to one event loop
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any
 
@@ -14,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from curlhttp._config import Limits
-from curlhttp._curl.forks import forsake, survive
+from curlhttp._curl.forks import forsake, forsake_transfer, survive
 from curlhttp._curl.handles import (
     Handles,
     Slots,
@@ -24,7 +25,7 @@ from curlhttp._curl.handles import (
     pool_seconds,
 )
 from curlhttp._curl.readiness import Driver
-from curlhttp._curl.transfer import Transfer
+from curlhttp._curl.transfer import Transfer, may_multiplex
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -58,7 +59,8 @@ class AsyncEngine(ABC):
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
         self._limits = limits
         self._bound = open_files_bound(limits.max_connections)
-        self._slots = Slots(self._bound, None if multiplexes else limits.max_connections_per_host)
+        self._slots = Slots(self._bound, limits.max_connections_per_host)
+        self._multiplexes = multiplexes
         self._handles = Handles(self._make, self._bound)
         self._driver = self._make_driver(limits, self._bound)
         self.is_closed = False
@@ -78,18 +80,27 @@ class AsyncEngine(ABC):
         """Return a closed gate."""
 
     @abstractmethod
-    async def _park(self, transfer: Transfer) -> None:
-        """Wait until the transfer has something to look at."""
+    def _park(self, transfer: Transfer) -> Awaitable[None]:
+        """Return what ends when the transfer has something to look at; sets transfer.wake."""
 
     # the pool
 
     async def _start(self, request: Request) -> Transfer:
-        begun = monotonic()
         if self.is_closed:
             raise ClientClosed("this client was closed; make a new one", request=request)
-        origin = request.url.origin
-        if not self._slots.take(origin):
-            await self._queue(request, origin)
+        slots, origin = self._slots, request.url.origin
+        if slots.per_origin is not None and self._multiplexes and may_multiplex(request):
+            origin = ""  # requests are not connections: libcurl keeps that bound
+        if slots.take(origin):
+            return self._begin(request, origin)
+        begun = monotonic()
+        await self._queue(request, origin)
+        transfer = self._begin(request, origin)
+        transfer.queued = transfer.stamp - begun
+        return transfer
+
+    def _begin(self, request: Request, origin: str) -> Transfer:
+        """Start a transfer in the slot that was taken."""
         try:
             transfer = self._handles.pop(None, self._bound)
         except BaseException:
@@ -97,9 +108,11 @@ class AsyncEngine(ABC):
             raise
         transfer.origin = origin
         try:
+            if self._driver.broken is not None:
+                self._renew()
             transfer.prepare(request)
-            transfer.queued = transfer.stamp - begun
-            self._set_feed(transfer, request.body)
+            if request.body is not None:
+                self._set_feed(transfer, request.body)
             self._driver.add(transfer)
         except BaseException:
             self._drop(transfer)
@@ -127,6 +140,14 @@ class AsyncEngine(ABC):
             self._slots.give(origin)
             raise ClientClosed("this client was closed; make a new one", request=request)
 
+    def _renew(self) -> None:
+        """Start over with a driver whose callbacks have not failed."""
+        old = self._driver
+        old.fail_all()
+        old.detach()
+        self._driver = self._make_driver(self._limits, self._bound)
+        threading.Thread(target=old.close, daemon=True).start()  # it may wait for a resolver
+
     def _keep(self, transfer: Transfer) -> None:
         transfer.clean()
         self._handles.push(transfer)
@@ -148,7 +169,7 @@ class AsyncEngine(ABC):
         transfer = await self._start(request)
         try:
             if transfer.feed is not None:
-                await self._pump(transfer, lambda: transfer.done)
+                await self._pump(transfer)
             while not transfer.done:
                 await self._park(transfer)
             response = transfer.response()
@@ -167,12 +188,13 @@ class AsyncEngine(ABC):
         transfer = await self._start(request)
         try:
             if transfer.feed is not None:
-                await self._pump(transfer, lambda: transfer.done)
+                await self._pump(transfer)
             while transfer.head is None and not transfer.done:
                 await self._park(transfer)
-            if transfer.done:
+            transfer.wake = None
+            if transfer.head is None:  # else reading the body will tell
                 transfer.raise_failure()
-            transfer.final_head()
+                transfer.final_head()
         except BaseException:
             self._drop(transfer)
             raise
@@ -188,8 +210,10 @@ class AsyncEngine(ABC):
             if not incoming.pieces:
                 if incoming.paused:
                     self._driver.resume(incoming)
+                incoming.stamp = monotonic()  # nobody waited for the server before
                 while not incoming.pieces and not incoming.done:
                     await self._park(incoming)
+                incoming.wake = None
             piece = incoming.take()
             if not piece:
                 incoming.raise_failure()
@@ -215,23 +239,35 @@ class AsyncEngine(ABC):
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
         transfer.feed = None if body is None or body.data is not None else _Feed(self._gate)
 
-    async def _pump(self, transfer: Transfer, is_over: Callable[[], bool]) -> None:
-        """Feed the body to libcurl until it is sent, or the exchange ends before."""
-        request = transfer.request
+    async def _pump(self, transfer: Transfer) -> None:
+        """Feed the body to libcurl until it has all, or the exchange ends before."""
+        request, feed = transfer.request, transfer.feed
         assert request is not None
         assert request.body is not None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._feed, transfer, request.body, tasks.cancel_scope)
-            while not is_over():
-                await self._park(transfer)
-            tasks.cancel_scope.cancel()
-
-    async def _feed(self, transfer: Transfer, body: Body, scope: anyio.CancelScope) -> None:
-        feed = transfer.feed
         assert isinstance(feed, _Feed)
+        body, deadline = request.body, request.deadline
+        transfer.pumps = True
         try:
-            while True:
+            async with anyio.create_task_group() as tasks:
+                if deadline is not None:
+                    left = max(0.0, deadline - monotonic())
+                    tasks.cancel_scope.deadline = anyio.current_time() + left
+                tasks.start_soon(self._feed, transfer, body, feed)
+                while not (feed.has_ended or transfer.done):
+                    await self._park(transfer)
+                feed.stop()
+                if body.is_async:
+                    tasks.cancel_scope.cancel()
+        finally:
+            transfer.pumps = False
+            await body.aclose()
+
+    async def _feed(self, transfer: Transfer, body: Body, feed: _Feed) -> None:
+        try:
+            while not feed.is_stopped:
                 piece = await _next_piece(body)
+                if feed.is_stopped:
+                    break  # type: ignore[unreachable]  # it may have been, meanwhile
                 gate = feed.put(piece)
                 if transfer.starving:
                     self._driver.resume(transfer)
@@ -239,11 +275,13 @@ class AsyncEngine(ABC):
                     break
                 await gate.wait()
         except Exception as error:  # the caller's own; it ends the transfer
+            if feed.is_stopped:
+                return  # the answer is there already
             transfer.failed = error
             transfer.done = True
             self._driver.remove(transfer)
-            if transfer.wake is not None:
-                transfer.wake()
+        if transfer.wake is not None:
+            transfer.wake()
 
     # the end
 
@@ -254,6 +292,7 @@ class AsyncEngine(ABC):
     def _shut(self) -> None:
         """Fail what runs, in the loop's own thread."""
         self.is_closed = True
+        self._handles.keep = 0
         self._driver.detach()
         for transfer in list(self._driver.running.values()):
             transfer.failed = ClientClosed("the client was closed during this request")
@@ -271,12 +310,15 @@ class AsyncEngine(ABC):
         if self.is_closed:
             return
         self._shut()
+        self._slots.lift()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._free)
 
     def close(self) -> None:
         """Close all connections; for a loop that does not run any more."""
         if not self.is_closed:
+            for transfer in self._driver.running.values():
+                transfer.wake = None  # there is nobody left
             self._shut()
             self._free()
 
@@ -288,8 +330,16 @@ class AsyncEngine(ABC):
         """Leave everything to the parent, in a forked child."""
         self.is_closed = True
         for transfer in self._handles.all:
-            forsake(transfer.easy, transfer)
-        forsake(self._driver.multi, self._driver, self)
+            forsake_transfer(transfer)
+        forsake(self, self._driver, self._driver.multi)
+
+    def part(self) -> None:
+        """Go on in the parent of a forked child."""
+        self._driver.part()
+
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Tell whether the event loop runs no more, for good."""
 
 
 class _Feed:
@@ -298,21 +348,27 @@ class _Feed:
     def __init__(self, make_gate: Callable[[], Gate]) -> None:
         self._make_gate = make_gate
         self._piece = b""
-        self._ended = False
+        self.has_ended = False
+        self.is_stopped = False
         self._gate = make_gate()
 
     def put(self, piece: bytes) -> Gate:
         """Take a piece, b"" for the end; the gate opens when libcurl has it all."""
         self._piece = piece
-        self._ended = not piece
+        self.has_ended = not piece
         self._gate = self._make_gate()
         return self._gate
+
+    def stop(self) -> None:
+        """Want no more pieces; one that is being read may end."""
+        self.is_stopped = True
+        self._gate.open()
 
     def __call__(self, size: int) -> bytes | None:
         """Return at most size bytes, b"" at the end, None when there is nothing yet."""
         piece = self._piece[:size]
         if not piece:
-            return b"" if self._ended else None
+            return b"" if self.has_ended else None
         self._piece = self._piece[size:]
         if not self._piece:
             self._gate.open()
@@ -322,5 +378,6 @@ class _Feed:
 async def _next_piece(body: Body) -> bytes:
     if body.is_async:
         return await body.next()
-    # A file or an iterator may block: not in the loop's thread.
-    return await anyio.to_thread.run_sync(body.read, _PIECE)
+    # A file or an iterator may block: not in the loop's thread. Only the caller's cancellation and
+    # the deadline leave it behind: after them nobody will send the body again.
+    return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)

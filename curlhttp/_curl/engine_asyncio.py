@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Awaitable
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 
@@ -43,42 +46,53 @@ class _LoopDriver(Driver):
         self._loop = loop
         self._soon = False
         self._timer: asyncio.TimerHandle | None = None
-        self._fires = 0.0
+        self._fires = math.inf
         super().__init__(limits, connections)
         loop.add_reader(self.poller.fileno(), self.turn)
 
-    def rearm(self) -> None:
-        due = self.due()
-        if due is None or self._soon:
+    def rearm(self, due: float) -> None:
+        if due >= self._fires or self._soon:
             return
-        now = monotonic()
-        if due <= now:
+        delay = due - monotonic()
+        if delay <= 0:
             self._soon = True
-            self._loop.call_soon(self._on_time)
-        elif self._timer is None or due < self._fires - 0.0005:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._fires = due
-            self._timer = self._loop.call_later(due - now, self._on_time)
+            self._loop.call_soon(self._on_turn)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fires = due
+        self._timer = self._loop.call_later(delay, self._on_timeout)
 
-    def _on_time(self) -> None:
+    def _on_turn(self) -> None:
         self._soon = False
-        if self._timer is not None and self._fires <= monotonic():
-            self._timer = None
+        self._turn_in_time()
+
+    def _on_timeout(self) -> None:
+        # Not to be told by the clock: uvloop rounds to milliseconds, and calls too early.
+        self._timer, self._fires = None, math.inf
+        self._turn_in_time()
+
+    def _turn_in_time(self) -> None:
         if self.is_attached:
             self.turn()
-            self.rearm()
-
-    is_attached = True
+            due = self.due()
+            if due is not None:
+                self.rearm(due)
 
     def detach(self) -> None:
         """Take everything off the loop."""
-        self.is_attached = False
-        self._soon = True  # no more timers
+        super().detach()
+        self._fires = -math.inf  # no more timers
         if self._timer is not None:
             self._timer.cancel()
         if not self._loop.is_closed():
             self._loop.remove_reader(self.poller.fileno())
+
+    def discard(self) -> None:
+        """Close everything, for an engine that was dropped unclosed."""
+        if self.is_attached:
+            self.detach()
+            self.close()
 
 
 class AsyncioEngine(AsyncEngine):
@@ -102,15 +116,28 @@ class AsyncioEngine(AsyncEngine):
     def _gate(self) -> Gate:
         return _FutureGate(self.loop)
 
-    async def _park(self, transfer: Transfer) -> None:
+    def _park(self, transfer: Transfer) -> Awaitable[None]:
         future = self.loop.create_future()
         transfer.wake = partial(_settle, future)
-        try:
-            await future
-        finally:
-            transfer.wake = None
+        return future
+
+    def has_ended(self) -> bool:
+        """Tell whether the event loop runs no more, for good."""
+        return self.loop.is_closed()
+
+    def __del__(self) -> None:
+        # The loop holds on to the driver, and this may be any thread.
+        driver = getattr(self, "_driver", None)
+        if not isinstance(driver, _LoopDriver) or self.is_closed:
+            return
+        if self.loop.is_closed():
+            driver.discard()  # uvloop would hold on to it for ever
+            return
+        with suppress(RuntimeError):  # closed just now
+            self.loop.call_soon_threadsafe(driver.discard)
 
     def orphan(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
         if not self.is_closed and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.abort, incoming)
+            with suppress(RuntimeError):  # closed just now
+                self.loop.call_soon_threadsafe(self.abort, incoming)

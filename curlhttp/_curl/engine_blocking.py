@@ -15,7 +15,7 @@ from typing import Any
 import pycurl
 
 from curlhttp._config import Limits
-from curlhttp._curl.forks import forsake, survive
+from curlhttp._curl.forks import forsake, forsake_transfer, survive
 from curlhttp._curl.handles import (
     Handles,
     Slots,
@@ -25,13 +25,15 @@ from curlhttp._curl.handles import (
     pool_seconds,
 )
 from curlhttp._curl.readiness import Driver
-from curlhttp._curl.transfer import Transfer
+from curlhttp._curl.transfer import Transfer, may_multiplex
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed
 
 __all__ = ["BlockingEngine"]
 
+_FILES = 4  # per handle: a socket, and what libcurl and the loop wake up with
+_MAIN = threading.main_thread()  # the one that gets KeyboardInterrupt
 _SHORT_READ = 1.0  # seconds: shorter read timeouts than perform's callback can keep
 
 
@@ -50,7 +52,7 @@ class BlockingEngine:
 
     def _open(self) -> None:
         limits = self._limits
-        self._bound = open_files_bound(limits.max_connections)
+        self._bound = open_files_bound(limits.max_connections, _FILES)
         self._lock = threading.Lock()
         self._orphans: deque[Transfer] = deque()
         self._slots = Slots(self._bound, limits.max_connections_per_host)
@@ -73,25 +75,27 @@ class BlockingEngine:
     def _take(self, request: Request, loops: bool) -> Transfer:
         origin = request.url.origin
         key = (origin, id(request.transport), loops)
+        if self._orphans:
+            self._reap()
         with self._lock:
-            if self._closed:
-                raise ClientClosed("this client was closed; make a new one", request=request)
-            if self._orphans:
-                self._reap()
             if self._slots.take(origin):
-                return self._pop(key, origin)
+                return self._pop(key, request)
             freed = threading.Event()
             waiter = Waiter(origin, freed.set)
             self._slots.wait(waiter)
+        if self._orphans:  # let go of while this thread had the lock
+            self._reap()
         self._wait(waiter, freed, request)
         with self._lock:
-            return self._pop(key, origin)
+            return self._pop(key, request)
 
-    def _pop(self, key: Any, origin: str) -> Transfer:
+    def _pop(self, key: Any, request: Request) -> Transfer:
         try:
+            if self._closed:
+                raise ClientClosed("this client was closed; make a new one", request=request)
             return self._handles.pop(key, self._bound)
         except BaseException:
-            self._slots.give(origin)
+            self._slots.give(key[0])
             raise
 
     def _wait(self, waiter: Waiter, freed: threading.Event, request: Request) -> None:
@@ -109,15 +113,32 @@ class BlockingEngine:
             self._slots.leave(waiter)
         raise no_free_handle(request, self._bound)
 
-    def _give(self, transfer: Transfer, *, keep: bool) -> None:
-        if keep:
-            transfer.clean()
+    def _give(self, transfer: Transfer) -> None:
+        transfer.clean()
         with self._lock:
-            if keep and not self._closed:
-                self._handles.push(transfer)
-            else:
-                self._handles.drop(transfer)
+            self._handles.push(transfer)
             self._slots.give(transfer.key[0])
+        if self._orphans:
+            self._reap()
+
+    def _drop(self, transfer: Transfer) -> None:
+        self._release(transfer)
+        if self._orphans:
+            self._reap()
+
+    def _release(self, transfer: Transfer) -> None:
+        with self._lock:
+            if transfer not in self._handles.all:  # it is the parent process's, or gone already
+                return
+            self._handles.all.discard(transfer)
+            self._slots.give(transfer.key[0])
+        if transfer.performs:
+            return  # the thread that does so closes it
+        if _is_resolving(transfer):
+            # libcurl's close waits for the resolver, which knows no time limit.
+            threading.Thread(target=transfer.close, daemon=True).start()
+        else:
+            transfer.close()
 
     # buffered exchanges
 
@@ -136,15 +157,15 @@ class BlockingEngine:
             if loops:
                 self._loop(transfer, lambda: transfer.done)
             else:
-                try:
-                    transfer.easy.perform()
-                except pycurl.error as error:
-                    transfer.code, transfer.message = error.args
+                if not transfer.released and threading.current_thread() is _MAIN:
+                    _perform_apart(transfer)
+                else:
+                    _perform(transfer)
             response = transfer.response()
         except BaseException:
-            self._give(transfer, keep=False)
+            self._drop(transfer)
             raise
-        self._give(transfer, keep=True)
+        self._give(transfer)
         return response
 
     def _start(self, request: Request, loops: bool) -> Transfer:
@@ -156,9 +177,14 @@ class BlockingEngine:
             if loops:
                 transfer.driver.add(transfer)
             else:
-                transfer.avoid_reuse(transfer.sends_once and transfer.has_stale_connection())
+                # What came on an idle connection must not answer the next request; libcurl
+                # itself looks only once a second. On HTTP/2 frames may come at any time.
+                transfer.avoid_reuse(
+                    (transfer.sends_once or not may_multiplex(request))
+                    and transfer.has_stale_connection()
+                )
         except BaseException:
-            self._give(transfer, keep=False)
+            self._drop(transfer)
             raise
         return transfer
 
@@ -181,11 +207,11 @@ class BlockingEngine:
         transfer = self._start(request, loops=True)
         try:
             self._loop(transfer, lambda: transfer.head is not None or transfer.done)
-            if transfer.done:
+            if transfer.head is None:  # else reading the body will tell
                 transfer.raise_failure()
-            transfer.final_head()
+                transfer.final_head()
         except BaseException:
-            self._give(transfer, keep=False)
+            self._drop(transfer)
             raise
         return transfer
 
@@ -212,28 +238,28 @@ class BlockingEngine:
 
     def _finish(self, incoming: Transfer) -> None:
         incoming.final_head()
-        self._give(incoming, keep=not incoming.enough)
+        if incoming.enough:
+            self._drop(incoming)
+        else:
+            self._give(incoming)
 
     def abort(self, incoming: Transfer) -> None:
         """Let go of a response; its connection is closed."""
-        incoming.driver.remove(incoming)
-        self._give(incoming, keep=False)
+        self._drop(incoming)
 
     def orphan(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, which may run while this thread has the lock."""
         self._orphans.append(incoming)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._reap()
-            finally:
-                self._lock.release()
+        self._reap()
 
     def _reap(self) -> None:
-        while self._orphans:
-            incoming = self._orphans.popleft()
-            incoming.driver.remove(incoming)
-            self._handles.drop(incoming)
-            self._slots.give(incoming.key[0])
+        """Let go of orphans, unless the lock is taken: whoever has it does so afterwards."""
+        while self._orphans and not self._lock.locked():
+            try:
+                incoming = self._orphans.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self._release(incoming)
 
     # the rest
 
@@ -245,15 +271,61 @@ class BlockingEngine:
         """Close the idle connections now, and those in use when their exchange ends."""
         with self._lock:
             self._closed = True
-            self._reap()
+            self._slots.lift()
             self._handles.close()
+        self._reap()
 
     def abandon(self) -> None:
         """Start afresh in a forked child."""
         for transfer in self._handles.all:
-            forsake(transfer.easy, transfer.driver and transfer.driver.multi, transfer)
+            forsake_transfer(transfer)
         forsake(self._share)
         self._open()
+
+    def part(self) -> None:
+        """Go on in the parent of a forked child."""
+        for transfer in list(self._handles.all):
+            if transfer.driver is not None:
+                transfer.driver.part()
+
+
+def _perform(transfer: Transfer) -> None:
+    try:
+        transfer.easy.perform()
+    except pycurl.error as error:
+        transfer.code, transfer.message = error.args
+
+
+def _perform_apart(transfer: Transfer) -> None:
+    """Perform in another thread: while libcurl connects, nothing else lets Ctrl-C in."""
+    ended = threading.Event()
+    lock = threading.Lock()
+    transfer.performs = True
+
+    def run() -> None:
+        _perform(transfer)
+        with lock:
+            transfer.performs, is_dropped = False, transfer.is_dropped
+            ended.set()
+        if is_dropped:
+            transfer.close()
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        ended.wait()
+    except BaseException:
+        with lock:
+            transfer.is_dropped = True
+        raise
+
+
+def _is_resolving(transfer: Transfer) -> bool:
+    """Tell whether the name may be being looked up still."""
+    return (
+        not transfer.sent
+        and transfer.code != pycurl.E_COULDNT_RESOLVE_HOST
+        and transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T) == 0
+    )
 
 
 def _ignore() -> None:

@@ -58,7 +58,7 @@ _TABLE: dict[int, _Kind] = {
     pycurl.E_PEER_FAILED_VERIFICATION: e.SSLError,
     pycurl.E_BAD_CONTENT_ENCODING: e.ContentDecodingError,
     pycurl.E_FILESIZE_EXCEEDED: e.ResponseTooLarge,
-    pycurl.E_SEND_FAIL_REWIND: e.UnrewindableBodyError,
+    pycurl.E_SEND_FAIL_REWIND: e.ConnectionError,
     pycurl.E_SSL_CACERT_BADFILE: e.SSLError,
     pycurl.E_SSL_SHUTDOWN_FAILED: e.ConnectionError,
     pycurl.E_SSL_CRL_BADFILE: e.SSLError,
@@ -86,6 +86,7 @@ _BY_FACTS = frozenset(
         pycurl.E_OPERATION_TIMEDOUT,
         pycurl.E_SSL_CONNECT_ERROR,
         pycurl.E_ABORTED_BY_CALLBACK,
+        pycurl.E_BAD_FUNCTION_ARGUMENT,
         pycurl.E_RECV_ERROR,
     }
 )
@@ -132,16 +133,20 @@ def _kind(failure: Failure) -> tuple[_Kind, str]:
         if failure.sent:
             return e.RemoteProtocolError, "the answer is not HTTP"
         return e.InvalidSchema, "libcurl cannot do this protocol or version"
+    if code == pycurl.E_BAD_FUNCTION_ARGUMENT and failure.request.transport.tls.cert is not None:
+        return e.SSLError, "the client certificate and its key do not fit"
     if failure.aborted_resend:
-        return e.ConnectionError, (
-            "the connection broke before an answer came; the request may have been processed, "
-            "so it was not sent again"
-        )
+        return e.ConnectionError, _MAY_HAVE_ARRIVED
     kind = _TABLE.get(code, e.RequestException)
     if kind is e.SSLError:
         return kind, "TLS failed; check the certificate, or pass verify= or cert="
     return kind, _WHAT.get(code, "the request failed")
 
+
+_MAY_HAVE_ARRIVED = (
+    "the connection broke before an answer came; the request may have been processed, "
+    "so it was not sent again"
+)
 
 _WHAT = {
     pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
@@ -150,12 +155,14 @@ _WHAT = {
     pycurl.E_HTTP2: "the server broke HTTP/2",
     _HTTP2_STREAM: "the server ended the HTTP/2 stream",
     pycurl.E_PARTIAL_FILE: "the response body ended early",
+    pycurl.E_BAD_CONTENT_ENCODING: "the response has a transfer coding that nobody asked for",
     pycurl.E_GOT_NOTHING: "the server closed the connection without an answer",
     pycurl.E_SEND_ERROR: "the connection broke while the request was sent",
     _TOO_LARGE: "the response's header block is too large",
     pycurl.E_FILESIZE_EXCEEDED: "the response is larger than max_response_size",
     _PROXY: "the proxy refused or failed",
-    pycurl.E_SEND_FAIL_REWIND: "the connection broke and the body cannot be sent again",
+    # libcurl wanted to send again: it has no way to rewind a body, which is how we want it
+    pycurl.E_SEND_FAIL_REWIND: _MAY_HAVE_ARRIVED,
 }
 
 
@@ -194,6 +201,8 @@ def _cut_off(failure: Failure) -> tuple[_Kind, str]:
         return e.SSLError, "the server refused the TLS connection"
     if "Too many response headers" in message or "too large" in message.lower():
         return e.RemoteProtocolError, "the response's header block is too large"
+    if "nghttp2" in message:
+        return e.RemoteProtocolError, "the server broke HTTP/2"
     if "chunk" in message:
         return e.ChunkedEncodingError, "the response's chunked framing broke"
     if failure.has_head:

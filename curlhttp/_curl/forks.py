@@ -11,18 +11,23 @@ import os
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["forsake", "survive"]
+from curlhttp._curl.transfer import Transfer
+from curlhttp.exceptions import ConnectionError
+
+__all__ = ["forsake", "forsake_transfer", "survive"]
 
 
 class _Engine(Protocol):
     def abandon(self) -> None: ...
+
+    def part(self) -> None: ...
 
 
 _engines: WeakSet[Any] = WeakSet()
 
 
 def survive(engine: _Engine) -> None:
-    """Have engine.abandon() called in forked children."""
+    """Have engine.abandon() called in forked children, and engine.part() in their parent."""
     _engines.add(engine)
 
 
@@ -35,10 +40,26 @@ def forsake(*handles: Any) -> None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
 
 
+def forsake_transfer(transfer: Transfer) -> None:
+    """Leave a transfer to the parent; whoever still reads its response here gets an error."""
+    driver = transfer.driver
+    forsake(transfer, transfer.easy, driver, None if driver is None else driver.multi)
+    transfer.attached = False
+    transfer.done = True
+    transfer.failed = ConnectionError(
+        "this response belongs to the process that this one was forked from"
+    )
+
+
 def _in_child() -> None:
     for engine in list(_engines):
         engine.abandon()
 
 
+def _in_parent() -> None:
+    for engine in list(_engines):
+        engine.part()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_in_child, after_in_parent=_in_parent)

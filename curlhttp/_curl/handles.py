@@ -6,22 +6,28 @@ mean ten thousand connections.
 
 from __future__ import annotations
 
-from collections import deque
+import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
-from curlhttp.exceptions import PoolTimeout
+from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
 __all__ = ["Handles", "Slots", "Waiter", "no_free_handle", "open_files_bound", "pool_seconds"]
 
-_SPARE_FILES = 64  # for the rest of the process, at least
+_SPARE_FILES = 64  # for the rest of the process, at least half of that
 
 
-def open_files_bound(wanted: int) -> int:
-    """Return how many connections fit under the limit of open files (RLIMIT_NOFILE)."""
+def open_files_bound(wanted: int, each: int = 1) -> int:
+    """Return how many connections fit under the limit of open files (RLIMIT_NOFILE).
+
+    Args:
+        wanted: connections at most.
+        each: descriptors that a connection takes.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -29,7 +35,7 @@ def open_files_bound(wanted: int) -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
-    return max(1, min(wanted, soft - _SPARE_FILES, soft // 2 if soft < 2 * _SPARE_FILES else soft))
+    return max(1, min(wanted, max(soft - _SPARE_FILES, soft // 2) // each))
 
 
 class Waiter:
@@ -55,7 +61,7 @@ class Slots:
 
     Args:
         total: slots in all.
-        per_origin: slots per origin, or None.
+        per_origin: slots per origin, or None; the origin "" has no bound of its own.
     """
 
     def __init__(self, total: int, per_origin: int | None = None) -> None:
@@ -63,7 +69,7 @@ class Slots:
         self.per_origin = per_origin
         self.used = 0
         self._used_by: dict[str, int] = {}
-        self._waiters: deque[Waiter] = deque()
+        self._waiters: OrderedDict[Waiter, None] = OrderedDict()  # any may leave, at no cost
 
     def take(self, origin: str) -> bool:
         """Take a slot if one is free and nobody else waits for it."""
@@ -79,7 +85,8 @@ class Slots:
         )
 
     def _has_room(self, origin: str) -> bool:
-        return self.per_origin is None or self._used_by.get(origin, 0) < self.per_origin
+        limit = self.per_origin
+        return limit is None or not origin or self._used_by.get(origin, 0) < limit
 
     def _admit(self, origin: str) -> bool:
         if self.used >= self.total or not self._has_room(origin):
@@ -91,14 +98,14 @@ class Slots:
 
     def wait(self, waiter: Waiter) -> None:
         """Queue up; waiter.wake is called with the slot granted."""
-        self._waiters.append(waiter)
+        self._waiters[waiter] = None
 
     def leave(self, waiter: Waiter) -> None:
         """Stop waiting; a slot that was granted meanwhile goes to the next."""
         if waiter.granted:
             self.give(waiter.origin)
         else:
-            self._waiters.remove(waiter)
+            del self._waiters[waiter]
 
     def give(self, origin: str) -> None:
         """Give a slot back, to the first waiter that may have it."""
@@ -115,10 +122,16 @@ class Slots:
     def _grant(self) -> None:
         for waiter in self._waiters:
             if self._admit(waiter.origin):
-                self._waiters.remove(waiter)
+                del self._waiters[waiter]
                 waiter.granted = True
                 waiter.wake()
                 return
+
+    def lift(self) -> None:
+        """Let everybody in, now and later: those that waited find the client closed."""
+        self.total, self.per_origin = sys.maxsize, None
+        while self._waiters:
+            self._grant()
 
 
 class Handles:
@@ -127,11 +140,14 @@ class Handles:
     Args:
         make: makes a transfer for a key.
         keep: idle transfers to keep.
+
+    Attributes:
+        all: idle and in use.
     """
 
     def __init__(self, make: Callable[[Any], Transfer], keep: int) -> None:
         self._make = make
-        self._keep = keep
+        self.keep = keep
         self._idle: dict[Any, list[Transfer]] = {}
         self._idle_count = 0
         self._serial = 0
@@ -168,9 +184,11 @@ class Handles:
 
     def push(self, transfer: Transfer) -> None:
         """Take back a transfer that is ready for the next request."""
-        if self._idle_count >= self._keep:
-            self.drop(transfer)
-            return
+        if self._idle_count >= self.keep:
+            if not self.keep:
+                self.drop(transfer)
+                return
+            self._evict()  # the one just used is the more likely to be used again
         self._serial += 1
         transfer.released = self._serial
         self._idle_count += 1
@@ -186,7 +204,8 @@ class Handles:
         transfer.close()
 
     def close(self) -> None:
-        """Close all idle transfers."""
+        """Close all idle transfers, and those that come back."""
+        self.keep = 0
         idle, self._idle, self._idle_count = self._idle, {}, 0
         for transfers in idle.values():
             for transfer in transfers:
@@ -202,9 +221,11 @@ def pool_seconds(request: Request) -> float | None:
     return left if pool is None else min(pool, left)
 
 
-def no_free_handle(request: Request, bound: int) -> PoolTimeout:
+def no_free_handle(request: Request, bound: int) -> PoolTimeout | DeadlineExceeded:
     """Return the exception for a wait that was too long."""
-    return PoolTimeout(
+    deadline = request.deadline
+    is_over = deadline is not None and monotonic() >= deadline
+    return (DeadlineExceeded if is_over else PoolTimeout)(
         f"{request.method} {request.url}: none of the {bound} connections became free in time; "
         "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
         request=request,

@@ -49,6 +49,7 @@ def base_options() -> list[Option]:
         (pycurl.TCP_NODELAY, 1),
         (_SUPPRESS_CONNECT_HEADERS, 1),  # a proxy's headers are not the origin's
         (pycurl.ACCEPT_ENCODING, None),  # the header is ours
+        (pycurl.USERAGENT, ""),  # the same; pycurl has one of its own
     ]
 
 
@@ -59,19 +60,17 @@ def limit_options(limits: Limits) -> list[Option]:
         (pycurl.MAXAGE_CONN, max(1, int(limits.keepalive_expiry))),
         (pycurl.MAXLIFETIME_CONN, 0 if lifetime is None else max(1, int(lifetime))),
         (pycurl.DNS_CACHE_TIMEOUT, int(limits.dns_ttl)),
+        (pycurl.FORBID_REUSE, int(limits.max_keepalive_connections == 0)),
     ]
 
 
 def transport_options(transport: Transport) -> list[Option]:
     """Return what a transport comes to on a handle that was reset."""
     version = _HTTP_VERSIONS[transport.http2]
-    multiplexes = bool(transport.http2)
     if transport.http3:
-        version, multiplexes = pycurl.CURL_HTTP_VERSION_3, True
+        version = pycurl.CURL_HTTP_VERSION_3
     return [
         (pycurl.HTTP_VERSION, version),
-        # Wait for a connection that may multiplex instead of opening one for each request.
-        (pycurl.PIPEWAIT, int(multiplexes)),
         *_trust(transport.tls.verify),
         *_identity(transport.tls.cert),
         *_proxy(transport.proxy, transport.tls.verify),

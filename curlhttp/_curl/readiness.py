@@ -6,16 +6,20 @@ belongs to one thread or event loop at a time.
 
 from __future__ import annotations
 
+import os
 import select
+import socket
 from collections import OrderedDict
 from contextlib import suppress
+from heapq import heappop, heappush
 from time import monotonic
 from typing import Any
 
 import pycurl
 
 from curlhttp._config import Limits
-from curlhttp._curl.transfer import Transfer
+from curlhttp._curl.transfer import Transfer, may_multiplex
+from curlhttp._models.request import Request
 
 __all__ = ["Driver"]
 
@@ -130,13 +134,18 @@ class Driver:
         self.running: dict[Any, Transfer] = {}
         self.poller = _Poller()
         self._due: float | None = None  # when libcurl's timer fires
-        self._now = 0.0
         # Descriptors of kept-alive connections: they stay registered, so that a server's close
         # is noticed. libcurl itself looks only when the last look is over a second ago.
         self._idle: set[int] = set()
         self._stale_until = 0.0
+        self._spoiled_until = 0.0
+        self._has_parted = False  # from a forked child
         self._touched: dict[int, float] = {}
+        # When to look whether a transfer is silent: the first look in order of starting, one
+        # queue per read timeout; the few that live longer in a heap.
         self._watches: dict[float, OrderedDict[Transfer, float]] = {}
+        self._rechecks: list[tuple[float, int, Transfer]] = []
+        self._serial = 0
         self.broken: BaseException | None = None
         self.multi = multi = pycurl.CurlMulti()
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
@@ -155,6 +164,8 @@ class Driver:
             if what == _REMOVE:
                 # No word on whether it is closed or kept alive: the next event will tell.
                 self._idle.add(descriptor)
+                if self._has_parted:
+                    self.poller.forget(descriptor)
             else:
                 self._idle.discard(descriptor)
                 self.poller.watch(descriptor, what)
@@ -162,14 +173,30 @@ class Driver:
             self.broken = error
 
     def _on_timer(self, milliseconds: int) -> None:
-        self._due = None if milliseconds < 0 else monotonic() + milliseconds / 1000
-        self.rearm()
+        try:
+            if milliseconds > 0:
+                self._due = due = monotonic() + milliseconds / 1000
+                self.rearm(due)
+            elif milliseconds == 0:
+                self._due = 0.0
+                self.rearm(0.0)
+            else:
+                self._due = None
+        except BaseException as error:
+            self.broken = error
 
-    def rearm(self) -> None:
-        """React to a changed timer; for owners that sleep meanwhile."""
+    def rearm(self, due: float) -> None:
+        """Be sure to turn the driver at a time; for owners that sleep meanwhile.
+
+        Args:
+            due: monotonic, 0.0 for at once.
+        """
+
+    is_attached = True
 
     def detach(self) -> None:
-        """Take everything off the owner's loop, if it put anything on."""
+        """Take everything off the owner's loop, if it put anything on, for good."""
+        self.is_attached = False
 
     # transfers
 
@@ -177,23 +204,36 @@ class Driver:
         """Start a prepared transfer."""
         request = transfer.request
         assert request is not None
-        if transfer.sends_once:
-            # A kept-alive connection that the server has closed must not get the one POST.
-            self._look_at_idle()
-            transfer.avoid_reuse(monotonic() < self._stale_until)
-        else:
-            transfer.avoid_reuse(False)
+        transfer.avoid_reuse(self._avoids_reuse(transfer, request))
+        self.multi.add_handle(transfer.easy)
         self.running[transfer.easy] = transfer
         transfer.attached = True
-        self.multi.add_handle(transfer.easy)
         read = request.timeout.read
         if read is not None:
             watches = self._watches.get(read)
             if watches is None:
                 watches = self._watches[read] = OrderedDict()
-            watches[transfer] = transfer.stamp + read
+            check = watches[transfer] = transfer.stamp + read
             if len(watches) == 1:
-                self.rearm()
+                self.rearm(check)
+        if self.broken is not None:
+            self.fail_all()
+
+    def _avoids_reuse(self, transfer: Transfer, request: Request) -> bool:
+        if not self._idle and not self._stale_until:
+            return False
+        is_http1 = not may_multiplex(request)
+        if transfer.is_second and is_http1:
+            return True
+        if transfer.sends_once or transfer.is_second:
+            # A kept-alive connection that the server has closed must not get the one POST.
+            self._look_at_idle()
+            return monotonic() < self._stale_until
+        if is_http1:
+            # What came on an idle connection must not answer the next request.
+            self._look_at_idle()
+            return monotonic() < self._spoiled_until
+        return False
 
     def remove(self, transfer: Transfer) -> None:
         """Take a transfer off, finished or not; an unfinished HTTP/1 one loses its connection."""
@@ -209,37 +249,75 @@ class Driver:
         assert request is not None
         read = request.timeout.read
         if read is not None:
-            watches = self._watches[read]
-            watches.pop(transfer, None)
-            if not watches:
+            watches = self._watches.get(read)
+            if watches is not None and watches.pop(transfer, 0.0) and not watches:
                 del self._watches[read]
+            transfer.recheck = 0.0
 
     def resume(self, transfer: Transfer) -> None:
         """Go on with a transfer that paused because its reader or its body was behind."""
         transfer.paused = transfer.starving = False
         transfer.stamp = monotonic()
         if transfer.attached:
-            transfer.easy.pause(pycurl.PAUSE_CONT)
+            try:
+                transfer.easy.pause(pycurl.PAUSE_CONT)
+            except pycurl.error as error:  # of what libcurl had kept: a body that is too large
+                self._finish(transfer.easy, *error.args)
             self.kick()
 
     def kick(self) -> None:
         """Let libcurl act at once."""
-        self.multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        self._act(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
 
+    def _act(self, descriptor: int, bits: int) -> None:
+        try:
+            self.multi.socket_action(descriptor, bits)
+        except pycurl.error as error:
+            self.broken = error
+
     def _look_at_idle(self) -> None:
+        if self._has_parted:
+            return self._poll_idle()
         for descriptor, bits in self.poller.poll(0):
             if descriptor in self._idle:
                 self._retire(descriptor, bits)
             else:
-                self.multi.socket_action(descriptor, bits)
+                self._act(descriptor, bits)
+        return None
+
+    def _poll_idle(self) -> None:
+        poller = select.poll()
+        for descriptor in self._idle:
+            poller.register(descriptor, select.POLLIN)
+        for descriptor, _ in poller.poll(0):
+            self._retire(descriptor, pycurl.CSELECT_IN)
+
+    def part(self) -> None:
+        """Go on in the parent of a forked child.
+
+        The child's copies keep sockets open that are closed here, and a poller would report them
+        for ever. So those that may be closed without a word are watched no more.
+        """
+        self._has_parted = True
+        for descriptor in list(self._idle):
+            self.poller.forget(descriptor)
 
     def _retire(self, descriptor: int, bits: int) -> None:
         """Stop watching a connection that was closed, or spoke out of turn, while idle."""
+        said = _peek(descriptor)
+        if said is None:  # libcurl had only wanted to write, and was answered at once
+            try:
+                self.poller.watch(descriptor, _IN)
+            except BaseException as error:
+                self.broken = error
+            return
         self.poller.forget(descriptor)
         self._idle.discard(descriptor)
-        if bits & pycurl.CSELECT_IN:
-            self._stale_until = monotonic() + _LIFE_CHECK
+        self._stale_until = monotonic() + _LIFE_CHECK
+        # TLS says goodbye before the end: an alert, in TLS 1.3 a record of 19 bytes.
+        if said and said[:1] != b"\x15" and said != b"\x17\x03\x03\x00\x13":
+            self._spoiled_until = self._stale_until
 
     # time
 
@@ -250,12 +328,12 @@ class Driver:
 
     def due(self) -> float | None:
         """Return the monotonic time of the next timer, libcurl's or ours."""
-        due = self._due
-        for watches in self._watches.values():
-            first = next(iter(watches.values()))
-            if due is None or first < due:
-                due = first
-        return due
+        checks = [next(iter(watches.values())) for watches in self._watches.values()]
+        if self._rechecks:
+            checks.append(self._rechecks[0][0])
+        if self._due is not None:
+            checks.append(self._due)
+        return min(checks, default=None)
 
     def turn(self, seconds: float | None = 0) -> None:
         """Handle what is ready and what is due.
@@ -264,18 +342,18 @@ class Driver:
             seconds: how long to wait for a socket; None for as long as it takes.
         """
         events = self.poller.poll(seconds)
-        now = self._now = monotonic()
+        now = monotonic()
         for descriptor, bits in events:
             if descriptor in self._idle:
                 self._retire(descriptor, bits)
             else:
                 self._touched[descriptor] = now
-                self.multi.socket_action(descriptor, bits)
+                self._act(descriptor, bits)
         if self._due is not None and self._due <= now:
             self._due = None
-            self.multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+            self._act(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
-        if self._watches:
+        if self._watches or self._rechecks:
             self._check_silence(now)
 
     def _collect(self) -> None:
@@ -288,19 +366,36 @@ class Driver:
             for easy, code, message in failed:
                 self._finish(easy, code, message)
         if self.broken is not None:
-            self._fail_all()
+            self.fail_all()
 
     def _finish(self, easy: Any, code: int, message: str) -> None:
         transfer = self.running[easy]
+        if transfer.restarts:
+            self.remove(transfer)
+            transfer.restart()
+            self.add(transfer)
+            return
         transfer.code = code
         transfer.message = message
         transfer.done = True
+        if code == pycurl.E_RECV_ERROR and transfer.lines:
+            self._sever(transfer)
         self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
 
-    def _fail_all(self) -> None:
-        """Give up: a multi whose socket callback failed once reports nothing ever after."""
+    def _sever(self, transfer: Transfer) -> None:
+        """End an HTTP/2 connection for all its streams after a broken header block.
+
+        libcurl (8.23) keeps it, with an HPACK state that fits no further block.
+        """
+        descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
+        if descriptor >= 0 and transfer.lines[0].startswith(b"HTTP/2"):
+            with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def fail_all(self) -> None:
+        """Give up: after one failed callback nothing may be reported ever after."""
         for transfer in list(self.running.values()):
             transfer.failed = self.broken
             transfer.done = True
@@ -311,31 +406,49 @@ class Driver:
     # silence
 
     def _check_silence(self, now: float) -> None:
+        for transfer in self._checks_due(now):
+            request = transfer.request
+            assert request is not None
+            assert request.timeout.read is not None
+            due = self._last_sign(transfer, now) + request.timeout.read
+            if due <= now:
+                self._time_out(transfer)
+            else:
+                transfer.recheck = due
+                self._serial += 1
+                heappush(self._rechecks, (due, self._serial, transfer))
+
+    def _checks_due(self, now: float) -> list[Transfer]:
+        """Take out the transfers that should be looked at: nobody looks at all of them."""
+        found = []
         for read, watches in list(self._watches.items()):
-            while watches:
-                transfer, check = next(iter(watches.items()))
-                if check > now:
-                    break
-                silent_since = self._last_sign(transfer, now)
-                if silent_since + read <= now:
-                    self._time_out(transfer)
-                else:
-                    watches[transfer] = silent_since + read
-                    watches.move_to_end(transfer)
+            while watches and next(iter(watches.values())) <= now:
+                found.append(watches.popitem(last=False)[0])
+            if not watches:
+                del self._watches[read]
+        rechecks = self._rechecks
+        while rechecks and rechecks[0][0] <= now:
+            due, _, transfer = heappop(rechecks)
+            if transfer.attached and transfer.recheck == due:  # not finished, nor another request
+                found.append(transfer)
+        return found
 
     def _last_sign(self, transfer: Transfer, now: float) -> float:
         """Return when a transfer last moved; one that waits for its caller always does."""
         if transfer.wake is None or transfer.paused or transfer.starving or not transfer.sent:
             return now
-        lines = transfer.lines
-        is_http1 = lines[0].startswith(b"HTTP/1") if lines else not transfer.may_multiplex
+        lines, request = transfer.lines, transfer.request
+        assert request is not None
+        is_http1 = lines[0].startswith(b"HTTP/1") if lines else not may_multiplex(request)
         if is_http1:  # the connection is this transfer's alone
             socket = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
             return max(transfer.stamp, self._touched.get(socket, 0.0))
         mark = (len(lines), transfer.easy.getinfo(pycurl.SIZE_UPLOAD_T))
         if mark != transfer.mark:
             transfer.mark = mark
-            return now if lines or mark[1] else transfer.stamp
+            if lines or mark[1]:  # when is not known, but not after the socket's last event
+                socket = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
+                return max(transfer.stamp, self._touched.get(socket, 0.0))
         return transfer.stamp
 
     def _time_out(self, transfer: Transfer) -> None:
@@ -349,11 +462,27 @@ class Driver:
 
     def close(self) -> None:
         """Close all connections; may block while a name is being resolved (libcurl waits)."""
-        self.rearm = lambda: None  # type: ignore[method-assign]
+        self.rearm = _ignore  # type: ignore[method-assign]
         self._watches.clear()
+        self._rechecks.clear()
         for transfer in list(self.running.values()):
             transfer.attached = False
             self.multi.remove_handle(transfer.easy)
         self.running.clear()
         self.multi.close()
         self.poller.close()
+
+
+def _ignore(due: float) -> None:
+    """Do not react to timers any more."""
+
+
+def _peek(descriptor: int) -> bytes | None:
+    """Return the start of what an idle connection has to read, b"" at its end, None for nothing."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as twin:
+            return twin.recv(5, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""

@@ -8,8 +8,13 @@ store what went wrong in `failed`, and whoever runs the transfer raises it.
 from __future__ import annotations
 
 import math
+import os
 import re
+import socket
+import struct
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -35,7 +40,7 @@ from curlhttp.exceptions import (
     ResponseTooLarge,
 )
 
-__all__ = ["Transfer"]
+__all__ = ["Transfer", "may_multiplex"]
 
 _DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
@@ -43,8 +48,15 @@ _ENDS = (b"\r\n", b"\n")
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)? \d\d\d")
 _NEVER = math.inf
-_SECRET = re.compile(rb"(?:authorization|cookie|proxy-authorization)\s*:", re.IGNORECASE).match
+_UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
+_SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
+_NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _MICROSECOND = 1e-6
+_LAST_DATA_RECV = 52  # offset in struct tcp_info (linux/tcp.h)
+# What every response asks for, without a look-up in a module.
+_NUM_CONNECTS = pycurl.NUM_CONNECTS
+_STARTTRANSFER_TIME_T = pycurl.STARTTRANSFER_TIME_T
+_TOTAL_TIME_T = pycurl.TOTAL_TIME_T
 
 
 class Transfer:
@@ -62,25 +74,35 @@ class Transfer:
         done: libcurl is finished with the attempt; `code` and `message` say how.
         wake: what to call when a waiting caller has something to look at, or None.
         sends_once: the request must not go out a second time by itself.
+        restarts: it was about to, on a connection that may be as dead as the first.
+        is_second: it may go out once more, on a connection that is alive.
+        pumps: the caller's task is busy with the request's body, and cannot read the response.
         driver: the blocking engine's driver of this one transfer, or None.
+        performs: easy.perform runs in a thread of its own, which closes the handle if it
+            is_dropped meanwhile.
         stamp: the monotonic time of the last sign of life, for the read timeout.
     """
 
     __slots__ = (
         "_connect_ms",
         "_connecting",
+        "_custom",
         "_fresh",
         "_has_body",
         "_limits",
         "_lines_set",
         "_method",
         "_odd",
+        "_peer",
+        "_poll",
+        "_polled",
         "_progresses",
         "_secret",
         "_sends",
         "_timeout_ms",
         "_transport",
         "_url",
+        "_waits",
         "attached",
         "buffered",
         "code",
@@ -91,6 +113,8 @@ class Transfer:
         "failed",
         "feed",
         "head",
+        "is_dropped",
+        "is_second",
         "key",
         "limit",
         "lines",
@@ -98,10 +122,14 @@ class Transfer:
         "message",
         "origin",
         "paused",
+        "performs",
         "pieces",
+        "pumps",
         "queued",
+        "recheck",
         "released",
         "request",
+        "restarts",
         "sends_once",
         "sent",
         "size",
@@ -121,9 +149,11 @@ class Transfer:
         self.key: Any = None
         self.driver: Any = None
         self.origin = ""
-        self.attached = False
+        self.attached = self.performs = self.is_dropped = False
         self.released = 0
         self.request: Request | None = None
+        self._polled = -1
+        self._poll: Any = None
         if share is not None:
             self.easy.setopt(pycurl.SHARE, share)  # survives reset()
         self._set_base()
@@ -134,10 +164,11 @@ class Transfer:
         easy = self.easy
         self._url = ""
         self._method = "GET"
+        self._custom = ""  # CURLOPT_CUSTOMREQUEST
         self._lines_set: list[bytes] | None = None
         self._transport: Transport | None = None
         self._connect_ms = self._timeout_ms = 0
-        self._fresh = self._odd = self._secret = self._has_body = False
+        self._fresh = self._odd = self._secret = self._has_body = self._waits = False
         for option, value in (*base_options(), *limit_options(self._limits)):
             self._set(option, value)
         easy.setopt(pycurl.HEADERFUNCTION, self.lines.append)
@@ -162,7 +193,7 @@ class Transfer:
         """
         self.request = request
         self.failed: BaseException | None = None
-        self.done = self.enough = self.paused = self.starving = False
+        self.done = self.enough = self.paused = self.starving = self.pumps = False
         self.code = 0
         self.message = ""
         self.head: Head | None = None
@@ -172,7 +203,10 @@ class Transfer:
         self.feed: Callable[[int], bytes | None] | None = None
         self.queued = 0.0
         self.mark: Any = None
+        self.recheck = 0.0
         self._sends = 0
+        self.restarts = self.is_second = False
+        self._peer: tuple[str, int] | None = None
         self._connecting = False
         easy = self.easy
         transport = request.transport
@@ -182,6 +216,12 @@ class Transfer:
         if url != self._url:
             easy.setopt(pycurl.URL, url)
             self._url = url
+            waits = may_multiplex(request)
+            if waits is not self._waits:
+                # Wait for a connection that others opened, as it may serve all. Where it cannot,
+                # libcurl would wait for its first response all the same.
+                easy.setopt(pycurl.PIPEWAIT, int(waits))
+                self._waits = waits
         body = request.body
         if body is not None or request.method != self._method or self._has_body:
             self._set_method(request)
@@ -189,9 +229,15 @@ class Transfer:
         if body is not None or request.method in _ANNOUNCES_NO_BODY:
             lines = body_headers(lines)
         if lines is not self._lines_set:
-            easy.setopt(pycurl.HTTPHEADER, lines)
-            self._lines_set = lines
             self._secret = any(map(_SECRET, lines))
+            self._lines_set = lines
+            if self._secret:
+                # A proxy's credentials would go to the origin: proxies= is the place for them.
+                # Framing is libcurl's, which knows the body: two lengths mean two messages.
+                lines = [line for line in lines if not _NOT_OURS(line)]
+            if request.get_header("accept") is None:
+                lines = [*lines, b"Accept:"]  # libcurl would add one
+            easy.setopt(pycurl.HTTPHEADER, lines)
         limit = connect_ms(request.timeout)
         if limit != self._connect_ms:
             easy.setopt(pycurl.CONNECTTIMEOUT_MS, limit)
@@ -219,21 +265,24 @@ class Transfer:
 
     def _set_method(self, request: Request) -> None:
         easy, method, body = self.easy, request.method, request.body
-        if self._method == "HEAD" or self._method not in ("GET", "POST"):
+        if self._method == "HEAD":
             easy.setopt(pycurl.NOBODY, 0)
-            easy.unsetopt(pycurl.CUSTOMREQUEST)
         if method == "HEAD":
             easy.setopt(pycurl.NOBODY, 1)
+            implied = "HEAD"
         elif body is None and method not in _ANNOUNCES_NO_BODY:
             easy.setopt(pycurl.HTTPGET, 1)
+            implied = "GET"
         elif body is None or body.data is not None:
             easy.setopt(pycurl.POSTFIELDS, b"" if body is None else body.data)
+            implied = "POST"
         else:
             self._set_upload(request)
-        is_upload = body is not None and body.data is None
-        is_rare = method not in ("GET", "HEAD", "POST") or (method == "GET" and body is not None)
-        if is_upload or is_rare:
-            easy.setopt(pycurl.CUSTOMREQUEST, method)
+            implied = "PUT"
+        custom = "" if method == implied else method
+        if custom != self._custom:
+            self._set(pycurl.CUSTOMREQUEST, custom or None)
+            self._custom = custom
         self._method = method
         self._has_body = body is not None
 
@@ -256,6 +305,14 @@ class Transfer:
             self.easy.setopt(pycurl.HEADERFUNCTION, self._on_header)
             self._odd = True
 
+    def restart(self) -> None:
+        """Make ready to go out for the second and last time."""
+        assert self.request is not None
+        self._sends, self.restarts, self.is_second = 1, False, True
+        self.lines.clear()
+        if self.request.deadline is not None:
+            self._set_deadline(self.request.deadline)
+
     def avoid_reuse(self, avoids: bool) -> None:
         """Make the attempt open a connection of its own, or not (CURLOPT_FRESH_CONNECT)."""
         if avoids is not self._fresh:
@@ -271,7 +328,7 @@ class Transfer:
         self.sockets.append(descriptor)
         return 0
 
-    def _on_send(self, *addresses: Any) -> int:
+    def _on_send(self, peer: str, local: str, peer_port: int, local_port: int) -> int:
         """Run when a connection is there, just before the request goes out on it.
 
         libcurl silently sends again when a kept-alive connection turns out to be dead. Once is
@@ -279,10 +336,17 @@ class Transfer:
         is the only way to stop it).
         """
         self._sends += 1
-        self._connecting = False
+        self._peer = (peer, peer_port)
+        is_fresh, self._connecting = self._connecting, False
         self.stamp = monotonic()
-        if self._sends > 1 and (self.sends_once or self._sends > 2):
-            return int(pycurl.PREREQFUNC_ABORT)
+        if self._sends > 1:
+            if self.sends_once or self._sends > 2:
+                return int(pycurl.PREREQFUNC_ABORT)
+            if not is_fresh and not self.is_second:
+                # After a restart of the server all kept-alive connections are dead, and libcurl
+                # would try one after the other.
+                self.restarts = True
+                return int(pycurl.PREREQFUNC_ABORT)
         self.sent = 1
         return int(pycurl.PREREQFUNC_OK)
 
@@ -292,10 +356,12 @@ class Transfer:
         lines.append(line)
         self.stamp = monotonic()
         if line in _ENDS and self.head is None:
-            head = self._read_head()
-            if head is not None and head.status_code >= 200:
+            head = Head(b"".join(lines))
+            if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
                 self._wake()
+            else:
+                lines.clear()
         return None
 
     def _on_body(self, piece: bytes) -> int | None:
@@ -307,7 +373,7 @@ class Transfer:
             return self._overflow(piece, size)
         assert self.request is not None
         if self.request.stream:
-            if self.buffered >= _PAUSE_AT:
+            if self.buffered >= _PAUSE_AT and not self.pumps:  # else both sides would wait
                 self.paused = True
                 return int(pycurl.WRITEFUNC_PAUSE)
             self.buffered += len(piece)
@@ -320,16 +386,19 @@ class Transfer:
         return None
 
     def _begin_body(self) -> None:
-        request, head = self.request, self._read_head()
+        request, head = self.request, self.head
         assert request is not None
-        self.head = head
+        if head is None:
+            head = self.head = self._read_head()
         if request.max_response_size is not None:
             self.limit = request.max_response_size
         if request.follow_redirects and head is not None and head.redirects:
             self.limit = _DRAINED
 
     def _overflow(self, piece: bytes, size: int) -> int:
-        self.enough = self.head is not None and self.head.redirects
+        request = self.request
+        assert request is not None
+        self.enough = request.follow_redirects and self.head is not None and self.head.redirects
         if self.enough:
             self.pieces.append(piece[: _DRAINED - self.size])
         else:
@@ -357,6 +426,8 @@ class Transfer:
 
         libcurl calls at each event and once a second of silence.
         """
+        if self.is_dropped:
+            return 1
         mark = down + up + len(self.lines)
         if mark != self.mark:
             self.mark = mark
@@ -370,12 +441,21 @@ class Transfer:
 
     def _check_silence(self, limit: float, uploads: bool) -> int:
         left = self.stamp + limit - monotonic()
+        if left < 1.05 and not self.size:
+            left = max(left, limit - self._wire_silence())
         if left > 1.05:  # seconds; there will be another call before
             return 0
         if left > 0 and self._becomes_ready(left, uploads):
             return 0
         self.failed = self.silence()
         return 1
+
+    def _wire_silence(self) -> float:
+        """Return the seconds since a byte came: libcurl tells of header lines when they end."""
+        assert self.request is not None
+        if may_multiplex(self.request) and not self.lines:
+            return math.inf  # it may have been of another stream
+        return min(map(_seconds_since_data, self.sockets), default=math.inf)
 
     def _becomes_ready(self, seconds: float, uploads: bool) -> bool:
         """Wait for the socket in libcurl's stead, for an exact end."""
@@ -385,18 +465,6 @@ class Transfer:
         for descriptor in self.sockets:
             poller.register(descriptor, POLLIN | (POLLOUT if uploads else 0))
         return any(not event & POLLNVAL for _, event in poller.poll(math.ceil(seconds * 1000)))
-
-    @property
-    def may_multiplex(self) -> bool:
-        """Tell whether the connection may be shared with other transfers."""
-        request = self.request
-        assert request is not None
-        http2 = request.transport.http2
-        return (
-            request.transport.http3
-            or http2 == "prior-knowledge"
-            or (http2 is True and request.url.scheme == "https")
-        )
 
     def _wake(self) -> None:
         if self.wake is not None:
@@ -521,11 +589,16 @@ class Transfer:
         Raises:
             RemoteProtocolError: it was cut; libcurl takes that for a success.
         """
-        if self.head is None or self.lines[-1] not in _ENDS:
-            self.head = self._read_head()
-        if self.head is None:
-            raise self._cut_head()
-        return self.head
+        head = self.head
+        if head is None or self.lines[-1] not in _ENDS:
+            whole = self._read_head()
+            if whole is None:
+                raise self._cut_head()
+            if head is None:
+                head = self.head = whole
+            else:
+                head.trailers = whole.trailers  # a streamed response has this head already
+        return head
 
     def _cut_head(self) -> RemoteProtocolError:
         request = self.request
@@ -542,7 +615,8 @@ class Transfer:
         """Return where the time went up to now."""
         info = self.easy.getinfo
         dns = connect = tls = 0.0
-        is_reused = not info(pycurl.NUM_CONNECTS)
+        queue, peer = self.queued, self._peer
+        is_reused = peer is not None and not info(_NUM_CONNECTS)
         if not is_reused:
             named = info(pycurl.NAMELOOKUP_TIME_T)
             connected = info(pycurl.CONNECT_TIME_T)
@@ -550,30 +624,27 @@ class Transfer:
             dns = named * _MICROSECOND
             connect = max(0, connected - named) * _MICROSECOND
             tls = max(0, secured - connected) * _MICROSECOND if secured else 0.0
-        address = info(pycurl.PRIMARY_IP)
-        return Timings(
-            self.queued,
-            dns,
-            connect,
-            tls,
-            info(pycurl.STARTTRANSFER_TIME_T) * _MICROSECOND,
-            info(pycurl.TOTAL_TIME_T) * _MICROSECOND,
-            is_reused,
-            (address, info(pycurl.PRIMARY_PORT)) if address else None,
-        )
+        # Without a byte libcurl gives the end.
+        first_byte = info(_STARTTRANSFER_TIME_T) * _MICROSECOND if self.lines else 0.0
+        total = info(_TOTAL_TIME_T) * _MICROSECOND
+        return Timings._make((queue, dns, connect, tls, first_byte, total, is_reused, peer))
 
     # between attempts
 
     def has_stale_connection(self) -> bool:
         """Tell whether the connection of the last attempt was closed, or spoke out of turn."""
+        descriptor = self.easy.getinfo(pycurl.ACTIVESOCKET)
+        if descriptor != self._polled:
+            self._watch(descriptor)
+        return descriptor >= 0 and bool(self._poll(0))
+
+    def _watch(self, descriptor: int) -> None:
         from select import POLLIN, poll
 
-        descriptor = self.easy.getinfo(pycurl.ACTIVESOCKET)
-        if descriptor < 0:
-            return False
         poller = poll()
-        poller.register(descriptor, POLLIN)
-        return bool(poller.poll(0))
+        if descriptor >= 0:
+            poller.register(descriptor, POLLIN)
+        self._polled, self._poll = descriptor, poller.poll
 
     def take(self) -> bytes:
         """Return what of a streamed body is there, b"" when nothing is."""
@@ -585,6 +656,7 @@ class Transfer:
 
     def clean(self) -> None:
         """Forget the request, and what of it must not stay on an idle handle."""
+        self._close_body()
         self.request = self.wake = self.feed = self.failed = self.head = None
         self.lines.clear()
         self.pieces.clear()
@@ -596,8 +668,37 @@ class Transfer:
             self.easy.setopt(pycurl.HTTPHEADER, [])
             self._lines_set, self._secret = None, False
 
+    def _close_body(self) -> None:
+        request = self.request
+        if self.feed is not None and request is not None and request.body is not None:
+            with suppress(Exception):  # a file that was only read has nothing to lose
+                request.body.close()
+
     def close(self) -> None:
         """Close the handle, and the connections that are its own."""
-        self.easy.close()
+        self._close_body()
         if self.driver is not None:
             self.driver.close()
+        self.easy.close()
+
+
+def may_multiplex(request: Request) -> bool:
+    """Tell whether the request's connection may be shared with others."""
+    http2 = request.transport.http2
+    return (
+        request.transport.http3
+        or http2 == "prior-knowledge"
+        or (http2 is True and request.url.scheme == "https")
+    )
+
+
+def _seconds_since_data(descriptor: int) -> float:
+    if sys.platform != "linux":
+        return math.inf
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as twin:
+            info = twin.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    except OSError:  # closed: another address was faster
+        return math.inf
+    milliseconds: int = struct.unpack_from("I", info, _LAST_DATA_RECV)[0]
+    return milliseconds / 1000

@@ -8,7 +8,8 @@ from typing import Any
 from curlhttp._flow.engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.auth import Auth, BasicAuth
+from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
+from curlhttp.exceptions import RequestException
 
 __all__ = ["auth"]
 
@@ -22,6 +23,8 @@ def auth(netrc: Callable[[str], tuple[str, str] | None] | None) -> Layer:
 
     def around(send: Send) -> Send:
         def authenticated(request: Request) -> Any:
+            if request.auth is NO_AUTH:
+                return send(request)
             if request.auth is not None:
                 return _authenticate(request, send, request.auth)
             if netrc is not None and request.get_header("authorization") is None:
@@ -48,6 +51,10 @@ async def _authenticate(request: Request, send: Send, method: Auth) -> Response:
                 outgoing = flow.send(response)
             except StopIteration:
                 return response
+            except RequestException as error:  # such as a body that cannot be sent again
+                error.request, error.response = outgoing, response
+                error.request_sent, error.timings = True, response.timings
+                raise
             await response.discard()
             history.append(response)
     finally:

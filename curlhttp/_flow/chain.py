@@ -43,8 +43,8 @@ def build(
         observe(hooks),  # sees the request first and the final response last
         deadline,  # one budget over all below
         redirect(max_redirects, sensitive),  # each hop goes through all below anew
-        cookies,
         auth(netrc),
+        cookies,  # below auth: the answer to a challenge carries what the challenge set
         *map(_layer, middleware),
         # retry, rate limit and breaker: here, so that each attempt is admitted and counted
     )

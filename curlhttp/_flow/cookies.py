@@ -17,6 +17,8 @@ def cookies(send: Send) -> Send:
         if jar is not None:
             header = jar.header(request.url, request.cookies)
             if header is not None and request.get_header("cookie") is None:
+                # In a copy: the caller may send this request again, when the jar holds others.
+                request = request.copy()
                 request.headers["Cookie"] = header
         response = await send(request)
         if jar is not None and response.sets_cookies:

@@ -12,11 +12,12 @@ __all__ = ["deadline"]
 
 
 def deadline(send: Send) -> Send:
-    """Return the layer that sets the request's deadline."""
+    """Return the layer that sets the deadline of what is sent."""
 
     def bounded(request: Request) -> Any:
         total = request.timeout.total
         if total is not None and request.deadline is None:
+            request = request.copy()  # the caller may send this one again, later
             request.deadline = monotonic() + total
         return send(request)
 

@@ -36,13 +36,12 @@ async def _follow(
     request: Request, send: Send, max_redirects: int, sensitive: frozenset[str]
 ) -> Response:
     response = await send(request)
-    history: list[Response] = []
+    followed = 0
     while response.is_redirect:
         location = location_of(response.status_code, response.headers)
         if location is None:
             break
-        history += [*response.history, response]
-        if len(history) > max_redirects:
+        if followed == max_redirects:
             raise TooManyRedirects(
                 f"Exceeded {max_redirects} redirects.",
                 request=request,
@@ -50,7 +49,9 @@ async def _follow(
                 request_sent=True,
                 timings=response.timings,
             )
+        followed += 1
         request = _next(request, response, location, sensitive)
+        history = [*response.history, response]
         response = await send(request)
         response.history = [*history, *response.history]
     return response

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from types import AsyncGeneratorType
 from typing import Any, NoReturn, TypeAlias
 
-from curlhttp.exceptions import RequestException, UnrewindableBodyError
+from curlhttp.exceptions import InvalidHeader, RequestException, UnrewindableBodyError
 
 __all__ = [
     "WHOLE",
@@ -75,6 +76,9 @@ class Body:
     def close(self) -> None:
         """Let go of what the body itself made; a caller's file stays open."""
 
+    async def aclose(self) -> None:
+        """End an async generator that was begun, so that it cleans up now."""
+
 
 class BytesBody(Body):
     """A body in memory."""
@@ -130,6 +134,8 @@ class StreamBody(Body):
         piece: Piece = self._spare
         if not piece:
             piece = self._counted(self._pull(size))
+            if piece and self._pulled == self.length:
+                self._counted(self._pull(1))  # whoever has it all will not ask again
             if len(piece) <= size:
                 return piece
         # A view, because an iterator may give one huge piece.
@@ -236,14 +242,24 @@ class AsyncIterBody(StreamBody):
     async def next(self) -> bytes:
         if self._iterator is None:
             self._iterator = aiter(self._source)
-        async for piece in self._iterator:
+        piece = self._counted(await self._advance(self._iterator))
+        if piece and self._pulled == self.length:
+            self._counted(await self._advance(self._iterator))
+        return piece
+
+    async def _advance(self, iterator: AsyncIterator[Piece]) -> bytes:
+        async for piece in iterator:
             if data := _as_bytes(piece, "the async iterable"):
-                return self._counted(data)
-        return self._counted(b"")
+                return data
+        return b""
 
     def rewind(self) -> None:
         if self._iterator is not None:
             raise UnrewindableBodyError("an async iterator cannot be sent again; give a callable")
+
+    async def aclose(self) -> None:
+        if isinstance(self._iterator, AsyncGeneratorType):
+            await self._iterator.aclose()
 
 
 class FactoryBody(StreamBody):
@@ -280,7 +296,10 @@ class FactoryBody(StreamBody):
 
     async def next(self) -> bytes:
         self._fresh = False
-        return self._counted(await self._inner.next())
+        piece = self._counted(await self._inner.next())
+        if piece and self._pulled == self.length:
+            self._counted(await self._inner.next())
+        return piece
 
     def rewind(self) -> None:
         if not self._fresh:
@@ -289,9 +308,13 @@ class FactoryBody(StreamBody):
         self._restart()
 
     def close(self) -> None:
+        self._fresh = False
         close = getattr(self._made, "close", None)
         if close is not None:
             close()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 def _as_bytes(piece: object, giver: str) -> bytes:
@@ -344,12 +367,12 @@ def open_body(source: Any, length: int | None = None, factory: bool = True) -> B
 
     Raises:
         TypeError: `source` is something else.
-        ValueError: `length` is wrong.
+        InvalidHeader: `length` is wrong.
     """
     if isinstance(source, WHOLE):
         data = source.encode() if isinstance(source, str) else bytes(source)
         if length is not None and length != len(data):
-            raise ValueError(f"the body has {len(data)} bytes, its length is {length}")
+            raise InvalidHeader(f"the body has {len(data)} bytes, its length is {length}")
         return BytesBody(data)
     kind = _kind(source)
     if kind is None or (kind is FactoryBody and not factory):

@@ -52,14 +52,15 @@ class Jar:
         """
         if own is None and self._cookies is None:
             return None
-        from curlhttp._models.cookies import Cookies, cookie_header
+        from curlhttp._models.cookies import cookie_header
 
-        jar = self._cookies
-        if own is not None:
-            jar = Cookies(jar)
-            jar.update(own)
-        assert jar is not None
-        return cookie_header(jar, url)
+        ours = None if self._cookies is None else cookie_header(self._cookies, url)
+        theirs = None if own is None else cookie_header(own, url)
+        if ours is None or theirs is None:
+            return ours or theirs
+        names = {pair.partition("=")[0] for pair in theirs.split("; ")}
+        kept = [pair for pair in ours.split("; ") if pair.partition("=")[0] not in names]
+        return "; ".join([*kept, theirs])
 
     def store(self, url: URL, values: Sequence[str]) -> None:
         """Store what a response set.

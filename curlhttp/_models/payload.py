@@ -43,9 +43,10 @@ def encode_body(
 
     Raises:
         TypeError: content together with another, or a value of no use as a body.
-        ValueError: data is a string and there are files, or `length` is wrong.
+        ValueError: data is a string and there are files.
         InvalidJSONError: json holds NaN or an infinity, or itself.
-        InvalidHeader: a content type or header of a file would break the message.
+        InvalidHeader: `length` is wrong, or a content type or header of a file would break the
+            message.
     """
     if content is None and not files:
         if data is None:

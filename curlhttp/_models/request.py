@@ -8,6 +8,7 @@ from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.url import URL, parse_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from http.cookiejar import CookieJar
 
     from curlhttp._config import Timeout, Transport
@@ -34,6 +35,8 @@ class Request:
         jar: where cookies come from and go to, or None.
         timeout: the time limits.
         transport: TLS, proxy and HTTP versions.
+        route: gives the transport for a URL, asked for each attempt: a redirect or a middleware
+            may lead to a host that has another proxy. None: transport is good for all.
         stream: the caller reads the body piece by piece.
         follow_redirects: redirects are followed.
         max_response_size: bytes that the body may have, on the wire and decoded, or None.
@@ -53,6 +56,7 @@ class Request:
         "jar",
         "max_response_size",
         "method",
+        "route",
         "stream",
         "timeout",
         "transport",
@@ -84,6 +88,7 @@ class Request:
         self.jar: Jar | None = None
         self.timeout: Timeout = timeout  # type: ignore[assignment]  # the client fills it in
         self.transport: Transport = transport  # type: ignore[assignment]
+        self.route: Callable[[URL], Transport] | None = None
         self.stream = stream
         self.follow_redirects = follow_redirects
         self.max_response_size = max_response_size
@@ -136,9 +141,16 @@ class Request:
         """Return a copy with some attributes replaced.
 
         Args:
-            changes: attributes by name.
+            changes: attributes by name; url may be a str.
+
+        Raises:
+            InvalidMethod, InvalidURL, InvalidHeader: a change cannot be sent.
         """
         twin = self.copy()
+        if "method" in changes:
+            changes["method"] = check_method(changes["method"])
+        if "url" in changes:
+            changes["url"] = parse_url(changes["url"])
         for name, value in changes.items():
             setattr(twin, name, value)
         return twin

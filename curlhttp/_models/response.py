@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from curlhttp._models.headers import Headers
+from curlhttp._models.headers import HeaderInput, Headers
+from curlhttp._models.timings import Timings
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
 if TYPE_CHECKING:
     from curlhttp._models.cookies import Cookies
     from curlhttp._models.request import Request
-    from curlhttp._models.timings import Timings
 
 __all__ = ["REDIRECT_STATUSES", "Head", "Response"]
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+
+# An empty one does not redirect: the body counts then, and must not be cut like a redirect's.
+_LOCATION = re.compile(rb"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
 
 Self = TypeVar("Self", bound="Response")
 
@@ -50,7 +54,7 @@ class Head:
     @property
     def redirects(self) -> bool:
         """Tell whether status and Location send the client elsewhere, without reading fields."""
-        return self.status_code in REDIRECT_STATUSES and b"\nlocation:" in self.lower
+        return self.status_code in REDIRECT_STATUSES and _LOCATION(self.lower) is not None
 
     @property
     def reason_phrase(self) -> str:
@@ -58,10 +62,14 @@ class Head:
         version, reason = self._status_line()
         if reason or version.startswith("HTTP/1"):
             return reason
-        try:
-            return HTTPStatus(self.status_code).phrase
-        except ValueError:
-            return ""
+        return _phrase(self.status_code)
+
+
+def _phrase(status_code: int) -> str:
+    try:
+        return HTTPStatus(status_code).phrase
+    except ValueError:
+        return ""
 
 
 class Response:
@@ -77,6 +85,12 @@ class Response:
         attempts: the tries that a retry made, oldest first.
     """
 
+    # On the class, since most responses never need their own.
+    attempts: tuple[Any, ...] = ()
+    _headers: Headers | None = None
+    _encoding: str | None = None
+    _cookies: Cookies | None = None
+
     def __init__(
         self, request: Request, head: Head, content: bytes | None, timings: Timings
     ) -> None:
@@ -86,10 +100,33 @@ class Response:
         self._content = content  # None while it is on the wire
         self.timings = timings
         self.history: list[Response] = []
-        self.attempts: tuple[Any, ...] = ()
-        self._headers: Headers | None = None
-        self._encoding: str | None = None
-        self._cookies: Cookies | None = None
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        status_code: int = 200,
+        *,
+        headers: HeaderInput = None,
+        content: bytes | str = b"",
+    ) -> Response:
+        """Make a response without a server, for a middleware that answers by itself.
+
+        Args:
+            request: what it answers.
+            status_code: of three digits.
+            headers: a mapping or pairs.
+            content: the body; str is sent as UTF-8.
+
+        Raises:
+            InvalidHeader: a name or value is not fit for a header.
+        """
+        fields = Headers(headers).multi_items()
+        lines = [f"HTTP/1.1 {status_code:03} {_phrase(status_code)}"]
+        lines += [f"{name}: {value}" for name, value in fields]
+        head = Head("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        body = content.encode() if isinstance(content, str) else content
+        return Response(request, head, body, Timings(0, 0, 0, 0, 0, 0, False, None))
 
     # the head
 
@@ -261,6 +298,11 @@ class Response:
         content = self.content
         step = chunk_size or len(content) or 1
         return (content[at : at + step] for at in range(0, len(content), step))
+
+    async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        """Give the body in pieces of chunk_size bytes, or in one."""
+        for piece in Response.iter_bytes(self, chunk_size):
+            yield piece
 
     async def discard(self) -> None:
         """Do without the body, for another response that takes this one's place."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
 
 __all__ = [
+    "NO_AUTH",
     "Auth",
     "BasicAuth",
     "BearerAuth",
@@ -139,6 +140,17 @@ class _CallableAuth(Auth):
         """Yield what the function returns; None stands for the request itself."""
         changed = self._function(request)
         yield request if changed is None else changed
+
+
+class _NoAuth(Auth):
+    """Say that the caller wants none: neither the client's nor what netrc holds."""
+
+    def flow(self, request: Request) -> AuthFlow:
+        """Yield the request as it is."""
+        yield request
+
+
+NO_AUTH = _NoAuth()
 
 
 def as_auth(value: Any) -> Auth | None:

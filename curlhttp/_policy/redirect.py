@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from curlhttp._models.headers import Headers
-from curlhttp._policy.auth import Auth, BasicAuth
+from curlhttp._models.response import REDIRECT_STATUSES
+from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
 
 if TYPE_CHECKING:
     from curlhttp._models.body import Body
@@ -24,8 +25,6 @@ __all__ = [
     "next_request",
     "redirect_method",
 ]
-
-REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 _KEEPS_BODY = frozenset({307, 308})
 # The jar builds Cookie anew on each hop; the engine knows who gets the proxy's credentials.
@@ -129,6 +128,8 @@ def _auth_for(request: Request, target: URL) -> Auth | None:
     auth: Auth | None = request.auth
     if target.username is not None or target.password is not None:
         return _HopAuth(target.username or "", target.password or "")
+    if auth is NO_AUTH:
+        return auth
     if isinstance(auth, _HopAuth) or not may_keep_credentials(request.url, target):
         return None
     return auth

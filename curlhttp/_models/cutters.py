@@ -1,0 +1,137 @@
+"""Cut the pieces of a body anew: into one size, into text, into lines.
+
+They keep what is left over of one piece until the next; nothing here reads or waits.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Generator, Iterable, Iterator
+from typing import Protocol, TypeVar
+
+__all__ = ["Cutter", "Lines", "Sized", "Text", "cut"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Cutter(Protocol[T_co]):
+    """Make other pieces of the pieces of a body."""
+
+    def add(self, piece: bytes) -> Iterator[T_co]:
+        """Give what can be given with one more piece."""
+
+    def end(self) -> Iterator[T_co]:
+        """Give the rest."""
+
+    def fail(self) -> Iterator[T_co]:
+        """Give what of the rest is good even though the body broke off."""
+
+
+def cut(pieces: Iterable[bytes], cutter: Cutter[T]) -> Iterator[T]:
+    """Give what a cutter makes of all pieces."""
+    try:
+        for piece in pieces:
+            yield from cutter.add(piece)
+    except Exception:
+        yield from cutter.fail()
+        raise
+    yield from cutter.end()
+
+
+class Sized:
+    """Cut pieces to one size; None leaves them as they are."""
+
+    def __init__(self, size: int | None) -> None:
+        if size is not None and size < 1:
+            raise ValueError(f"chunk_size must be at least 1, not {size}")
+        self._size = size
+        self._held = bytearray()
+
+    def add(self, piece: bytes) -> Generator[bytes, None, None]:
+        """Give what can be given with one more piece."""
+        size = self._size
+        if size is None or (not self._held and len(piece) == size):
+            yield piece
+            return
+        held = self._held
+        held += piece
+        whole = len(held) - len(held) % size
+        for at in range(0, whole, size):
+            yield bytes(held[at : at + size])
+        del held[:whole]
+
+    def end(self) -> Generator[bytes, None, None]:
+        """Give the rest."""
+        if self._held:
+            yield bytes(self._held)
+
+    fail = end
+
+
+class Text:
+    """Decode pieces, characters that are split over two included; what is wrong is replaced."""
+
+    def __init__(self, encoding: str | None) -> None:
+        self._decode = _incremental(encoding or "utf-8").decode
+
+    def add(self, piece: bytes) -> Generator[str, None, None]:
+        """Give the text of one more piece."""
+        if text := self._decode(piece):
+            yield text
+
+    def end(self) -> Generator[str, None, None]:
+        """Give what the end of the body makes of the rest."""
+        if text := self._decode(b"", True):
+            yield text
+
+    def fail(self) -> Iterator[str]:
+        """Give nothing: half a character is none."""
+        return iter(())
+
+
+def _incremental(encoding: str) -> codecs.IncrementalDecoder:
+    try:
+        b"a".decode(encoding, errors="replace")  # fails for what is no charset, such as base64
+        return codecs.getincrementaldecoder(encoding)(errors="replace")
+    except (LookupError, ValueError):
+        return codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+
+class Lines:
+    """Cut text into lines; the start of a line is kept in parts, so that long ones stay cheap."""
+
+    def __init__(self, encoding: str | None = None) -> None:
+        self._text = Text(encoding)
+        self._held: list[str] = []
+        self._has_cr = False
+
+    def add(self, piece: bytes) -> Generator[str, None, None]:
+        """Give the lines that end in one more piece."""
+        for text in self._text.add(piece):
+            yield from self._split(text)
+
+    def end(self) -> Generator[str, None, None]:
+        """Give the last line, if it has no end."""
+        for text in self._text.end():
+            yield from self._split(text)
+        if self._held or self._has_cr:
+            yield "".join(self._held)
+
+    def fail(self) -> Iterator[str]:
+        """Give nothing: half a line must not pass for one."""
+        return iter(())
+
+    def _split(self, text: str) -> Generator[str, None, None]:
+        if self._has_cr:
+            text = "\r" + text  # the \n of a \r\n may have come just now
+        self._has_cr = text.endswith("\r")
+        if self._has_cr:
+            text = text[:-1]
+        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        for line in lines:
+            self._held.append(line)
+            yield "".join(self._held)
+            self._held.clear()
+        if rest:
+            self._held.append(rest)

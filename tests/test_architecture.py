@@ -1,0 +1,227 @@
+"""The arrows between the parts, read from the imports; and what importing the package costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import curlhttp
+from curlhttp._curl.version import check_libcurl
+
+ROOT = Path(curlhttp.__file__).parent
+LOOPS = {"anyio", "asyncio", "sniffio", "trio", "uvloop"}
+SOCKETS = {"http.client", "select", "selectors", "socket", "ssl", "urllib.request"}
+CLOCKS = {"datetime", "time"}
+VALUES = ("curlhttp.exceptions", "curlhttp._config", "curlhttp._models", "curlhttp._version")
+POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._curl",)
+
+# part: (what of the package it may import, what else it must not import)
+RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
+    "exceptions.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_config.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_models": (VALUES, {"pycurl", *LOOPS, *SOCKETS, "time"}),
+    "_policy": (VALUES + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_flow": (VALUES + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS}),
+    "_curl": (VALUES + CURL, {"http.client", "http.cookiejar"}),
+}
+# The environment's proxies are those that urllib finds; it sends nothing for that.
+EXCEPTIONS = {("_policy/environment.py", "urllib")}
+
+
+def files_of(part: str) -> list[Path]:
+    path = ROOT / part
+    return [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Give every module that a file imports, wherever in it, except for type checkers alone."""
+    tree = ast.parse(path.read_text())
+    unread = {
+        below
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+        for below in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if node in unread:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            module = node.module or ""
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def is_within(module: str, parents: object) -> bool:
+    assert isinstance(parents, (tuple, set))
+    return any(module == parent or module.startswith(parent + ".") for parent in parents)
+
+
+ALL_FILES = [
+    pytest.param(part, path, id=str(path.relative_to(ROOT)))
+    for part in RULES
+    for path in files_of(part)
+]
+
+
+@pytest.mark.parametrize(("part", "path"), ALL_FILES)
+def test_a_part_imports_only_what_is_further_in(part: str, path: Path) -> None:
+    allowed, _ = RULES[part]
+    own = {module for module in imports_of(path) if module.split(".")[0] == "curlhttp"}
+    assert [
+        module
+        for module in sorted(own - {"curlhttp"})
+        if not is_within(module, allowed) and not is_within(module, {"curlhttp.exceptions"})
+    ] == []
+
+
+@pytest.mark.parametrize(("part", "path"), ALL_FILES)
+def test_a_part_does_not_touch_what_is_not_its_business(part: str, path: Path) -> None:
+    _, forbidden = RULES[part]
+    name = str(path.relative_to(ROOT))
+    found = {module for module in imports_of(path) if is_within(module, forbidden)}
+    assert {module for module in found if (name, module.split(".")[0]) not in EXCEPTIONS} == set()
+
+
+def test_only_curl_imports_pycurl() -> None:
+    importers = {
+        path.relative_to(ROOT).parts[0]
+        for path in ROOT.rglob("*.py")
+        if "pycurl" in {module.split(".")[0] for module in imports_of(path)}
+    }
+    assert importers == {"_curl"}
+
+
+def test_flow_awaits_nothing_of_an_event_loop() -> None:
+    """Every `await` in the flow is for send, an engine, a hook or a coroutine of the flow."""
+    for path in files_of("_flow"):
+        source = path.read_text()
+        for word in ("asyncio", "anyio", "trio", "create_task", "gather("):
+            assert word not in source, f"{path.name} mentions {word}"
+
+
+def test_the_rules_find_what_they_forbid(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        "def f():\n    from curlhttp._curl import handles\n    import socket, time\n"
+        "if TYPE_CHECKING:\n    import select\n"
+    )
+    found = set(imports_of(bad))
+    assert "select" not in found
+    assert {"curlhttp._curl.handles", "socket", "time"} <= found
+    assert not is_within("curlhttp._curl.handles", VALUES)
+    assert is_within("asyncio.events", LOOPS)
+
+
+def test_every_file_belongs_to_a_part() -> None:
+    edge = {"__init__", "_api", "_client", "_loops", "_run", "_stream", "_version"}
+    edge |= {"cli", "__main__"}
+    for path in ROOT.rglob("*.py"):
+        top = path.relative_to(ROOT).parts[0]
+        assert top in RULES or top.removesuffix(".py") in edge or top in ("requests", "testing")
+
+
+@pytest.mark.parametrize("path", [p for _, p in (param.values for param in ALL_FILES)], ids=str)
+def test_a_file_says_what_it_is(path: object) -> None:
+    assert isinstance(path, Path)
+    source = path.read_text()
+    assert not source.strip() or ast.get_docstring(ast.parse(source))
+
+
+# --- what an import loads ---
+
+LATE = "asyncio anyio trio uvloop http.cookiejar http.client ssl h2 curlhttp._client brotli zlib"
+
+
+def loaded_after(program: str, names: str = LATE) -> set[str]:
+    """Return which of the modules a fresh interpreter has loaded after a program."""
+    code = f"import sys\n{program}\nprint(*[n for n in {names.split()} if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, cwd=ROOT.parent
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_next_to_nothing() -> None:
+    assert loaded_after("") - {"zlib"} == set()
+    assert loaded_after("import curlhttp") - {"zlib"} == set()
+
+
+def test_making_a_client_loads_no_event_loop() -> None:
+    loaded = loaded_after("import curlhttp; curlhttp.Client()")
+    assert loaded & {"asyncio", "anyio", "trio", "uvloop", "http.cookiejar", "brotli"} == set()
+
+
+def test_a_blocking_get_loads_no_event_loop() -> None:
+    from tests.servers import AppServer
+
+    with AppServer() as app:
+        program = (
+            f"import curlhttp; assert curlhttp.get({app.url!r}).content == b'hello'; "
+            f"c = curlhttp.Client(); r = c.post({app.url + '/echo'!r}, json=1); r.json(); "
+            f"s = c.stream('GET', {app.url!r}); assert s.read() == b'hello'"
+        )
+        loaded = loaded_after(program)
+    assert loaded & {"asyncio", "anyio", "trio", "uvloop", "http.cookiejar"} == set()
+
+
+def test_a_trio_program_does_not_load_asyncios_engine_too_early() -> None:
+    loaded = loaded_after("import curlhttp; curlhttp.AsyncClient", "uvloop trio")
+    assert loaded == set()
+
+
+# --- the public names ---
+
+
+def test_every_public_name_resolves() -> None:
+    for name in curlhttp.__all__:
+        assert getattr(curlhttp, name) is not None
+    assert len(curlhttp.__all__) == len(set(curlhttp.__all__))
+    assert set(dir(curlhttp)) >= set(curlhttp.__all__)
+
+
+def test_every_exception_is_public() -> None:
+    from curlhttp import exceptions
+
+    defined = {name for name in exceptions.__all__ if name != "Timeout"}
+    assert defined <= set(curlhttp.__all__)
+    assert issubclass(exceptions.Timeout, curlhttp.RequestException)
+    assert not isinstance(curlhttp.Timeout(), BaseException)  # the setting has that name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'gett'"):
+        _ = curlhttp.gett
+    assert not hasattr(curlhttp, "__wrapped__")
+
+
+def test_star_import_gives_the_public_names() -> None:
+    space: dict[str, object] = {}
+    exec("from curlhttp import *", space)
+    assert set(curlhttp.__all__) <= set(space)
+
+
+# --- libcurl's version ---
+
+
+@pytest.mark.parametrize("version", ["7.88.1", "8.22.9", "8.5.0", "8.22.0-DEV"])
+def test_an_old_libcurl_is_warned_of(version: str) -> None:
+    with pytest.warns(RuntimeWarning, match=f"libcurl {version} is older than 8.23.0"):
+        check_libcurl(version)
+
+
+@pytest.mark.parametrize("version", ["8.23.0", "8.23.1", "8.100.0", "9.0.0", "8.23.0-DEV"])
+def test_a_safe_libcurl_is_not_warned_of(version: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_libcurl(version)

@@ -1,0 +1,254 @@
+"""Content codings over the wire, buffered and streamed. The decoders' own tests are beside this."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import brotli
+import pytest
+
+from curlhttp._models.decoders import ACCEPT_ENCODING
+from curlhttp.exceptions import ContentDecodingError
+from tests.colours import AnyClient
+from tests.servers import AppServer, RawServer, payload, respond, response
+from tests.servers.routes import CODERS
+
+pytestmark = pytest.mark.anyio
+
+Make = Callable[..., AnyClient]
+ROOT = Path(__file__).parents[1]
+MIB = 1024 * 1024
+
+
+@pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
+def server(request: pytest.FixtureRequest) -> AppServer:
+    """Return the application on HTTP/1.1 and on HTTP/2, in turn."""
+    name = "app" if request.param == "HTTP/1.1" else "h2_app"
+    found: AppServer = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def any_client(make_client: Make) -> AnyClient:
+    """Return a client that speaks HTTP/2 where it is offered."""
+    return make_client(http2=True)
+
+
+@pytest.fixture(params=[False, True], ids=["buffered", "streamed"])
+def streams(request: pytest.FixtureRequest) -> bool:
+    """Tell whether the body is read from a streamed response."""
+    return bool(request.param)
+
+
+async def body_of(client: AnyClient, url: str, streams: bool, **options: Any) -> bytes:
+    """Return the decoded body, read in one of both ways."""
+    if not streams:
+        content: bytes = (await client.get(url, **options)).content
+        return content
+    async with await client.stream("GET", url, **options) as stream:
+        return b"".join([piece async for piece in stream.iterate("bytes")])
+
+
+def coded(*bodies: bytes, coding: str = "gzip") -> RawServer:
+    """Return a server that answers with the bodies in turn, as being coded."""
+    headers = [("Content-Encoding", coding)]
+    return RawServer(respond(*(response(body, headers=headers) for body in bodies)))
+
+
+@pytest.mark.parametrize("coding", sorted(CODERS))
+@pytest.mark.parametrize("size", [0, 1, 100_000, 3 * MIB])
+async def test_every_coding_is_undone(
+    any_client: AnyClient, server: AppServer, streams: bool, coding: str, size: int
+) -> None:
+    url = f"{server.url}/{coding}?size={size}"
+    assert await body_of(any_client, url, streams) == payload(size)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+async def test_a_coded_body_may_be_chunked(
+    client: AnyClient, app: AppServer, streams: bool, coding: str
+) -> None:
+    body = await body_of(client, f"{app.url}/{coding}-chunked?size=50000", streams)
+    assert body == payload(50_000)
+
+
+async def test_codings_are_undone_in_reverse(client: AnyClient, streams: bool) -> None:
+    body = brotli.compress(zlib.compress(gzip.compress(b"thrice" * 1000)))
+    with coded(body, coding="gzip, deflate, br") as raw:
+        assert await body_of(client, raw.url, streams) == b"thrice" * 1000
+
+
+async def test_repeated_fields_are_one_list(client: AnyClient, streams: bool) -> None:
+    body = brotli.compress(gzip.compress(b"twice"))
+    headers = [("Content-Encoding", "x-gzip"), ("content-encoding", "BR")]
+    with RawServer(respond(response(body, headers=headers))) as raw:
+        assert await body_of(client, raw.url, streams) == b"twice"
+
+
+@pytest.mark.parametrize("coding", ["unheard-of", "gzip, unheard-of", "identity", ""])
+async def test_what_is_unknown_passes_as_it_came(
+    client: AnyClient, streams: bool, coding: str
+) -> None:
+    with coded(b"as it came", coding=coding) as raw:
+        assert await body_of(client, raw.url, streams) == b"as it came"
+
+
+async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: bool) -> None:
+    with coded(b"x", coding=", ".join(["gzip"] * 6)) as raw:
+        with pytest.raises(ContentDecodingError, match="6 content codings, 5 at most"):
+            await body_of(client, raw.url, streams)
+
+
+async def test_a_hundred_fields_are_an_error(client: AnyClient, streams: bool) -> None:
+    headers = [("Content-Encoding", "gzip")] * 100
+    with RawServer(respond(response(b"x", headers=headers))) as raw:
+        with pytest.raises(ContentDecodingError, match="100 content codings"):
+            await body_of(client, raw.url, streams)
+
+
+@pytest.mark.parametrize("coding", sorted(CODERS))
+async def test_a_cut_body_is_an_error_and_the_connection_lives(
+    client: AnyClient, streams: bool, coding: str
+) -> None:
+    name = {"multi-gzip": "gzip", "raw-deflate": "deflate"}.get(coding, coding)
+    with coded(CODERS[coding](payload(5000))[:-3], coding=name) as raw:
+        with pytest.raises(ContentDecodingError, match="cut short") as caught:
+            await body_of(client, raw.url, streams)
+    assert caught.value.request.method == "GET"  # type: ignore[union-attr]
+    assert caught.value.response.status_code == 200  # type: ignore[union-attr]
+    assert caught.value.request_sent
+    assert caught.value.response.timings.total > 0  # type: ignore[union-attr]
+
+
+async def test_a_coding_error_is_that_of_one_response(client: AnyClient, streams: bool) -> None:
+    with coded(gzip.compress(b"x")[:-1], gzip.compress(b"good")) as raw:
+        with pytest.raises(ContentDecodingError):
+            await body_of(client, raw.url, streams)
+        assert await body_of(client, raw.url, streams) == b"good"
+
+
+@pytest.mark.parametrize("at", [3, -8, -4])
+async def test_a_corrupt_body_is_an_error(client: AnyClient, streams: bool, at: int) -> None:
+    body = bytearray(gzip.compress(payload(2000)))
+    body[at] ^= 0xFF
+    with coded(bytes(body)) as raw:
+        with pytest.raises(ContentDecodingError):
+            await body_of(client, raw.url, streams)
+
+
+async def test_head_and_204_have_nothing_to_decode(client: AnyClient) -> None:
+    answer = b"HTTP/1.1 204 No Content\r\nContent-Encoding: gzip\r\n\r\n"
+    with RawServer(respond(answer)) as raw:
+        assert (await client.get(raw.url)).content == b""
+
+
+async def test_an_error_bodys_coding_is_undone(client: AnyClient, streams: bool) -> None:
+    headers = [("Content-Encoding", "gzip")]
+    answer = response(gzip.compress(b"sorry"), status="503 No", headers=headers)
+    with RawServer(respond(answer)) as raw:
+        assert await body_of(client, raw.url, streams) == b"sorry"
+
+
+async def test_what_can_be_decoded_is_asked_for(any_client: AnyClient, server: AppServer) -> None:
+    await any_client.get(server.url)
+    assert server.requests[-1].values("accept-encoding") == [ACCEPT_ENCODING]
+    assert "gzip" in ACCEPT_ENCODING
+    assert ("zstd" in ACCEPT_ENCODING) == ("zstd" in CODERS)
+    await any_client.get(server.url, headers={"Accept-Encoding": None})
+    assert server.requests[-1].values("accept-encoding") == []
+    await any_client.get(server.url, headers={"accept-encoding": "br"})
+    assert server.requests[-1].values("accept-encoding") == ["br"]
+
+
+async def test_the_headers_tell_what_was_on_the_wire(client: AnyClient, app: AppServer) -> None:
+    answer = await client.get(app.url + "/gzip?size=9000&zeros=1")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert int(answer.headers["content-length"]) < len(answer.content)
+
+
+async def test_a_megabyte_of_empty_members_costs_less_than_a_second(
+    client: AnyClient, streams: bool
+) -> None:
+    with coded(gzip.compress(b"", mtime=0) * 52_000) as raw:
+        began = time.process_time()
+        with contextlib.suppress(ContentDecodingError):
+            assert await body_of(client, raw.url, streams) == b""
+        assert time.process_time() - began < 1
+
+
+async def test_a_redirects_coded_body_is_never_decoded(client: AnyClient) -> None:
+    headers = [("Content-Encoding", "gzip"), ("Location", "/")]
+    answer = response(b"not gzip at all", status="302 Found", headers=headers)
+    with RawServer(respond(answer, response(b"there"))) as raw:
+        got = await client.get(raw.url)
+        assert got.content == b"there"
+        assert got.history[0].content == b"not gzip at all"
+
+
+_DECODE = """
+import resource, sys
+sys.path.insert(0, {root!r})
+import anyio
+from tests.colours import BACKENDS, AnyClient
+from curlhttp.exceptions import ResponseTooLarge
+
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+async def main():
+    colour, url, streams = sys.argv[1:]
+    async with AnyClient(colour, max_response_size=1 << 20) as client:
+        await client.get(url + "/gzip?size=500000")
+        before = peak()
+        try:
+            if streams == "1":
+                async with await client.stream("GET", url + "/bomb") as stream:
+                    await stream.read()
+            else:
+                await client.get(url + "/bomb")
+        except ResponseTooLarge:
+            print(peak() - before)
+
+name = BACKENDS[sys.argv[1]]
+name, options = name if isinstance(name, tuple) else (name, {{}})
+anyio.run(main, backend=name, backend_options=options)
+"""
+
+
+@pytest.fixture(scope="module")
+def brotli_bomb() -> bytes:
+    """Return a gibibyte of zeros in a kilobyte."""
+    squeeze = brotli.Compressor(quality=5)
+    block = bytes(64 * MIB)
+    parts = [squeeze.process(block) for _ in range(16)]
+    return b"".join([*parts, squeeze.finish()])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+def test_a_bomb_costs_little_more_than_the_limit(
+    colour: str, app: AppServer, streams: bool, coding: str, brotli_bomb: bytes
+) -> None:
+    bomb = brotli_bomb if coding == "br" else CODERS["gzip"](bytes(100 * MIB))
+    app.route("/bomb", lambda record, conn: conn.reply(200, bomb, [("Content-Encoding", coding)]))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _DECODE.format(root=str(ROOT)), colour, app.url, f"{streams:d}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=ROOT,
+        )
+    finally:
+        del app.routes["/bomb"]
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 11 * MIB

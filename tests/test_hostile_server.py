@@ -1,0 +1,437 @@
+"""Answers that are broken, too large, or odd but right: what becomes of each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from curlhttp import exceptions as e
+from tests.colours import AnyClient
+from tests.servers import (
+    AppServer,
+    H2Server,
+    RawConnection,
+    RawServer,
+    respond,
+    respond_and_close,
+    response,
+)
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+
+
+async def read(client: AnyClient, url: str, streams: bool) -> bytes:
+    if not streams:
+        body: bytes = (await client.get(url)).content
+        return body
+    async with await client.stream("GET", url) as stream:
+        return await stream.read()
+
+
+# --- broken ---
+
+
+def head(*lines: str) -> bytes:
+    return "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode("latin-1")
+
+
+BROKEN = {
+    "NUL in a field": head("X-A: a\0b", "Content-Length: 0"),
+    "NUL in a name": head("X\0A: a", "Content-Length: 0"),
+    "NUL in the status line": b"HTTP/1.1 200 O\0K\r\nContent-Length: 0\r\n\r\n",
+    "bare CR": head("X-A: a\rX-B: b", "Content-Length: 0"),
+    "line without colon": head("no colon here", "Content-Length: 0"),
+    "lengths that differ": head("Content-Length: 2", "Content-Length: 3") + b"abc",
+    "list of lengths that differ": head("Content-Length: 2, 3") + b"abc",
+    "negative length": head("Content-Length: -1") + b"abc",
+    "length with a sign": head("Content-Length: +3") + b"abc",
+    "length with letters": head("Content-Length: 3abc") + b"abc",
+    "length in hex": head("Content-Length: 0x3") + b"abc",
+    "empty length": head("Content-Length:") + b"abc",
+    "HTTP/0.9": b"just text\r\n",
+    "ICY": b"ICY 200 OK\r\n\r\n",
+    "garbage": bytes(range(256)) * 4,
+    "another protocol": b"SSH-2.0-OpenSSH_9.9\r\n",
+    "TLS alert": b"\x15\x03\x01\x00\x02\x02\x28",
+    "status of two digits": b"HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+    "status of letters": b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n",
+    "no status": b"HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+    "line of 200 KB": head("X-A: " + "a" * 200_000, "Content-Length: 0"),
+    "head of 400 KB": head(*(f"X-{n}: {'a' * 4000}" for n in range(100)), "Content-Length: 0"),
+    "6,000 lines": head(*(f"X-{n}: a" for n in range(6000)), "Content-Length: 0"),
+}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("case", BROKEN)
+async def test_a_broken_head_is_a_protocol_error(
+    case: str, streams: bool, client: AnyClient, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with RawServer(respond_and_close(BROKEN[case])) as server:
+        with pytest.raises(e.RemoteProtocolError) as caught:
+            await read(client, server.url, streams)
+        assert caught.value.request_sent
+        assert caught.value.request is not None
+        assert len(str(caught.value)) < 1000
+        assert server.connections == 1
+        server.handler = respond(response(b"fine"))
+        assert await read(client, server.url, streams) == b"fine"
+        assert server.connections == 2
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("coding", ["snappy", "snappy, chunked", "gzip, chunked", "chunked, gzip"])
+async def test_a_transfer_coding_that_nobody_asked_for_is_an_error(
+    coding: str, streams: bool, client: AnyClient
+) -> None:
+    answer = head(f"Transfer-Encoding: {coding}") + b"5\r\nhello\r\n0\r\n\r\n"
+    with RawServer(respond_and_close(answer)) as server:
+        with pytest.raises((e.ContentDecodingError, e.RemoteProtocolError)):
+            await read(client, server.url, streams)
+
+
+BROKEN_CHUNKS = {
+    "no size": b"hello\r\n0\r\n\r\n",
+    "negative size": b"-5\r\nhello\r\n0\r\n\r\n",
+    "size beyond 64 bits": b"fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+    "size in letters": b"xyz\r\nhello\r\n0\r\n\r\n",
+    "data longer than its size": b"3\r\nhello\r\n0\r\n\r\n",
+    "no last chunk": b"5\r\nhello\r\n",
+}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("case", BROKEN_CHUNKS)
+async def test_broken_chunks_are_a_framing_error(
+    case: str, streams: bool, client: AnyClient
+) -> None:
+    answer = head("Transfer-Encoding: chunked") + BROKEN_CHUNKS[case]
+    with RawServer(respond_and_close(answer)) as server:
+        with pytest.raises(e.ChunkedEncodingError):
+            await read(client, server.url, streams)
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_endless_informational_heads_are_an_error(streams: bool, client: AnyClient) -> None:
+    def handler(conn: RawConnection) -> None:
+        if conn.read_request()[0]:
+            while True:
+                conn.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 100)
+
+    with RawServer(handler) as server:
+        with pytest.raises(e.RemoteProtocolError):
+            await read(client, server.url, streams)
+
+
+async def test_an_endless_head_is_an_error(client: AnyClient) -> None:
+    def handler(conn: RawConnection) -> None:
+        if conn.read_request()[0]:
+            conn.send(b"HTTP/1.1 200 OK\r\n")
+            while True:
+                conn.send(b"X-A: " + b"a" * 1000 + b"\r\n")
+
+    with RawServer(handler) as server:
+        with pytest.raises(e.RemoteProtocolError):
+            await client.get(server.url)
+
+
+async def test_endless_trailers_are_an_error(client: AnyClient) -> None:
+    def handler(conn: RawConnection) -> None:
+        if conn.read_request()[0]:
+            conn.send(head("Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n")
+            while True:
+                conn.send(b"X-A: " + b"a" * 1000 + b"\r\n")
+
+    with RawServer(handler) as server:
+        with pytest.raises(e.RequestException):
+            await client.get(server.url)
+
+
+# --- odd, and right ---
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("X-A: a\x01\x1f\x7fb", "a\x01\x1f\x7fb"),
+        ("X-A: caf\xe9", "caf\xe9"),
+        ("X-A:", ""),
+        ("X-A:   a  ", "a"),
+        ("X-A: a\r\n b\r\n\tc", "a b c"),
+        ("X-A: a: b, c", "a: b, c"),
+    ],
+)
+async def test_odd_field_values_are_kept(line: str, value: str, client: AnyClient) -> None:
+    with RawServer(respond(head(line, "Content-Length: 0"))) as server:
+        for streams in (False, True):
+            response_ = await client.request("GET", server.url, stream=streams)
+            assert response_.headers["x-a"] == value
+            if streams:
+                assert await read(client, server.url, streams) == b""
+
+
+async def test_a_cookie_with_control_bytes_is_not_sent_back(client: AnyClient) -> None:
+    answer = head("Set-Cookie: a=b\x01c", "Set-Cookie: d=e", "Content-Length: 0")
+    with RawServer(respond(answer)) as server:
+        await client.get(server.url)
+        await client.get(server.url)
+        assert b"\x01" not in server.requests[1]
+        assert b"d=e" in server.requests[1]
+
+
+@pytest.mark.parametrize(
+    ("status_line", "code", "reason"),
+    [
+        (b"HTTP/1.1 200 OK", 200, "OK"),
+        (b"HTTP/1.1 200", 200, ""),
+        (b"HTTP/1.1 200 ", 200, ""),
+        (b"HTTP/1.1 404 Nicht da: \xe4\xf6", 404, "Nicht da: \xe4\xf6"),
+        (b"HTTP/1.0 200 Fine", 200, "Fine"),
+        (b"HTTP/1.1 299 odd", 299, "odd"),
+        (b"HTTP/1.1 600 what", 600, "what"),
+        (b"HTTP/1.1 999 LinkedIn", 999, "LinkedIn"),
+    ],
+)
+async def test_the_reason_is_what_the_server_said(
+    status_line: bytes, code: int, reason: str, client: AnyClient
+) -> None:
+    with RawServer(respond_and_close(status_line + b"\r\nContent-Length: 2\r\n\r\nok")) as server:
+        response_ = await client.get(server.url)
+        assert (response_.status_code, response_.reason) == (code, reason)
+        assert response_.content == b"ok"
+        assert response_.http_version == status_line[:8].decode()
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_length_and_chunks_together_are_read_as_chunks(
+    streams: bool, client: AnyClient
+) -> None:
+    """RFC 9112, section 6.3."""
+    answer = head("Content-Length: 3", "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"
+    with RawServer(respond(answer, response(b"next"))) as server:
+        assert await read(client, server.url, streams) == b"hello"
+        assert await read(client, server.url, streams) == b"next"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (response(b"body") + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", b"body"),
+        (response(b"body") + b"x", b"body"),
+        (response() + b"extra", b""),
+        (head("Transfer-Encoding: chunked") + b"4\r\nbody\r\n0\r\n\r\nextra", b"body"),
+        (b"HTTP/1.1 204 No Content\r\n\r\nextra", b""),
+        (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nextra", b""),
+    ],
+    ids=["a response", "a byte", "after nothing", "after chunks", "after 204", "after 304"],
+)
+async def test_bytes_after_the_body_are_no_part_of_anything(
+    answer: bytes, body: bytes, streams: bool, client: AnyClient
+) -> None:
+    with RawServer(respond(answer, response(b"next"))) as server:
+        assert await read(client, server.url, streams) == body
+        assert await read(client, server.url, streams) == b"next"
+        # Libcurl throws away what it read behind the last chunk, and keeps the connection.
+        assert server.connections == 1 + (b"chunked" not in answer)
+
+
+async def test_bytes_on_an_idle_connection_are_not_the_next_response(client: AnyClient) -> None:
+    spoke = threading.Event()
+
+    def handler(conn: RawConnection) -> None:
+        if conn.read_request()[0]:
+            conn.send(response(b"first"))
+            if conn.index == 0:
+                asked.wait(5)
+                conn.send(response(b"evil"))
+                spoke.set()
+                conn.read_request()
+
+    asked = threading.Event()
+    with RawServer(handler) as server:
+        assert (await client.get(server.url)).content == b"first"
+        asked.set()
+        assert spoke.wait(5)
+        # A POST must not be lost on it, a GET not be answered by it.
+        assert (await client.post(server.url, data=b"x")).content == b"first"
+        assert (await client.get(server.url)).content == b"first"
+
+
+async def test_a_get_is_not_answered_by_what_came_on_an_idle_connection(
+    client: AnyClient,
+) -> None:
+    spoke, asked = threading.Event(), threading.Event()
+
+    def handler(conn: RawConnection) -> None:
+        if conn.read_request()[0]:
+            conn.send(response(b"first"))
+            if conn.index == 0:
+                asked.wait(5)
+                conn.send(response(b"evil"))
+                spoke.set()
+            conn.read_request()
+
+    with RawServer(handler) as server:
+        assert (await client.get(server.url)).content == b"first"
+        asked.set()
+        assert spoke.wait(5)
+        assert (await client.get(server.url)).content == b"first"
+
+
+@pytest.mark.parametrize("path", ["/204", "/304"])
+async def test_an_answer_without_a_body_is_empty_and_keeps_its_connection(
+    path: str, client: AnyClient, app: AppServer
+) -> None:
+    for streams in (False, True, False, True):
+        assert await read(client, app.url + path, streams) == b""
+    # A blocking client streams on a connection of its own.
+    assert app.connections == 1 + client.is_blocking
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_head_has_the_fields_and_no_body(
+    streams: bool, client: AnyClient, app: AppServer
+) -> None:
+    for path in ("/bytes/1000", "/chunked/1000", "/gzip?size=1000"):
+        response_ = await client.request("HEAD", app.url + path, stream=streams)
+        assert response_.status_code == 200
+        assert {"content-length", "transfer-encoding"} & {*map(str.lower, response_.headers)}
+        body = response_.content if client.is_blocking or not streams else await response_.aread()
+        assert body == b""
+    assert (await client.get(app.url + "/bytes/10")).headers["content-length"] == "10"
+    assert app.connections == 1 + (streams and client.is_blocking)
+
+
+async def test_a_body_in_answer_to_head_is_no_part_of_anything(client: AnyClient) -> None:
+    with RawServer(respond(response(b"a body"), response(b"next"))) as server:
+        assert (await client.request("HEAD", server.url)).content == b""
+        assert (await client.get(server.url)).content == b"next"
+        assert server.connections == 2
+
+
+async def test_a_body_without_a_length_ends_with_the_connection(
+    client: AnyClient, app: AppServer
+) -> None:
+    for streams in (False, True):
+        assert len(await read(client, app.url + "/until-close?size=70000", streams)) == 70000
+
+
+async def test_a_body_without_a_length_and_a_reset_is_an_error(
+    client: AnyClient, app: AppServer
+) -> None:
+    for streams in (False, True):
+        with pytest.raises(e.ChunkedEncodingError):
+            await read(client, app.url + "/until-close?size=7000&reset=1", streams)
+
+
+async def test_the_end_of_the_body_is_enough_when_the_connection_breaks_then(
+    client: AnyClient, app: AppServer
+) -> None:
+    for streams in (False, True):
+        path = "/truncated?length=1000&sent=1000&reset=1"
+        assert len(await read(client, app.url + path, streams)) == 1000
+
+
+async def test_trailers_are_kept_apart_from_headers(client: AnyClient, app: AppServer) -> None:
+    response_ = await client.get(app.url + "/trailers")
+    assert response_.content == b"hello"
+    assert len(response_.trailers["x-checksum"]) == 64
+    assert "x-checksum" not in response_.headers
+    async with await client.stream("GET", app.url + "/trailers") as stream:
+        assert "x-checksum" not in stream.real.headers
+        assert await stream.read() == b"hello"
+        assert len(stream.real.trailers["x-checksum"]) == 64
+
+
+async def test_trailers_of_http2_are_kept_apart_from_headers(
+    make_client: MakeClient, h2_app: H2Server
+) -> None:
+    client = make_client(http2=True)
+    response_ = await client.get(h2_app.url + "/trailers")
+    assert response_.trailers["x-checksum"] == "1"
+    assert "x-checksum" not in response_.headers
+
+
+async def test_a_trailer_that_looks_like_a_head_replaces_nothing(client: AnyClient) -> None:
+    for trailer in (b"HTTP/1.1 404: Not Found", b"HTTP/1.1 404 Not: Found", b"Location: /evil"):
+        answer = head("X-A: b", "Transfer-Encoding: chunked")
+        answer += b"5\r\nhello\r\n0\r\n" + trailer + b"\r\nX-A: c\r\n\r\n"
+        with RawServer(respond_and_close(answer)) as server:
+            try:
+                response_ = await client.get(server.url)
+            except e.RemoteProtocolError:
+                continue
+            assert response_.status_code == 200
+            assert response_.headers.get_list("x-a") == ["b"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_early_hints_are_no_part_of_the_response(
+    version: int, make_client: MakeClient, app: AppServer, h2_app: H2Server
+) -> None:
+    client = make_client(http2=version == 2)
+    url = (h2_app if version == 2 else app).url + "/hints"
+    response_ = await client.get(url)
+    assert (response_.status_code, response_.content) == (200, b"hello")
+    assert "link" not in response_.headers
+    async with await client.stream("GET", url) as stream:
+        assert stream.real.status_code == 200
+        assert "link" not in stream.real.headers
+        assert await stream.read() == b"hello"
+
+
+async def test_several_informational_heads_may_come(client: AnyClient) -> None:
+    hints = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\nX-A: 1\r\n\r\n"
+    with RawServer(respond(hints * 3 + response(b"ok", headers=[("X-A", "2")]))) as server:
+        for _ in range(2):
+            response_ = await client.get(server.url)
+            assert response_.headers.get_list("x-a") == ["2"]
+            assert response_.content == b"ok"
+        assert server.connections == 1
+
+
+async def test_bare_line_feeds_end_lines_too(client: AnyClient) -> None:
+    with RawServer(respond(b"HTTP/1.1 200 OK\nX-A: b\nContent-Length: 2\n\nok")) as server:
+        for streams in (False, True):
+            assert await read(client, server.url, streams) == b"ok"
+        response_ = await client.get(server.url)
+        assert response_.headers["x-a"] == "b"
+
+
+async def test_mixed_line_ends_make_one_head(client: AnyClient) -> None:
+    with RawServer(respond(b"HTTP/1.1 200 OK\nX-A: b\r\nContent-Length: 2\r\n\nok")) as server:
+        for streams in (False, True):
+            assert await read(client, server.url, streams) == b"ok"
+
+
+async def test_many_headers_within_bounds_are_fine(client: AnyClient) -> None:
+    lines = [f"X-{n}: {'a' * 100}" for n in range(1500)]
+    with RawServer(respond(head(*lines, "Content-Length: 0"))) as server:
+        response_ = await client.get(server.url)
+        assert len(response_.headers) == 1501
+
+
+async def test_http_1_0_closes_unless_it_says_otherwise(client: AnyClient) -> None:
+    def handler(conn: RawConnection) -> None:
+        while conn.read_request()[0]:
+            conn.send(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    with RawServer(handler) as server:
+        for _ in range(2):
+            response_: Any = await client.get(server.url)
+            assert response_.http_version == "HTTP/1.0"
+        assert server.connections == 2
+
+
+async def test_an_announced_close_is_heeded(client: AnyClient, app: AppServer) -> None:
+    for _ in range(3):
+        assert (await client.get(app.url + "/close")).content == b"hello"
+    assert app.connections == 3

@@ -1,0 +1,145 @@
+"""Ctrl-C ends a stalled request on every path within about a second, and the client lives on."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+
+import pytest
+
+from tests.inner import finish_script, start_script
+from tests.servers import AppConnection, AppServer, BlackHole, Record
+
+_BLOCKING = """
+import sys, curlhttp
+from curlhttp import Timeout
+url, hole, path = sys.argv[1:]
+client = curlhttp.Client(max_connections=1)
+held = client.stream("GET", url + "/stall-after") if path == "pool" else None
+
+def pieces():
+    while True:
+        yield bytes(100000)
+
+def go():
+    if path == "buffered":
+        client.get(url + "/stall", timeout=None)
+    elif path == "body":
+        client.get(url + "/stall-after", timeout=None)
+    elif path == "short":
+        client.get(url + "/drip?n=1000&interval=0.05", timeout=Timeout(read=0.9))
+    elif path == "open":
+        client.get(url + "/stall", stream=True)
+    elif path == "stream":
+        with client.stream("GET", url + "/stall-after") as streamed:
+            for piece in streamed.iter_bytes():
+                pass
+    elif path == "upload":
+        client.post(url + "/unread", content=bytes(20_000_000))
+    elif path == "pieces":
+        client.post(url + "/unread", content=pieces())
+    elif path == "connect":
+        client.get(hole + "/", timeout=None)
+    elif path == "pool":
+        client.get(url + "/")
+
+print("going", flush=True)
+try:
+    go()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+if held is not None:
+    held.close()
+engine = client._engine
+assert engine._slots.used == 0
+assert not engine._slots._waiters
+assert client.get(url + "/bytes/3").status_code == 200
+assert len(engine._handles.all) == 1
+with client.stream("GET", url + "/bytes/3") as streamed:
+    assert len(streamed.read()) == 3
+client.close()
+print("usable")
+"""
+
+_PATHS = ["buffered", "body", "short", "open", "stream", "upload", "pieces", "connect", "pool"]
+
+
+def _never_read(record: Record, conn: AppConnection) -> None:
+    while not conn.server.stopping.wait(0.05):
+        try:
+            conn.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n", socket.MSG_DONTWAIT)
+        except OSError:  # the client has left
+            return
+
+
+def _interrupt(app: AppServer, code: str, hole: str, path: str) -> float:
+    """Send SIGINT once the script stalls; return the seconds until it noticed."""
+    app.route("/unread", _never_read, read_body=False)
+    process = start_script(code, app.url, hole, path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "going\n"
+    if path not in ("connect", "pool"):
+        assert app.wait_for(lambda: bool(app.requests))
+    # Nothing tells when a program sleeps in its system call; being early would be no error.
+    app.wait_for(lambda: False, timeout=0.1)
+    sent = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "interrupted\n"
+    seconds = time.monotonic() - sent
+    assert finish_script(process) == "usable\n"
+    return seconds
+
+
+@pytest.mark.parametrize("path", _PATHS)
+def test_ctrl_c_ends_a_stalled_request_and_leaves_the_client_usable(
+    app: AppServer, path: str
+) -> None:
+    with BlackHole() as hole:
+        assert _interrupt(app, _BLOCKING, hole.url, path) < 1.4
+
+
+@pytest.mark.parametrize("path", ["short", "open", "stream", "pieces", "pool"])
+def test_ctrl_c_is_noticed_at_once_where_a_loop_of_ours_runs(app: AppServer, path: str) -> None:
+    with BlackHole() as hole:
+        assert _interrupt(app, _BLOCKING, hole.url, path) < 0.5
+
+
+_LOOPS = """
+import sys, asyncio, curlhttp
+url, hole, backend = sys.argv[1:]
+client = curlhttp.AsyncClient()
+
+async def stalled():
+    print("going", flush=True)
+    await client.get(url + "/stall", timeout=None)
+
+async def usable():
+    response = await client.get(url + "/bytes/3")
+    assert response.status_code == 200
+    (engine,) = client._engines.values()
+    assert not engine._driver.running or backend == "trio"
+    await client.aclose()
+
+if backend == "trio":
+    import trio
+    run = trio.run
+elif backend == "uvloop":
+    import uvloop
+    run = lambda main: uvloop.run(main())
+else:
+    run = lambda main: asyncio.run(main())
+try:
+    run(stalled)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+run(usable)
+print("usable")
+"""
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio"])
+def test_ctrl_c_ends_an_event_loop_and_the_next_can_use_the_client(
+    app: AppServer, backend: str
+) -> None:
+    assert _interrupt(app, _LOOPS, "", backend) < 0.5

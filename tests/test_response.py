@@ -1,0 +1,348 @@
+"""What a response tells: status, headers, text, JSON, links, timings; and that it is a value."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from curlhttp import Response, Timings
+from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, RequestException
+from tests.colours import AnyClient
+from tests.servers import AppServer, RawServer, respond, response
+
+pytestmark = pytest.mark.anyio
+
+Make = Callable[..., AnyClient]
+
+
+@pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
+def server(request: pytest.FixtureRequest) -> AppServer:
+    """Return the application on HTTP/1.1 and on HTTP/2, in turn."""
+    name = "app" if request.param == "HTTP/1.1" else "h2_app"
+    found: AppServer = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def any_client(make_client: Make) -> AnyClient:
+    """Return a client that speaks HTTP/2 where it is offered."""
+    return make_client(http2=True)
+
+
+async def fetch(client: AnyClient, body: bytes, content_type: str | None) -> Response:
+    headers = [] if content_type is None else [("Content-Type", content_type)]
+    with RawServer(respond(response(body, headers=headers))) as raw:
+        answer: Response = await client.get(raw.url)
+        return answer
+
+
+# --- the head ---
+
+
+async def test_the_status_line_is_there(any_client: AnyClient, server: AppServer) -> None:
+    answer = await any_client.get(server.url + "/status/404")
+    assert answer.status_code == 404
+    assert answer.reason == answer.reason_phrase == "Not Found"
+    assert answer.http_version == ("HTTP/1.1" if server.url.startswith("http:") else "HTTP/2")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [("200 Fine, thanks", "Fine, thanks"), ("200", ""), ("200 ", ""), ("299 x y", "x y")],
+)
+async def test_the_reason_is_what_the_server_says(
+    client: AnyClient, line: str, reason: str
+) -> None:
+    with RawServer(respond(response(status=line))) as raw:
+        answer = await client.get(raw.url)
+        assert answer.status_code == int(line[:3])
+        assert answer.reason == reason
+
+
+async def test_http_1_0_is_told_apart(client: AnyClient) -> None:
+    with RawServer(respond(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi")) as raw:
+        answer = await client.get(raw.url)
+    assert answer.http_version == "HTTP/1.0"
+    assert answer.text == "hi"
+
+
+async def test_headers_keep_order_case_and_repeats(client: AnyClient) -> None:
+    fields = [("X-B", "1"), ("x-a", "two"), ("X-b", "3"), ("Set-Cookie", "a=1; Path=/")]
+    with RawServer(respond(response(b"", headers=fields))) as raw:
+        headers = (await client.get(raw.url)).headers
+    assert headers.multi_items() == [("Content-Length", "0"), *fields]
+    assert headers["x-B"] == "1, 3"
+    assert headers.get_list("X-B") == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("code", "ok", "success", "error"),
+    [
+        (200, True, True, False),
+        (204, True, True, False),
+        (304, True, False, False),
+        (399, True, False, False),
+        (400, False, False, True),
+        (599, False, False, True),
+        (600, True, False, False),
+    ],
+)
+async def test_a_response_is_true_unless_its_status_is_an_error(
+    client: AnyClient, app: AppServer, code: int, ok: bool, success: bool, error: bool
+) -> None:
+    answer = await client.get(f"{app.url}/status/{code}")
+    assert answer.ok is bool(answer) is ok
+    assert (answer.is_success, answer.is_error) == (success, error)
+    assert repr(answer) == f"<Response [{code}]>"
+    if error:
+        with pytest.raises(HTTPError):
+            answer.raise_for_status()
+    else:
+        assert answer.raise_for_status() is answer
+
+
+@pytest.mark.parametrize(("code", "side"), [(404, "Client"), (503, "Server")])
+async def test_raise_for_status_says_what_and_where(
+    any_client: AnyClient, server: AppServer, code: int, side: str
+) -> None:
+    url = f"{server.url}/status/{code}?a=1"
+    answer = await any_client.get(url)
+    with pytest.raises(HTTPError) as caught:
+        answer.raise_for_status()
+    assert str(caught.value) == f"{code} {side} Error: {answer.reason} for url: {url}"
+    assert caught.value.request is answer.request
+    assert caught.value.response is answer
+    assert isinstance(caught.value, RequestException)
+
+
+async def test_the_url_is_the_last_one_and_the_history_leads_to_it(
+    any_client: AnyClient, server: AppServer
+) -> None:
+    answer = await any_client.get(server.url + "/redirect/2")
+    assert answer.url == server.url + "/"
+    assert [(hop.status_code, hop.url) for hop in answer.history] == [
+        (302, server.url + "/redirect/2"),
+        (302, server.url + "/redirect/1"),
+    ]
+    assert answer.history[0].is_redirect
+    assert not answer.is_redirect
+
+
+async def test_the_url_shows_no_credentials_and_no_fragment_on_the_wire(
+    client: AnyClient, app: AppServer
+) -> None:
+    url = app.url.replace("//", "//user:secret@") + "/bytes/1?q=1#part"
+    answer = await client.get(url)
+    assert "secret" not in answer.url
+    assert "secret" not in repr(answer.request)
+    assert app.requests[-1].target == "/bytes/1?q=1"
+
+
+async def test_cookies_of_a_response_are_its_own(client: AnyClient, app: AppServer) -> None:
+    first = await client.get(app.url + "/cookies/set?a=1&b=2")
+    assert dict(first.cookies.items()) == {"a": "1", "b": "2"}
+    second = await client.get(app.url)
+    assert list(second.cookies) == []
+    assert first.cookies is first.cookies
+
+
+async def test_links_are_read(any_client: AnyClient, server: AppServer) -> None:
+    answer = await any_client.get(server.url + "/links")
+    assert answer.links == {
+        "next": {"url": "/page/2", "rel": "next"},
+        "last": {"url": "/page/9", "rel": "last", "title": "the, end"},
+    }
+    assert (await any_client.get(server.url)).links == {}
+
+
+async def test_times_and_peer_are_told(any_client: AnyClient, server: AppServer) -> None:
+    first = await any_client.get(server.url)
+    second = await any_client.get(server.url + "/bytes/1000")
+    for answer in (first, second):
+        timings = answer.timings
+        assert isinstance(timings, Timings)
+        assert 0 < timings.first_byte <= timings.total < 5
+        assert timings.peer == ("127.0.0.1", server.port)
+        assert answer.elapsed == timedelta(seconds=timings.first_byte)
+    assert not first.timings.reused
+    assert first.timings.connect > 0
+    assert (first.timings.tls > 0) == server.url.startswith("https:")
+    assert second.timings.reused
+    assert second.timings.connect == second.timings.tls == 0
+
+
+async def test_trailers_are_kept_apart(any_client: AnyClient, server: AppServer) -> None:
+    answer = await any_client.get(server.url + "/trailers")
+    assert answer.content == b"hello"
+    assert answer.trailers["X-Checksum"]
+    assert "x-checksum" not in answer.headers
+
+
+async def test_early_hints_are_not_the_response(any_client: AnyClient, server: AppServer) -> None:
+    answer = await any_client.get(server.url + "/hints")
+    assert answer.status_code == 200
+    assert answer.content == b"hello"
+    assert "link" not in answer.headers
+
+
+# --- text ---
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoding"),
+    [
+        (None, None),
+        ("text/plain", None),
+        ("text/plain; charset=latin-1", "latin-1"),
+        ('text/plain; charset="UTF-8"', "utf-8"),
+        ("text/plain; x=y; CHARSET= utf-16 ", "utf-16"),
+        ("text/plain; charset=", None),
+        ("application/json", "utf-8"),
+        ("application/json; charset=latin-1", "latin-1"),
+    ],
+)
+async def test_the_encoding_is_that_of_the_content_type(
+    client: AnyClient, content_type: str | None, encoding: str | None
+) -> None:
+    assert (await fetch(client, b"x", content_type)).encoding == encoding
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("latin-1", b"h\xe9", "hé"),
+        ("utf-16", "hé".encode("utf-16"), "hé"),
+        ("shift_jis", "日本".encode("shift_jis"), "日本"),
+        ("nonsense", "hé".encode(), "hé"),
+        ("base64", b"aGk=", "aGk="),
+        ("utf-8", b"h\xff", "h�"),
+        ("", b"\xef\xbb\xbfhi", "\ufeffhi"),
+    ],
+)
+async def test_text_never_fails(client: AnyClient, charset: str, body: bytes, text: str) -> None:
+    assert (await fetch(client, body, f"text/plain; charset={charset}")).text == text
+
+
+async def test_an_encoding_may_be_set(client: AnyClient) -> None:
+    answer = await fetch(client, b"h\xe9", "text/plain; charset=utf-8")
+    assert answer.text == "h�"
+    answer.encoding = "latin-1"
+    assert answer.text == "hé"
+    answer.encoding = None
+    assert answer.text == "h�"
+
+
+# --- JSON ---
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
+async def test_json_finds_its_unicode_encoding_by_itself(client: AnyClient, encoding: str) -> None:
+    body = json.dumps({"ä": [1, "€"]}, ensure_ascii=False).encode(encoding)
+    assert (await fetch(client, body, "application/json")).json() == {"ä": [1, "€"]}
+
+
+async def test_json_takes_the_options_of_the_standard_library(client: AnyClient) -> None:
+    answer = await fetch(client, b'{"a": 1.5}', None)
+    assert answer.json(parse_float=str) == {"a": "1.5"}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"<html>", b'{"a": 1} x', b"\xff\xff\xff", b"\xc3"])
+async def test_what_is_no_json_is_an_error_of_every_family(client: AnyClient, body: bytes) -> None:
+    answer = await fetch(client, body, "application/json")
+    with pytest.raises(JSONDecodeError) as caught:
+        answer.json()
+    assert isinstance(caught.value, json.JSONDecodeError)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, InvalidJSONError)
+    assert caught.value.response is answer
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.msg, again.pos) == (caught.value.msg, caught.value.pos)
+
+
+async def test_json_obeys_an_encoding_that_was_set(client: AnyClient) -> None:
+    answer = await fetch(client, b'"h\xe9"', "application/json")
+    answer.encoding = "latin-1"
+    assert answer.json() == "hé"
+
+
+# --- a value ---
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+async def test_a_response_survives_pickling(
+    client: AnyClient, app: AppServer, protocol: int
+) -> None:
+    answer = await client.get(
+        app.url + "/redirect-to?url=/json", headers={"X-A": "b"}, auth=("user", "secret")
+    )
+    data = pickle.dumps(answer, protocol)
+    assert b"secret" not in data
+    again = pickle.loads(data)
+    assert again.status_code == 200
+    assert again.content == answer.content
+    assert again.json() == answer.json()
+    assert again.headers == answer.headers
+    assert again.url == answer.url
+    assert again.timings == answer.timings
+    assert [hop.status_code for hop in again.history] == [302]
+    assert again.request.headers["x-a"] == "b"
+    assert again.request.method == "GET"
+
+
+async def test_a_request_survives_pickling_and_can_be_sent(
+    client: AnyClient, app: AppServer
+) -> None:
+    request = client.real.build_request("PUT", app.url + "/echo", json={"a": 1}, timeout=3)
+    again = pickle.loads(pickle.dumps(request))
+    assert repr(again) == f"<Request [PUT {app.url}/echo]>"
+    assert again.body.data == b'{"a": 1}'
+    assert again.timeout == request.timeout
+    assert again.headers == request.headers
+
+
+async def test_a_streamed_response_that_was_read_survives_pickling(
+    client: AnyClient, app: AppServer
+) -> None:
+    async with await client.stream("GET", app.url + "/json") as stream:
+        body = await stream.read()
+        again = pickle.loads(pickle.dumps(stream.real))
+    assert again.content == body
+    assert again.is_closed
+
+
+async def test_a_response_can_be_copied(client: AnyClient, app: AppServer) -> None:
+    answer = await client.get(app.url + "/json")
+    twin = copy.copy(answer)
+    assert twin.content is answer.content
+    assert copy.deepcopy(answer).json() == answer.json()
+
+
+async def test_a_whole_response_has_the_verbs_of_a_streamed_one(
+    client: AnyClient, app: AppServer
+) -> None:
+    answer = await client.get(app.url + "/bytes/1000")
+    with answer:
+        assert answer.read() == answer.content
+    async with answer:
+        assert await answer.aread() == answer.content
+    assert b"".join(answer.iter_bytes(7)) == answer.content
+    assert [len(piece) for piece in answer.iter_bytes(400)] == [400, 400, 200]
+    assert list(answer.iter_bytes()) == [answer.content]
+
+
+async def test_no_file_is_written_for_a_name_that_a_server_gives(
+    client: AnyClient, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    headers = [("Content-Disposition", 'attachment; filename="../../evil"')]
+    with RawServer(respond(response(b"x", headers=headers))) as raw:
+        assert (await client.get(raw.url)).content == b"x"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,270 @@
+"""TLS over the wire: whom to trust, who we are, and that neither outlives its request."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+import curlhttp
+from tests.colours import AnyClient
+from tests.servers import AppServer, Certs
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+
+
+@pytest.fixture
+def hashed(certs: Certs, tmp_path: Path) -> Path:
+    """Return a directory of authorities as OpenSSL looks them up: by a hash of the subject."""
+    subject = x509.load_pem_x509_certificate(certs.ca_pem).subject
+    lower = x509.Name([x509.NameAttribute(part.oid, str(part.value).lower()) for part in subject])
+    # X509_NAME_hash: SHA-1 of the canonical name without the header of its outer sequence.
+    digest = hashlib.sha1(lower.public_bytes()[2:]).digest()
+    (tmp_path / f"{int.from_bytes(digest[:4], 'little'):08x}.0").write_bytes(certs.ca_pem)
+    return tmp_path
+
+
+# --- whom to trust ---
+
+
+async def test_a_file_bytes_and_a_directory_of_authorities(
+    make_client: MakeClient, tls_app: AppServer, certs: Certs, hashed: Path
+) -> None:
+    for verify in (certs.ca_path, str(certs.ca_path), certs.ca_pem, hashed, False):
+        client = make_client(verify=verify)
+        assert (await client.get(tls_app.url)).content == b"hello"
+        default = make_client(verify=True)
+        assert (await default.get(tls_app.url, verify=verify)).content == b"hello"
+
+
+async def test_custom_authorities_replace_the_default(
+    make_client: MakeClient, tls_app: AppServer, certs: Certs
+) -> None:
+    for verify in (True, certs.other_ca_path, certs.other_ca_path.read_bytes()):
+        with pytest.raises(curlhttp.SSLError):
+            await make_client(verify=verify).get(tls_app.url)
+    assert not tls_app.requests
+
+
+@pytest.mark.parametrize(
+    "kind", ("expired_context", "not_yet_valid_context", "wrong_host_context", "unknown_ca_context")
+)
+async def test_bad_certificates_are_refused_once(
+    client: AnyClient, certs: Certs, kind: str
+) -> None:
+    with AppServer(getattr(certs, kind)()) as server:
+        with pytest.raises(curlhttp.SSLError) as caught:
+            await client.get(server.url, auth=("u", "p"))
+        assert caught.value.curl_code == 60
+        assert not caught.value.request_sent
+        assert server.connections == 1
+        assert not server.requests
+        assert (await client.get(server.url, verify=False)).content == b"hello"
+
+
+async def test_the_name_that_was_asked_for_must_be_in_the_certificate(
+    client: AnyClient, tls_app: AppServer, certs: Certs
+) -> None:
+    assert (await client.get(tls_app.at("localhost"))).ok
+    assert tls_app.handshakes[-1].sni == "localhost"
+    with AppServer(certs.server_context(), host="127.0.0.2") as server:
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(server.url)
+
+
+@pytest.mark.parametrize("verify", ("/nowhere/ca.pem", Path("/nowhere")))
+async def test_authorities_that_are_not_there_are_named(
+    make_client: MakeClient, tls_app: AppServer, verify: Any
+) -> None:
+    text = f"Could not find a suitable TLS CA certificate bundle, invalid path: {verify}"
+    with pytest.raises(OSError, match=text):
+        make_client(verify=verify)
+    with pytest.raises(OSError, match=text):
+        await make_client().get(tls_app.url, verify=verify)
+
+
+async def test_authorities_that_are_none_are_an_error(
+    make_client: MakeClient, tls_app: AppServer, tmp_path: Path
+) -> None:
+    garbage = tmp_path / "ca.pem"
+    garbage.write_text("not a certificate")
+    for verify in (garbage, b"not a certificate"):
+        with pytest.raises(curlhttp.SSLError):
+            await make_client(verify=verify).get(tls_app.url)
+    with pytest.raises(ValueError, match="not empty"):
+        make_client(verify=b"")
+    assert not tls_app.requests
+
+
+# --- one request's trust is not another's ---
+
+
+async def test_an_unverified_connection_is_not_used_for_a_verified_request(
+    make_client: MakeClient, tls_app: AppServer
+) -> None:
+    client = make_client(verify=True)
+    for _ in range(2):
+        assert (await client.get(tls_app.url, verify=False)).ok
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(tls_app.url)
+    assert len(tls_app.requests) == 2
+
+
+async def test_each_request_has_its_own_authorities(
+    make_client: MakeClient, tls_app: AppServer, certs: Certs
+) -> None:
+    client = make_client(verify=True)
+    for verify in (certs.ca_path, certs.ca_pem):
+        assert (await client.get(tls_app.url, verify=verify)).ok
+        for other in (True, certs.other_ca_path, certs.other_ca_path.read_bytes()):
+            with pytest.raises(curlhttp.SSLError):
+                await client.get(tls_app.url, verify=other)
+
+
+async def test_an_unverified_session_is_not_resumed_by_a_verified_request(
+    make_client: MakeClient, certs: Certs
+) -> None:
+    for context in (certs.unknown_ca_context(), certs.tls12_context()):
+        client = make_client(verify=True)
+        with AppServer(context) as server:
+            # /close: the next request needs a handshake, and has a session to resume.
+            assert (await client.get(server.url + "/close", verify=False)).ok
+            with pytest.raises(curlhttp.SSLError):
+                await client.get(server.url)
+            assert len(server.requests) == 1
+
+
+async def test_a_proxys_tunnel_is_verified_as_well(
+    client: AnyClient, tls_app: AppServer, certs: Certs
+) -> None:
+    from tests.servers import HTTPProxy
+
+    with HTTPProxy() as proxy:
+        assert (await client.get(tls_app.url, proxies=proxy.url, verify=False)).ok
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(tls_app.url, proxies=proxy.url, verify=certs.other_ca_path)
+
+
+# --- who we are ---
+
+
+async def test_a_client_certificate_of_every_form(make_client: MakeClient, certs: Certs) -> None:
+    path, pair = certs.client_cert_path("A"), certs.client_cert_pair("A")
+    forms = (path, str(path), path.read_bytes(), pair, tuple(part.read_bytes() for part in pair))
+    for cert in forms:
+        with AppServer(certs.client_auth_context()) as server:
+            assert (await make_client(cert=cert).get(server.url)).ok
+            assert server.handshakes[-1].peer == "client A"
+
+
+async def test_each_request_has_its_own_client_certificate(client: AnyClient, certs: Certs) -> None:
+    context = certs.client_auth_context()
+    context.verify_mode = ssl.CERT_OPTIONAL
+    with AppServer(context) as server:
+        first, second = certs.client_cert_path("A"), certs.client_cert_path("B")
+        for cert in (first, second, None, first):
+            assert (await client.get(server.url, cert=cert)).ok
+        connections = [record.connection for record in server.requests]
+        peers = [server.handshakes[index].peer for index in connections]
+        assert peers == ["client A", "client B", None, "client A"]
+
+
+async def test_no_certificate_where_one_is_needed(client: AnyClient, certs: Certs) -> None:
+    with AppServer(certs.client_auth_context()) as server:
+        with pytest.raises((curlhttp.SSLError, curlhttp.ConnectionError)):
+            await client.get(server.url)
+        assert not server.requests
+        assert (await client.get(server.url, cert=certs.client_cert_path())).ok
+
+
+async def test_a_client_certificate_that_is_not_there_is_named(
+    make_client: MakeClient, tls_app: AppServer, certs: Certs
+) -> None:
+    for cert, what in (
+        ("/nowhere/a.pem", "certificate"),
+        ((certs.client_cert_path(), "/nowhere/a.key"), "key"),
+    ):
+        with pytest.raises(OSError, match=f"Could not find the TLS {what} file.*/nowhere"):
+            await make_client().get(tls_app.url, cert=cert)
+
+
+async def test_a_key_that_does_not_fit_is_an_error(
+    client: AnyClient, tls_app: AppServer, certs: Certs
+) -> None:
+    certificate, key = certs.client_cert_pair("A")[0], certs.client_cert_pair("B")[1]
+    for pair in ((certificate, key), (certificate.read_bytes(), key.read_bytes())):
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(tls_app.url, cert=pair)
+
+
+async def test_keys_and_passwords_are_in_no_repr(client: AnyClient, certs: Certs) -> None:
+    certificate, key = certs.client_cert_pair("A")
+    cert = (certificate, key.read_bytes(), "s3cret")
+    request = client.real.build_request("GET", "https://h.test/", cert=cert, verify=certs.ca_pem)
+    shown = repr(request.transport) + repr(request)
+    assert "s3cret" not in shown
+    assert "KEY" not in shown
+
+
+# --- versions ---
+
+
+async def test_tls_1_2_is_spoken(client: AnyClient, certs: Certs) -> None:
+    with AppServer(certs.tls12_context()) as server:
+        assert (await client.get(server.url)).ok
+        assert server.handshakes[0].version == "TLSv1.2"
+
+
+async def test_tls_1_1_is_not(client: AnyClient, certs: Certs) -> None:
+    context = certs.server_context()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with AppServer(context) as server:
+        for verify in (certs.ca_path, False):
+            with pytest.raises(curlhttp.SSLError):
+                await client.get(server.url, verify=verify)
+
+
+# --- a port of libcurl's own environment ---
+
+_KEYS = """
+import os, sys
+url, ca, log, when = sys.argv[1:]
+if when == "before":
+    os.environ["SSLKEYLOGFILE"] = log
+import curlhttp
+with curlhttp.Client(verify=ca, trust_env=False) as client:
+    os.environ["SSLKEYLOGFILE"] = log
+    assert client.get(url).ok
+print(os.path.exists(log))
+"""
+
+
+@pytest.mark.parametrize("when", ("before", "after"))
+def test_libcurl_reads_sslkeylogfile_when_the_first_client_is_made(
+    tls_app: AppServer, certs: Certs, tmp_path: Path, when: str
+) -> None:
+    """The documented truth: no setting of a client can switch it off."""
+    done = subprocess.run(
+        [sys.executable, "-c", _KEYS, tls_app.url, str(certs.ca_path), str(tmp_path / "k"), when],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        env={name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"},
+    )
+    assert done.stdout.strip() == str(when == "before")
