@@ -526,7 +526,7 @@ class AsyncClient(_Core):
         """Return the engine of the running event loop."""
         loop = self._loops.running_loop()
         engine = self._engines.get(loop)
-        if engine is None or engine.is_closed:
+        if engine is None or engine.is_closed or self._is_closed:
             engine = self._make_engine(loop)
         return engine
 

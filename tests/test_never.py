@@ -8,6 +8,7 @@ import io
 import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import brotli
@@ -17,7 +18,7 @@ import curlhttp
 from curlhttp import exceptions as e
 from tests.colours import AnyClient
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, respond, response
-from tests.servers.raw import Handler, respond_and_close, respond_and_reset, respond_and_stall
+from tests.servers.raw import Handler, respond_and_close, respond_and_reset
 from tests.servers.routes import CODERS
 
 pytestmark = pytest.mark.anyio
@@ -33,11 +34,11 @@ def pieces(*parts: bytes) -> Iterator[bytes]:
 
 ONCE: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "POST": ("POST", lambda: {"data": b"pay"}),
-    "empty POST": ("POST", lambda: {}),
+    "empty POST": ("POST", dict),
     "streamed POST": ("POST", lambda: {"content": pieces(b"pay", b"ment")}),
     "file POST": ("POST", lambda: {"content": io.BytesIO(b"payment")}),
     "PATCH": ("PATCH", lambda: {"json": {"a": 1}}),
-    "unknown method": ("FROB", lambda: {}),
+    "unknown method": ("FROB", dict),
     "streamed PUT": ("PUT", lambda: {"content": pieces(b"pay", b"ment")}),
 }
 
@@ -426,7 +427,7 @@ def injections() -> Iterator[Any]:
         yield "type of a part", "POST", {"files": {"f": ("name", b"x", value)}}
         yield "header of a part", "POST", {"files": {"f": ("name", b"x", "a/b", {"X-A": value})}}
         yield "header name of a part", "POST", {"files": {"f": ("n", b"x", "a/b", {value: "a"})}}
-        yield "bearer token", "GET", {"auth": curlhttp.BearerAuth(lambda value=value: value)}
+        yield "bearer token", "GET", {"auth": curlhttp.BearerAuth(partial(str, value))}
     for name in ("", "a b", "a:b", "a\tb", "ä", "a(b"):
         yield "header name", "GET", {"headers": {name: "a"}}
     for method in ("", "G ET", "GÉT", "GET / HTTP/1.1\r\nX: y"):

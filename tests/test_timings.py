@@ -142,7 +142,8 @@ async def test_what_was_never_sent_has_no_timings(client: AnyClient) -> None:
 
 
 async def test_timings_of_concurrent_requests_are_apart(client: AnyClient, app: AppServer) -> None:
-    slow, fast = [], []
+    slow: list[float] = []
+    fast: list[float] = []
 
     async def get(path: str, results: list[float]) -> None:
         if client.is_blocking:

@@ -157,7 +157,7 @@ class BlockingEngine:
             if loops:
                 self._loop(transfer, lambda: transfer.done)
             else:
-                if not transfer.released and threading.current_thread() is _MAIN:
+                if transfer.connects and threading.current_thread() is _MAIN:
                     _perform_apart(transfer)
                 else:
                     _perform(transfer)
@@ -177,16 +177,22 @@ class BlockingEngine:
             if loops:
                 transfer.driver.add(transfer)
             else:
-                # What came on an idle connection must not answer the next request; libcurl
-                # itself looks only once a second. On HTTP/2 frames may come at any time.
-                transfer.avoid_reuse(
-                    (transfer.sends_once or not may_multiplex(request))
-                    and transfer.has_stale_connection()
-                )
+                self._look_at_connection(transfer, request)
         except BaseException:
             self._drop(transfer)
             raise
         return transfer
+
+    def _look_at_connection(self, transfer: Transfer, request: Request) -> None:
+        """Find out whether the connection of the last exchange may carry this one."""
+        descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
+        is_stale = False
+        # What came on an idle connection must not answer the next request; libcurl itself looks
+        # only once a second. On HTTP/2 frames may come at any time.
+        if descriptor >= 0 and (transfer.sends_once or not may_multiplex(request)):
+            is_stale = transfer.is_stale(descriptor)
+        transfer.avoid_reuse(is_stale)
+        transfer.connects = is_stale or descriptor < 0
 
     def _loop(self, transfer: Transfer, is_over: Callable[[], Any]) -> None:
         driver = transfer.driver

@@ -25,7 +25,9 @@ __all__ = ["Driver"]
 
 _select: Any = select  # no platform has all of it
 _IN, _OUT, _REMOVE = pycurl.POLL_IN, pycurl.POLL_OUT, pycurl.POLL_REMOVE
+_BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _BATCH = 256  # events taken at once
+_ORIGINS = 1000  # whose protocol is remembered
 _LIFE_CHECK = 1.5  # seconds after which libcurl (8.22 on: 1 s) has looked for itself, and a margin
 
 
@@ -140,6 +142,8 @@ class Driver:
         self._stale_until = 0.0
         self._spoiled_until = 0.0
         self._has_parted = False  # from a forked child
+        self._shares: dict[str, bool] = {}  # origins on TLS: do their connections multiplex
+        self._solitary = False  # one was just found out not to
         self._touched: dict[int, float] = {}
         # When to look whether a transfer is silent: the first look in order of starting, one
         # queue per read timeout; the few that live longer in a heap.
@@ -205,6 +209,8 @@ class Driver:
         request = transfer.request
         assert request is not None
         transfer.avoid_reuse(self._avoids_reuse(transfer, request))
+        if may_multiplex(request):
+            self._choose_wait(transfer, request.url.origin)
         self.multi.add_handle(transfer.easy)
         self.running[transfer.easy] = transfer
         transfer.attached = True
@@ -218,6 +224,32 @@ class Driver:
                 self.rearm(check)
         if self.broken is not None:
             self.fail_all()
+
+    def _choose_wait(self, transfer: Transfer, origin: str) -> None:
+        """Wait for another's connection unless the origin is known to speak HTTP/1.1 alone."""
+        shares = self._shares.get(origin)
+        transfer.wait_to_share(shares is not False)
+        if shares is None:
+            transfer.listen(self._on_protocol)
+
+    def _on_protocol(self, origin: str, shares: bool) -> None:
+        if len(self._shares) >= _ORIGINS:
+            self._shares.clear()
+        self._shares[origin] = shares
+        self._solitary = self._solitary or not shares
+
+    def _release_waiting(self) -> None:
+        """Give connections of their own to transfers that wait for one that cannot be shared.
+
+        libcurl (8.23) would leave them waiting until the first response is complete.
+        """
+        self._solitary = False
+        for transfer in list(self.running.values()):
+            assert transfer.request is not None
+            if transfer.is_waiting and self._shares.get(transfer.request.url.origin) is False:
+                self.multi.remove_handle(transfer.easy)
+                transfer.wait_to_share(False)
+                self.multi.add_handle(transfer.easy)
 
     def _avoids_reuse(self, transfer: Transfer, request: Request) -> bool:
         if not self._idle and not self._stale_until:
@@ -352,6 +384,8 @@ class Driver:
         if self._due is not None and self._due <= now:
             self._due = None
             self._act(pycurl.SOCKET_TIMEOUT, 0)
+        if self._solitary:
+            self._release_waiting()
         self._collect()
         if self._watches or self._rechecks:
             self._check_silence(now)
@@ -378,7 +412,7 @@ class Driver:
         transfer.code = code
         transfer.message = message
         transfer.done = True
-        if code == pycurl.E_RECV_ERROR and transfer.lines:
+        if code in _BREAKS_HPACK:
             self._sever(transfer)
         self.remove(transfer)
         if transfer.wake is not None:
@@ -390,7 +424,8 @@ class Driver:
         libcurl (8.23) keeps it, with an HPACK state that fits no further block.
         """
         descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
-        if descriptor >= 0 and transfer.lines[0].startswith(b"HTTP/2"):
+        lines = transfer.lines  # none are left of a streamed response's informational heads
+        if descriptor >= 0 and not (lines and lines[0].startswith(b"HTTP/1")):
             with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
                 connection.shutdown(socket.SHUT_RDWR)
 

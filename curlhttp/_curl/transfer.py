@@ -73,6 +73,7 @@ class Transfer:
         failed: the exception that a callback had to keep.
         done: libcurl is finished with the attempt; `code` and `message` say how.
         wake: what to call when a waiting caller has something to look at, or None.
+        connects: the blocking engine knows of no connection that could be used again.
         sends_once: the request must not go out a second time by itself.
         restarts: it was about to, on a connection that may be as dead as the first.
         is_second: it may go out once more, on a connection that is alive.
@@ -106,6 +107,7 @@ class Transfer:
         "attached",
         "buffered",
         "code",
+        "connects",
         "done",
         "driver",
         "easy",
@@ -216,12 +218,7 @@ class Transfer:
         if url != self._url:
             easy.setopt(pycurl.URL, url)
             self._url = url
-            waits = may_multiplex(request)
-            if waits is not self._waits:
-                # Wait for a connection that others opened, as it may serve all. Where it cannot,
-                # libcurl would wait for its first response all the same.
-                easy.setopt(pycurl.PIPEWAIT, int(waits))
-                self._waits = waits
+            self.wait_to_share(may_multiplex(request))
         body = request.body
         if body is not None or request.method != self._method or self._has_body:
             self._set_method(request)
@@ -304,6 +301,34 @@ class Transfer:
         if request.stream:
             self.easy.setopt(pycurl.HEADERFUNCTION, self._on_header)
             self._odd = True
+
+    def wait_to_share(self, waits: bool) -> None:
+        """Wait for a connection that may be shared, or open another one (CURLOPT_PIPEWAIT)."""
+        if waits is not self._waits:
+            self.easy.setopt(pycurl.PIPEWAIT, int(waits))
+            self._waits = waits
+
+    def listen(self, heard: Callable[[str, bool], None]) -> None:
+        """Have it told whether a new TLS connection speaks HTTP/2; only libcurl's log says so.
+
+        Args:
+            heard: called with the origin and whether its connections can be shared.
+        """
+
+        def on_log(kind: int, text: bytes) -> None:
+            if kind == pycurl.INFOTYPE_TEXT and text.startswith(b"ALPN: server "):
+                assert self.request is not None
+                is_http1 = b"accepted http/1" in text or b"did not agree" in text
+                heard(self.request.url.origin, not is_http1)
+
+        self.easy.setopt(pycurl.VERBOSE, 1)
+        self.easy.setopt(pycurl.DEBUGFUNCTION, on_log)
+        self._odd = True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether it neither was sent nor has begun to connect."""
+        return not self._sends and not self._connecting
 
     def restart(self) -> None:
         """Make ready to go out for the second and last time."""
@@ -631,19 +656,17 @@ class Transfer:
 
     # between attempts
 
-    def has_stale_connection(self) -> bool:
-        """Tell whether the connection of the last attempt was closed, or spoke out of turn."""
-        descriptor = self.easy.getinfo(pycurl.ACTIVESOCKET)
+    def is_stale(self, descriptor: int) -> bool:
+        """Tell whether the idle connection was closed, or spoke out of turn."""
         if descriptor != self._polled:
             self._watch(descriptor)
-        return descriptor >= 0 and bool(self._poll(0))
+        return bool(self._poll(0))
 
     def _watch(self, descriptor: int) -> None:
         from select import POLLIN, poll
 
         poller = poll()
-        if descriptor >= 0:
-            poller.register(descriptor, POLLIN)
+        poller.register(descriptor, POLLIN)
         self._polled, self._poll = descriptor, poller.poll
 
     def take(self) -> bytes:
