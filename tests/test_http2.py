@@ -206,7 +206,7 @@ async def test_a_stream_that_is_given_up_is_reset_and_the_connection_stays(
         pass
     assert (await h2_client.get(h2_app.url)).content == b"hello"
     if not h2_client.is_blocking:
-        assert h2_app.wait_for(lambda: len(h2_app.resets) == 1)
+        assert h2_app.wait_for(lambda: len(h2_app.resets) >= 1)
         assert h2_app.connections == 1
 
 

@@ -454,11 +454,8 @@ async def test_what_would_break_the_message_is_refused_before_anything_is_sent(
     method: str, options: dict[str, Any], client: AnyClient
 ) -> None:
     with RawServer(respond(response(b"ok"))) as server:
-        with pytest.raises(ValueError) as caught:
+        with pytest.raises(ValueError):
             await client.request(method, server.url, **options)
-        assert isinstance(
-            caught.value, (e.InvalidHeader, e.InvalidMethod, UnicodeError, ValueError)
-        )
         assert server.connections == 0
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.colours import AnyClient
@@ -14,7 +16,9 @@ async def test_get_returns_the_body(client: AnyClient, app: AppServer) -> None:
     assert len(response.content) == 1000
 
 
-async def test_http2_is_spoken_where_it_is_offered(make_client, h2_app: H2Server) -> None:
+async def test_http2_is_spoken_where_it_is_offered(
+    make_client: Callable[..., AnyClient], h2_app: H2Server
+) -> None:
     client = make_client(http2=True)
     response = await client.get(h2_app.url + "/bytes/1000")
     assert response.http_version == "HTTP/2"

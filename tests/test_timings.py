@@ -106,6 +106,7 @@ async def test_a_failure_tells_how_far_it_got(client: AnyClient, app: AppServer)
     timings = caught.value.timings
     assert timings is not None
     assert timings.connect == timings.first_byte == timings.tls == 0
+    assert not timings.reused
     assert 0.09 < timings.total < 0.2
 
     with RawServer(respond_and_stall(b"")) as server:

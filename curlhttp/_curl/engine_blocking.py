@@ -25,7 +25,7 @@ from curlhttp._curl.handles import (
     pool_seconds,
 )
 from curlhttp._curl.readiness import Driver
-from curlhttp._curl.transfer import Transfer, may_multiplex
+from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed
@@ -34,6 +34,7 @@ __all__ = ["BlockingEngine"]
 
 _FILES = 4  # per handle: a socket, and what libcurl and the loop wake up with
 _MAIN = threading.main_thread()  # the one that gets KeyboardInterrupt
+_JUST_NOW = 50e-6  # seconds of idleness that need no look: a loop without a pause
 _SHORT_READ = 1.0  # seconds: shorter read timeouts than perform's callback can keep
 
 
@@ -177,19 +178,21 @@ class BlockingEngine:
             if loops:
                 transfer.driver.add(transfer)
             else:
-                self._look_at_connection(transfer, request)
+                self._look_at_connection(transfer)
         except BaseException:
             self._drop(transfer)
             raise
         return transfer
 
-    def _look_at_connection(self, transfer: Transfer, request: Request) -> None:
+    def _look_at_connection(self, transfer: Transfer) -> None:
         """Find out whether the connection of the last exchange may carry this one."""
         descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
         is_stale = False
         # What came on an idle connection must not answer the next request; libcurl itself looks
         # only once a second. On HTTP/2 frames may come at any time.
-        if descriptor >= 0 and (transfer.sends_once or not may_multiplex(request)):
+        if descriptor >= 0 and (
+            transfer.sends_once or (transfer.idle > _JUST_NOW and not transfer.multiplexes)
+        ):
             is_stale = transfer.is_stale(descriptor)
         transfer.avoid_reuse(is_stale)
         transfer.connects = is_stale or descriptor < 0

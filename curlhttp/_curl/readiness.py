@@ -18,8 +18,7 @@ from typing import Any
 import pycurl
 
 from curlhttp._config import Limits
-from curlhttp._curl.transfer import Transfer, may_multiplex
-from curlhttp._models.request import Request
+from curlhttp._curl.transfer import Transfer
 
 __all__ = ["Driver"]
 
@@ -27,6 +26,7 @@ _select: Any = select  # no platform has all of it
 _IN, _OUT, _REMOVE = pycurl.POLL_IN, pycurl.POLL_OUT, pycurl.POLL_REMOVE
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _BATCH = 256  # events taken at once
+_JUST_NOW = 50e-6  # seconds for which a look at the idle connections counts
 _ORIGINS = 1000  # whose protocol is remembered
 _LIFE_CHECK = 1.5  # seconds after which libcurl (8.22 on: 1 s) has looked for itself, and a margin
 
@@ -139,6 +139,7 @@ class Driver:
         # Descriptors of kept-alive connections: they stay registered, so that a server's close
         # is noticed. libcurl itself looks only when the last look is over a second ago.
         self._idle: set[int] = set()
+        self._looked = 0.0  # when the poller was asked last
         self._stale_until = 0.0
         self._spoiled_until = 0.0
         self._has_parted = False  # from a forked child
@@ -208,8 +209,8 @@ class Driver:
         """Start a prepared transfer."""
         request = transfer.request
         assert request is not None
-        transfer.avoid_reuse(self._avoids_reuse(transfer, request))
-        if may_multiplex(request):
+        transfer.avoid_reuse(self._avoids_reuse(transfer))
+        if transfer.multiplexes:
             self._choose_wait(transfer, request.url.origin)
         self.multi.add_handle(transfer.easy)
         self.running[transfer.easy] = transfer
@@ -251,10 +252,10 @@ class Driver:
                 transfer.wait_to_share(False)
                 self.multi.add_handle(transfer.easy)
 
-    def _avoids_reuse(self, transfer: Transfer, request: Request) -> bool:
+    def _avoids_reuse(self, transfer: Transfer) -> bool:
         if not self._idle and not self._stale_until:
             return False
-        is_http1 = not may_multiplex(request)
+        is_http1 = not transfer.multiplexes
         if transfer.is_second and is_http1:
             return True
         if transfer.sends_once or transfer.is_second:
@@ -263,8 +264,9 @@ class Driver:
             return monotonic() < self._stale_until
         if is_http1:
             # What came on an idle connection must not answer the next request.
-            self._look_at_idle()
-            return monotonic() < self._spoiled_until
+            if transfer.stamp - self._looked > _JUST_NOW:
+                self._look_at_idle()
+            return transfer.stamp < self._spoiled_until
         return False
 
     def remove(self, transfer: Transfer) -> None:
@@ -374,7 +376,7 @@ class Driver:
             seconds: how long to wait for a socket; None for as long as it takes.
         """
         events = self.poller.poll(seconds)
-        now = monotonic()
+        now = self._looked = monotonic()
         for descriptor, bits in events:
             if descriptor in self._idle:
                 self._retire(descriptor, bits)
@@ -474,7 +476,7 @@ class Driver:
             return now
         lines, request = transfer.lines, transfer.request
         assert request is not None
-        is_http1 = lines[0].startswith(b"HTTP/1") if lines else not may_multiplex(request)
+        is_http1 = lines[0].startswith(b"HTTP/1") if lines else not transfer.multiplexes
         if is_http1:  # the connection is this transfer's alone
             socket = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
             return max(transfer.stamp, self._touched.get(socket, 0.0))

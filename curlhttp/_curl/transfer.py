@@ -81,6 +81,8 @@ class Transfer:
         driver: the blocking engine's driver of this one transfer, or None.
         performs: easy.perform runs in a thread of its own, which closes the handle if it
             is_dropped meanwhile.
+        idle: seconds from the last sign of life of the attempt before to this one.
+        multiplexes: the connection may be shared with others.
         stamp: the monotonic time of the last sign of life, for the read timeout.
     """
 
@@ -115,6 +117,7 @@ class Transfer:
         "failed",
         "feed",
         "head",
+        "idle",
         "is_dropped",
         "is_second",
         "key",
@@ -122,6 +125,7 @@ class Transfer:
         "lines",
         "mark",
         "message",
+        "multiplexes",
         "origin",
         "paused",
         "performs",
@@ -153,6 +157,8 @@ class Transfer:
         self.origin = ""
         self.attached = self.performs = self.is_dropped = False
         self.released = 0
+        self.stamp = 0.0
+        self.multiplexes = self.connects = False
         self.request: Request | None = None
         self._polled = -1
         self._poll: Any = None
@@ -218,7 +224,8 @@ class Transfer:
         if url != self._url:
             easy.setopt(pycurl.URL, url)
             self._url = url
-            self.wait_to_share(may_multiplex(request))
+            self.multiplexes = may_multiplex(request)
+            self.wait_to_share(self.multiplexes)
         body = request.body
         if body is not None or request.method != self._method or self._has_body:
             self._set_method(request)
@@ -244,7 +251,9 @@ class Transfer:
         if request.stream or self._odd:
             self._set_streaming(request)
         self.sends_once = not request.is_idempotent or (body is not None and body.data is None)
-        self.stamp = monotonic()
+        now = monotonic()
+        self.idle = now - self.stamp
+        self.stamp = now
 
     def _use(self, transport: Transport) -> None:
         if self._transport is not None:
@@ -525,7 +534,8 @@ class Transfer:
         """
         request = self.request
         assert request is not None
-        self.raise_failure()
+        if self.failed is not None or self.code:
+            self.raise_failure()
         head = self.final_head()
         timings = self.timings()
         pieces = self.pieces
@@ -679,7 +689,8 @@ class Transfer:
 
     def clean(self) -> None:
         """Forget the request, and what of it must not stay on an idle handle."""
-        self._close_body()
+        if self.feed is not None:
+            self._close_body()
         self.request = self.wake = self.feed = self.failed = self.head = None
         self.lines.clear()
         self.pieces.clear()
