@@ -75,7 +75,7 @@ def test_threads_share_few_connections_to_many_origins(app: AppServer) -> None:
             open_now = app.open_connections + second.open_connections + third.open_connections
         assert right == [15] * 16
         assert open_now <= 8  # four, and the servers may see a close late
-        assert app.max_open <= 5
+        assert app.max_open <= 8
 
 
 def test_threads_stream_at_once(app: AppServer) -> None:

@@ -40,7 +40,7 @@ LONG = 1.2  # seconds; a blocking client leaves the loop to libcurl from one sec
 
 
 def assert_on_time(seconds: float, limit: float, late: float = LATE) -> None:
-    assert limit - 0.006 <= seconds <= limit + late, f"{seconds:.4f} s instead of {limit} s"
+    assert limit - 0.03 <= seconds <= limit + late, f"{seconds:.4f} s instead of {limit} s"
 
 
 # Uvloop has asyncio's engine; its timers are tried where it is time that matters most.
@@ -377,15 +377,16 @@ def takes_slowly(pause: float) -> Callable[[RawConnection], None]:
 @EACH_ENGINE
 @pytest.mark.parametrize("kind", ["bytes", "pieces"])
 async def test_an_upload_that_moves_is_no_silence(kind: str, client: AnyClient) -> None:
-    body = bytes(15_000_000)
-    with RawServer(takes_slowly(0.015)) as server:
+    # What fits the kernel's buffers, some 10 MB, is taken after the last sign of life.
+    body = bytes(30_000_000)
+    with RawServer(takes_slowly(0.02)) as server:
         start = time.monotonic()
         response_ = await client.post(
             server.url,
             content=body if kind == "bytes" else cut(body),
-            timeout=Timeout(connect=5, read=0.1),
+            timeout=Timeout(connect=5, read=0.45),
         )
-        assert time.monotonic() - start > 0.1
+        assert time.monotonic() - start > 0.45
         assert int(response_.content) == len(body)
 
 
