@@ -85,19 +85,27 @@ class AsyncEngine(ABC):
 
     # the pool
 
-    async def _start(self, request: Request) -> Transfer:
+    def _start(self, request: Request) -> Transfer | None:
+        """Start a transfer, unless others run or wait that go first."""
         if self.is_closed:
             raise ClientClosed("this client was closed; make a new one", request=request)
-        slots, origin = self._slots, request.url.origin
-        if slots.per_origin is not None and self._multiplexes and may_multiplex(request):
-            origin = ""  # requests are not connections: libcurl keeps that bound
-        if slots.take(origin):
-            return self._begin(request, origin)
+        origin = self._slot_of(request)
+        return self._begin(request, origin) if self._slots.take(origin) else None
+
+    async def _start_later(self, request: Request) -> Transfer:
+        """Start a transfer when it is its turn."""
         begun = monotonic()
+        origin = self._slot_of(request)
         await self._queue(request, origin)
         transfer = self._begin(request, origin)
         transfer.queued = transfer.stamp - begun
         return transfer
+
+    def _slot_of(self, request: Request) -> str:
+        if self._slots.per_origin is None:
+            return ""
+        # Where they share connections, requests are not connections: libcurl keeps that bound.
+        return "" if self._multiplexes and may_multiplex(request) else request.url.origin
 
     def _begin(self, request: Request, origin: str) -> Transfer:
         """Start a transfer in the slot that was taken."""
@@ -166,7 +174,7 @@ class AsyncEngine(ABC):
         Raises:
             RequestException: the exchange failed.
         """
-        transfer = await self._start(request)
+        transfer = self._start(request) or await self._start_later(request)
         try:
             if transfer.feed is not None:
                 await self._pump(transfer)
@@ -185,7 +193,7 @@ class AsyncEngine(ABC):
         Raises:
             RequestException: the exchange failed up to there.
         """
-        transfer = await self._start(request)
+        transfer = self._start(request) or await self._start_later(request)
         try:
             if transfer.feed is not None:
                 await self._pump(transfer)

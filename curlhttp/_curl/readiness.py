@@ -265,6 +265,7 @@ class Driver:
         if is_http1:
             # What came on an idle connection must not answer the next request.
             if transfer.stamp - self._looked > _JUST_NOW:
+                self._looked = transfer.stamp
                 self._look_at_idle()
             return transfer.stamp < self._spoiled_until
         return False
