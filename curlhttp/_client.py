@@ -511,6 +511,7 @@ class AsyncClient(_Core):
         from curlhttp import _loops
 
         self._loops = _loops
+        self._running_loop = _loops.running_loop
         self._engines: dict[Any, AsyncEngine] = {}
         self._is_closed = False
 
@@ -524,7 +525,7 @@ class AsyncClient(_Core):
 
     def _engine(self) -> AsyncEngine:
         """Return the engine of the running event loop."""
-        loop = self._loops.running_loop()
+        loop = self._running_loop()
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed or self._is_closed:
             engine = self._make_engine(loop)

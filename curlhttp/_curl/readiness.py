@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-from collections import OrderedDict
 from contextlib import suppress
 from heapq import heappop, heappush
 from time import monotonic
@@ -26,7 +25,7 @@ _select: Any = select  # no platform has all of it
 _IN, _OUT, _REMOVE = pycurl.POLL_IN, pycurl.POLL_OUT, pycurl.POLL_REMOVE
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _BATCH = 256  # events taken at once
-_JUST_NOW = 50e-6  # seconds for which a look at the idle connections counts
+_JUST_NOW = 500e-6  # seconds for which a look at the idle connections counts
 _ORIGINS = 1000  # whose protocol is remembered
 _LIFE_CHECK = 1.5  # seconds after which libcurl (8.22 on: 1 s) has looked for itself, and a margin
 
@@ -148,7 +147,7 @@ class Driver:
         self._touched: dict[int, float] = {}
         # When to look whether a transfer is silent: the first look in order of starting, one
         # queue per read timeout; the few that live longer in a heap.
-        self._watches: dict[float, OrderedDict[Transfer, float]] = {}
+        self._watches: dict[float, dict[Transfer, float]] = {}
         self._rechecks: list[tuple[float, int, Transfer]] = []
         self._serial = 0
         self.broken: BaseException | None = None
@@ -219,7 +218,7 @@ class Driver:
         if read is not None:
             watches = self._watches.get(read)
             if watches is None:
-                watches = self._watches[read] = OrderedDict()
+                watches = self._watches[read] = {}
             check = watches[transfer] = transfer.stamp + read
             if len(watches) == 1:
                 self.rearm(check)
@@ -461,7 +460,8 @@ class Driver:
         found = []
         for read, watches in list(self._watches.items()):
             while watches and next(iter(watches.values())) <= now:
-                found.append(watches.popitem(last=False)[0])
+                found.append(first := next(iter(watches)))
+                del watches[first]
             if not watches:
                 del self._watches[read]
         rechecks = self._rechecks
