@@ -503,15 +503,16 @@ async def test_the_total_goes_on_while_the_caller_does_not_read(
 
 
 @EACH_ENGINE
-async def test_the_total_ends_an_upload(client: AnyClient, app: AppServer) -> None:
-    start = time.monotonic()
-    with pytest.raises(e.DeadlineExceeded):
-        await client.post(
-            app.url + "/slow-upload?rate=100000",
-            content=bytes(8_000_000),
-            timeout=Timeout(total=0.15),
-        )
-    assert_on_time(time.monotonic() - start, 0.15, 0.1)
+async def test_the_total_ends_an_upload(client: AnyClient) -> None:
+    with AppServer() as server:  # its own: it goes on reading what is in the buffers
+        start = time.monotonic()
+        with pytest.raises(e.DeadlineExceeded):
+            await client.post(
+                server.url + "/slow-upload?rate=100000",
+                content=bytes(8_000_000),
+                timeout=Timeout(total=0.15),
+            )
+        assert_on_time(time.monotonic() - start, 0.15, 0.1)
 
 
 @EACH_ENGINE

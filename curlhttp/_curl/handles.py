@@ -223,9 +223,7 @@ def pool_seconds(request: Request) -> float | None:
 
 def no_free_handle(request: Request, bound: int) -> PoolTimeout | DeadlineExceeded:
     """Return the exception for a wait that was too long."""
-    deadline = request.deadline
-    is_over = deadline is not None and monotonic() >= deadline
-    return (DeadlineExceeded if is_over else PoolTimeout)(
+    return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
         f"{request.method} {request.url}: none of the {bound} connections became free in time; "
         "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
         request=request,

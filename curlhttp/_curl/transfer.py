@@ -581,7 +581,6 @@ class Transfer:
         """Return the exception for libcurl's code."""
         request, easy = self.request, self.easy
         assert request is not None
-        deadline = request.deadline
         return error_for(
             Failure(
                 request=request,
@@ -592,7 +591,7 @@ class Transfer:
                 os_errno=easy.getinfo(pycurl.OS_ERRNO),
                 connect_code=easy.getinfo(pycurl.HTTP_CONNECTCODE),
                 timings=self.timings(),
-                deadline_passed=deadline is not None and monotonic() >= deadline,
+                deadline_passed=request.is_late(monotonic()),
                 aborted_resend=self.code == pycurl.E_ABORTED_BY_CALLBACK and self._sends > 1,
             )
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IDEMPOTENT", "Request"]
 
+_EARLY = 0.002  # seconds
 # RFC 9110, section 9.2.2
 IDEMPOTENT = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"})
 
@@ -125,6 +126,14 @@ class Request:
     def is_idempotent(self) -> bool:
         """Tell whether the method may be sent twice without harm (RFC 9110, section 9.2.2)."""
         return self.method in IDEMPOTENT
+
+    def is_late(self, now: float) -> bool:
+        """Tell whether the total has run out, for a timer that fired.
+
+        Args:
+            now: time.monotonic(); timers of event loops may be 2 ms early.
+        """
+        return self.deadline is not None and now >= self.deadline - _EARLY
 
     def copy(self) -> Request:
         """Return a request with headers of its own; the body is the same one."""
