@@ -35,6 +35,7 @@ __all__ = ["BlockingEngine"]
 _FILES = 4  # per handle: a socket, and what libcurl and the loop wake up with
 _MAIN = threading.main_thread()  # the one that gets KeyboardInterrupt
 _JUST_NOW = 50e-6  # seconds of idleness that need no look: a loop without a pause
+_RECENT = 1.0  # seconds since an answer, within which the next connection hardly stalls
 _SHORT_READ = 1.0  # seconds: shorter read timeouts than perform's callback can keep
 
 
@@ -158,7 +159,7 @@ class BlockingEngine:
             if loops:
                 self._loop(transfer, lambda: transfer.done)
             else:
-                if transfer.connects and threading.current_thread() is _MAIN:
+                if transfer.may_stall and threading.current_thread() is _MAIN:
                     _perform_apart(transfer)
                 else:
                     _perform(transfer)
@@ -195,7 +196,7 @@ class BlockingEngine:
         ):
             is_stale = transfer.is_stale(descriptor)
         transfer.avoid_reuse(is_stale)
-        transfer.connects = is_stale or descriptor < 0
+        transfer.may_stall = (is_stale or descriptor < 0) and transfer.idle > _RECENT
 
     def _loop(self, transfer: Transfer, is_over: Callable[[], Any]) -> None:
         driver = transfer.driver

@@ -73,7 +73,7 @@ class Transfer:
         failed: the exception that a callback had to keep.
         done: libcurl is finished with the attempt; `code` and `message` say how.
         wake: what to call when a waiting caller has something to look at, or None.
-        connects: the blocking engine knows of no connection that could be used again.
+        may_stall: it has to connect, to a host that was not heard of just now.
         sends_once: the request must not go out a second time by itself.
         restarts: it was about to, on a connection that may be as dead as the first.
         is_second: it may go out once more, on a connection that is alive.
@@ -109,7 +109,6 @@ class Transfer:
         "attached",
         "buffered",
         "code",
-        "connects",
         "done",
         "driver",
         "easy",
@@ -124,6 +123,7 @@ class Transfer:
         "limit",
         "lines",
         "mark",
+        "may_stall",
         "message",
         "multiplexes",
         "origin",
@@ -158,7 +158,7 @@ class Transfer:
         self.attached = self.performs = self.is_dropped = False
         self.released = 0
         self.stamp = 0.0
-        self.multiplexes = self.connects = False
+        self.multiplexes = self.may_stall = False
         self.request: Request | None = None
         self._polled = -1
         self._poll: Any = None
