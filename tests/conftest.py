@@ -108,6 +108,20 @@ def h2_app(_h2_app: H2Server) -> H2Server:
     return _h2_app
 
 
+@pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
+def server(request: pytest.FixtureRequest) -> AppServer:
+    """Return the application on HTTP/1.1 and on HTTP/2, in turn."""
+    name = "app" if request.param == "HTTP/1.1" else "h2_app"
+    found: AppServer = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def any_client(make_client: Callable[..., AnyClient]) -> AnyClient:
+    """Return a client that speaks HTTP/2 where it is offered."""
+    return make_client(http2=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the session if handles, tasks, threads, sockets or pipes are left over."""

@@ -36,20 +36,6 @@ ROOT = Path(__file__).parents[1]
 MIB = 1024 * 1024
 
 
-@pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
-def server(request: pytest.FixtureRequest) -> AppServer:
-    """Return the application on HTTP/1.1 and on HTTP/2, in turn."""
-    name = "app" if request.param == "HTTP/1.1" else "h2_app"
-    found: AppServer = request.getfixturevalue(name)
-    return found
-
-
-@pytest.fixture
-def any_client(make_client: Make) -> AnyClient:
-    """Return a client that speaks HTTP/2 where it is offered."""
-    return make_client(http2=True)
-
-
 @pytest.fixture(params=[False, True], ids=["buffered", "streamed"])
 def streams(request: pytest.FixtureRequest) -> bool:
     """Tell whether the body is read from a streamed response."""

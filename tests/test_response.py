@@ -21,20 +21,6 @@ pytestmark = pytest.mark.anyio
 Make = Callable[..., AnyClient]
 
 
-@pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
-def server(request: pytest.FixtureRequest) -> AppServer:
-    """Return the application on HTTP/1.1 and on HTTP/2, in turn."""
-    name = "app" if request.param == "HTTP/1.1" else "h2_app"
-    found: AppServer = request.getfixturevalue(name)
-    return found
-
-
-@pytest.fixture
-def any_client(make_client: Make) -> AnyClient:
-    """Return a client that speaks HTTP/2 where it is offered."""
-    return make_client(http2=True)
-
-
 async def fetch(client: AnyClient, body: bytes, content_type: str | None) -> Response:
     headers = [] if content_type is None else [("Content-Type", content_type)]
     with RawServer(respond(response(body, headers=headers))) as raw:

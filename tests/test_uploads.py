@@ -38,20 +38,6 @@ VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "R
 Make = Callable[..., AnyClient]
 
 
-@pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
-def server(request: pytest.FixtureRequest) -> AppServer:
-    """Return the application on HTTP/1.1 and on HTTP/2, in turn."""
-    name = "app" if request.param == "HTTP/1.1" else "h2_app"
-    found: AppServer = request.getfixturevalue(name)
-    return found
-
-
-@pytest.fixture
-def any_client(make_client: Make) -> AnyClient:
-    """Return a client that speaks HTTP/2 where it is offered."""
-    return make_client(http2=True)
-
-
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 

@@ -158,11 +158,10 @@ class BlockingEngine:
         try:
             if loops:
                 self._loop(transfer, lambda: transfer.done)
+            elif transfer.may_stall and threading.current_thread() is _MAIN:
+                _perform_apart(transfer)
             else:
-                if transfer.may_stall and threading.current_thread() is _MAIN:
-                    _perform_apart(transfer)
-                else:
-                    _perform(transfer)
+                _perform(transfer)
             response = transfer.response()
         except BaseException:
             self._drop(transfer)

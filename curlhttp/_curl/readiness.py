@@ -62,17 +62,14 @@ class _Kqueue:
 
     def __init__(self) -> None:
         self._kqueue = _select.kqueue()
-        self._watched: dict[int, int] = {}
         self.fileno = self._kqueue.fileno
         self.close = self._kqueue.close
 
     def watch(self, descriptor: int, what: int) -> None:
         self._change(descriptor, what)
-        self._watched[descriptor] = what
 
     def forget(self, descriptor: int) -> None:
         self._change(descriptor, 0)
-        self._watched.pop(descriptor, None)
 
     def _change(self, descriptor: int, what: int) -> None:
         for bit, filter_ in ((_IN, _select.KQ_FILTER_READ), (_OUT, _select.KQ_FILTER_WRITE)):
