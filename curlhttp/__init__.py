@@ -3,8 +3,9 @@
     import curlhttp
 
     curlhttp.get("https://example.org/").text        # one-off, connections are kept
-    client = curlhttp.Client()                       # the same with settings, thread-safe
+    client = curlhttp.Client()                       # with settings, thread-safe
     client = curlhttp.AsyncClient()                  # asyncio, uvloop, trio
+    import curlhttp as requests                      # Session and all the rest of requests
 
 Names are loaded when they are first used.
 """
@@ -18,14 +19,15 @@ from curlhttp._curl.version import check_libcurl
 from curlhttp._version import __version__
 
 if TYPE_CHECKING:
-    from curlhttp import exceptions
-    from curlhttp._api import delete, get, head, options, patch, post, put, request, stream
+    from curlhttp import _config, exceptions, requests
+    from curlhttp._alias import alias_requests
     from curlhttp._client import AsyncClient, Client
-    from curlhttp._config import TLS, Limits, Proxy, Timeout
+    from curlhttp._config import TLS, Limits, Proxy
     from curlhttp._flow.engine import Middleware, Send
     from curlhttp._models.cookies import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.request import Request
+    from curlhttp._models.request import Request as ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings
     from curlhttp._models.url import URL
@@ -62,6 +64,41 @@ if TYPE_CHECKING:
         UnrewindableBodyError,
         URLRequired,
     )
+    from curlhttp.requests import (
+        PreparedRequest,
+        Session,
+        adapters,
+        api,
+        auth,
+        certs,
+        codes,
+        compat,
+        cookies,
+        help,
+        hooks,
+        models,
+        packages,
+        session,
+        sessions,
+        status_codes,
+        structures,
+        utils,
+    )
+    from curlhttp.requests.api import (
+        delete,
+        get,
+        head,
+        options,
+        patch,
+        post,
+        put,
+        request,
+        stream,
+    )
+
+    class Timeout(_config.Timeout, exceptions.Timeout):  # type: ignore[misc]
+        """Set time limits, or report that one was reached: see curlhttp.exceptions.Timeout."""
+
 
 __all__ = [
     "TLS",
@@ -76,12 +113,14 @@ __all__ = [
     "CircuitBreakerOpen",
     "Client",
     "ClientClosed",
+    "ClientRequest",
     "ConnectTimeout",
     "ConnectionError",
     "ContentDecodingError",
     "Cookies",
     "DeadlineExceeded",
     "DigestAuth",
+    "FileModeWarning",
     "HTTPError",
     "Headers",
     "InvalidHeader",
@@ -95,17 +134,21 @@ __all__ = [
     "Middleware",
     "MissingSchema",
     "PoolTimeout",
+    "PreparedRequest",
     "Proxy",
     "ProxyError",
     "ReadTimeout",
     "RemoteProtocolError",
     "Request",
     "RequestException",
+    "RequestsDependencyWarning",
+    "RequestsWarning",
     "Response",
     "ResponseTooLarge",
     "RetryError",
     "SSLError",
     "Send",
+    "Session",
     "StreamConsumedError",
     "StreamedResponse",
     "Timeout",
@@ -114,50 +157,81 @@ __all__ = [
     "URLRequired",
     "UnrewindableBodyError",
     "__version__",
+    "adapters",
+    "alias_requests",
+    "api",
+    "auth",
+    "certs",
+    "codes",
+    "compat",
+    "cookies",
     "delete",
     "exceptions",
     "get",
     "head",
+    "help",
+    "hooks",
+    "models",
     "options",
+    "packages",
     "patch",
     "post",
     "put",
     "request",
+    "requests",
+    "session",
+    "sessions",
+    "status_codes",
     "stream",
+    "structures",
+    "utils",
 ]
 
 _HOMES = {
-    "curlhttp._api": "delete get head options patch post put request stream",
+    "curlhttp._alias": "alias_requests",
     "curlhttp._client": "AsyncClient Client",
-    "curlhttp._config": "Limits Proxy TLS Timeout",
+    "curlhttp._config": "Limits Proxy TLS",
     "curlhttp._flow.engine": "Middleware Send",
     "curlhttp._models.cookies": "Cookies",
     "curlhttp._models.headers": "Headers",
-    "curlhttp._models.request": "Request",
-    "curlhttp._models.response": "Response",
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url": "URL",
     "curlhttp._policy.auth": "Auth BasicAuth BearerAuth DigestAuth",
     "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",
     "curlhttp.exceptions": (
         "BlockedAddress ChunkedEncodingError CircuitBreakerOpen ClientClosed ConnectTimeout "
-        "ConnectionError ContentDecodingError DeadlineExceeded HTTPError InvalidHeader "
-        "InvalidJSONError InvalidMethod InvalidProxyURL InvalidSchema InvalidURL JSONDecodeError "
-        "MissingSchema PoolTimeout ProxyError ReadTimeout RemoteProtocolError RequestException "
-        "ResponseTooLarge RetryError SSLError StreamConsumedError TooManyRedirects URLRequired "
-        "UnrewindableBodyError"
+        "ConnectionError ContentDecodingError DeadlineExceeded FileModeWarning HTTPError "
+        "InvalidHeader InvalidJSONError InvalidMethod InvalidProxyURL InvalidSchema InvalidURL "
+        "JSONDecodeError MissingSchema PoolTimeout ProxyError ReadTimeout RemoteProtocolError "
+        "RequestException RequestsDependencyWarning RequestsWarning ResponseTooLarge RetryError "
+        "SSLError StreamConsumedError Timeout TooManyRedirects URLRequired UnrewindableBodyError"
+    ),
+    # What requests has, and where two names would be one: `import curlhttp as requests`.
+    "curlhttp.requests": "PreparedRequest Request Response Session codes session",
+    "curlhttp.requests.api": "delete get head options patch post put request stream",
+}
+_SUBMODULES = {
+    "curlhttp": "exceptions requests",
+    "curlhttp.requests": (
+        "adapters api auth certs compat cookies help hooks models packages sessions status_codes "
+        "structures utils"
     ),
 }
+_MODULE = {name: f"{home}.{name}" for home, names in _SUBMODULES.items() for name in names.split()}
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "exceptions":
-        return importlib.import_module("curlhttp.exceptions")
+    if name in _MODULE:
+        return importlib.import_module(_MODULE[name])
+    if name == "ClientRequest":
+        return importlib.import_module("curlhttp._models.request").Request
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'curlhttp' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(home), name)
+    value = getattr(importlib.import_module(home), name)
+    if home != "curlhttp.requests":  # there, packages put classes of theirs in place of ours
+        globals()[name] = value
     return value
 
 

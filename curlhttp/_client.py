@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from curlhttp._curl.engine_async import AsyncEngine
     from curlhttp._curl.engine_blocking import BlockingEngine
+    from curlhttp.requests import Request as UserRequest
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -280,6 +281,7 @@ class _Core:
             if max_response_size is _UNSET
             else _checked_size(max_response_size)
         )
+        request.decode = True
         request.deadline = request.extensions = None
         if (
             verify is _UNSET
@@ -295,8 +297,10 @@ class _Core:
             request.transport = request.route(request.url)  # raises now, if it must
         return request
 
-    def _complete(self, request: Request) -> Request:
+    def _complete(self, request: Request | UserRequest) -> Request:
         """Return a request that no client made with what it lacks; others as they are."""
+        if not isinstance(request, Request):
+            return self._built(request)
         if cast("Transport | None", request.transport) is not None:
             return request
         options: dict[str, Any] = {} if request.auth is None else {"auth": request.auth}
@@ -306,6 +310,20 @@ class _Core:
         request.timeout = request.timeout or model.timeout
         request.transport, request.route = model.transport, model.route
         return request
+
+    def _built(self, wanted: UserRequest) -> Request:
+        """Return what a curlhttp.Request asks for: the arguments of build_request as one value."""
+        if not hasattr(wanted, "prepare"):
+            raise TypeError(f"send takes a Request, not {type(wanted).__name__}")
+        if any(dict(wanted.hooks or {}).values()):
+            raise ValueError("hooks of one request are for Session; give a client's to the client")
+        names = ("headers", "files", "data", "params", "auth", "cookies", "json")
+        given = {name: getattr(wanted, name) for name in names}
+        return self.build_request(
+            cast(str, wanted.method),
+            wanted.url,
+            **{name: value for name, value in given.items() if value is not None},
+        )
 
     def _target(self, url: str | bytes | URL, params: Any) -> URL:
         base = self._base_url
@@ -409,8 +427,8 @@ class Client(_Core):
         """
         return run_sync(self._send(self.build_request(method, url, **options)))
 
-    def send(self, request: Request) -> Response:
-        """Send a request that build_request made, or one of your own with the client's settings.
+    def send(self, request: Request | UserRequest) -> Response:
+        """Send a request that build_request made, or a Request with the client's settings.
 
         Raises:
             RequestException: no response came of it.
@@ -554,8 +572,8 @@ class AsyncClient(_Core):
         """
         return await self._send(self.build_request(method, url, **options))
 
-    async def send(self, request: Request) -> Response:
-        """Send a request that build_request made, or one of your own with the client's settings.
+    async def send(self, request: Request | UserRequest) -> Response:
+        """Send a request that build_request made, or a Request with the client's settings.
 
         Raises:
             RequestException: no response came of it.

@@ -142,10 +142,16 @@ class TLS:
             certificates, PEM bytes, or False to check nothing. What is given replaces certifi's.
         cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
             (certificate, key) or (certificate, key, password).
+        check_hostname: the certificate must be for the host that is asked.
+        versions: the lowest and highest version, such as ("1.2", "1.3"); None for libcurl's own.
+        ciphers: a list in OpenSSL's notation for TLS up to 1.2 (CURLOPT_SSL_CIPHER_LIST).
     """
 
     verify: Verify = True
     cert: Cert = None
+    check_hostname: bool = True
+    versions: tuple[str | None, str | None] = (None, None)
+    ciphers: str | None = None
 
     def __post_init__(self) -> None:
         verify = self.verify
@@ -188,6 +194,7 @@ class Proxy:
             (the "a" and "h" kinds resolve names at the proxy), with host and port.
         username: for the proxy only; no other host ever gets it.
         password: the same.
+        headers: names and values for the proxy only.
 
     Raises:
         InvalidProxyURL: the URL names no such proxy.
@@ -196,6 +203,7 @@ class Proxy:
     url: str
     username: str | None = None
     password: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     @lru_cache(maxsize=256)
@@ -240,12 +248,22 @@ class Transport:
         http2: True to offer HTTP/2 on TLS, "prior-knowledge" to speak it at once also without
             TLS, False for HTTP/1.1.
         http3: try HTTP/3 (over QUIC) on TLS, with a fall-back to the others.
+        local_address: address and port to connect from, as socket.bind takes them (port 0 for
+            any), or None.
+        socket_options: tuples for socket.setsockopt, set before it connects.
+        ip_version: 4 or 6 to use these addresses only, or None.
+        connect_to: host and port to connect to instead of the URL's; its certificate is for the
+            URL's host all the same.
     """
 
     tls: TLS
     proxy: Proxy | None = None
     http2: HTTP2 = False
     http3: bool = False
+    local_address: tuple[str, int] | None = None
+    socket_options: tuple[tuple[Any, ...], ...] = ()
+    ip_version: Literal[4, 6] | None = None
+    connect_to: tuple[str, int] | None = None
 
 
 @lru_cache(maxsize=256)

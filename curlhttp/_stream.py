@@ -37,6 +37,7 @@ class _Streamed(Response):
         self._engine = engine
         self._decoder: ContentDecoder | None = None
         self._decoded = 0
+        self._certificate: str | None = None
         self._consumed = False
 
     @property
@@ -59,6 +60,16 @@ class _Streamed(Response):
     def is_closed(self) -> bool:
         """Tell whether the connection was given back."""
         return self._incoming is None
+
+    @property
+    def certificate(self) -> str | None:
+        """Return the server's certificate as PEM, if this response opened the connection.
+
+        Source: CURLINFO_CERTINFO, which knows nothing of connections that were there before.
+        """
+        if self._certificate is None and self._incoming is not None:
+            self._certificate = self._incoming.certificate()
+        return self._certificate
 
     # what both colours run
 

@@ -25,6 +25,8 @@ RequestException(OSError)
 ├── RetryError
 ├── UnrewindableBodyError
 └── ClientClosed*                (also RuntimeError)
+
+Warnings: RequestsWarning, with FileModeWarning and RequestsDependencyWarning.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ __all__ = [
     "ConnectionError",
     "ContentDecodingError",
     "DeadlineExceeded",
+    "FileModeWarning",
     "HTTPError",
     "InvalidHeader",
     "InvalidJSONError",
@@ -60,6 +63,8 @@ __all__ = [
     "ReadTimeout",
     "RemoteProtocolError",
     "RequestException",
+    "RequestsDependencyWarning",
+    "RequestsWarning",
     "ResponseTooLarge",
     "RetryError",
     "SSLError",
@@ -177,7 +182,25 @@ class CircuitBreakerOpen(ConnectionError):
 
 
 class Timeout(RequestException):
-    """Report that a time limit was reached."""
+    """Report that a time limit was reached.
+
+    requests has this name for an exception, httpx for a setting; here it is both: called with
+    limits, as in Timeout(connect=5, total=30) or Timeout(5), it returns the setting.
+    """
+
+    def __new__(cls, *args: object, **facts: Any) -> Timeout:
+        """Return the exception, or the setting when nothing but limits is given."""
+        if cls is Timeout and (args or facts) and _LIMITS.issuperset(facts):
+            from curlhttp._config import Timeout as Setting
+
+            if not args:
+                return Setting(**facts)  # type: ignore[return-value]  # see above
+            if len(args) == 1 and not facts and isinstance(args[0], (int, float)):
+                return Setting.of(args[0])  # type: ignore[return-value]
+        return super().__new__(cls, *args)
+
+
+_LIMITS = frozenset({"total", "connect", "read", "pool"})
 
 
 class ConnectTimeout(ConnectionError, Timeout):
@@ -200,7 +223,11 @@ class ChunkedEncodingError(RequestException):
     """Report a response body that ended early or whose framing broke."""
 
 
-class ContentDecodingError(RequestException):
+class BaseHTTPError(Exception):
+    """Stand in for urllib3.exceptions.HTTPError, of which requests' ContentDecodingError is one."""
+
+
+class ContentDecodingError(RequestException, BaseHTTPError):
     """Report a response body whose content coding is corrupt, cut or too deep."""
 
 
@@ -249,3 +276,15 @@ class UnrewindableBodyError(RequestException):
 
 class ClientClosed(RequestException, RuntimeError):
     """Report the use of a client after close()."""
+
+
+class RequestsWarning(Warning):
+    """Warn of a request; the base of requests' own warnings."""
+
+
+class FileModeWarning(RequestsWarning, DeprecationWarning):
+    """Warn of a file that is open in text mode, so that its length may be wrong."""
+
+
+class RequestsDependencyWarning(RequestsWarning):
+    """Warn of a dependency in a version that does not fit; kept for code that filters it."""

@@ -26,6 +26,11 @@ for _name in list(os.environ):  # the machine's own settings are not under test
         del os.environ[_name]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of what tests/contract is about (only this conftest is read in time)."""
+    parser.addoption("--module", default="curlhttp.requests", help="what tests/contract tests")
+
+
 @pytest.fixture(params=COLOURS)
 def colour(request: pytest.FixtureRequest) -> str:
     """Return the kind of client that the test runs with, in turn."""
@@ -128,8 +133,8 @@ def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     uvloop.new_event_loop().close()  # libuv opens a pipe with its first loop, for good
     files, threads = _open_files(), set(threading.enumerate())
     yield
-    if request.session.testsfailed:
-        return  # a failure's traceback holds what the test had
+    if request.session.testsfailed or request.config.getoption("module") == "requests":
+        return  # a failure's traceback holds what the test had; the real requests leaves sockets
     _close_shared_client()
     for find in (_handles, _tasks, lambda: _threads(threads), lambda: _open_files() - files):
         left = _what_stays(find)
@@ -147,10 +152,9 @@ def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 3.0) -> Co
 
 
 def _close_shared_client() -> None:
-    api: Any = sys.modules.get("curlhttp._api")
-    if api is not None and api._client is not None:
-        api._client.close()
-        api._client = None
+    api: Any = sys.modules.get("curlhttp.requests.api")
+    if api is not None:
+        api._adapter.close()
 
 
 def _handles() -> list[str]:

@@ -9,23 +9,16 @@ from typing import Any
 import pytest
 
 import curlhttp
-from curlhttp import _api
 from curlhttp.exceptions import InvalidURL, MissingSchema
+from curlhttp.requests import api
 from tests.servers import AppServer, payload
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    """Let each test make the shared client anew, and close it."""
-    _close()
+    """Close the shared connections after each test."""
     yield
-    _close()
-
-
-def _close() -> None:
-    client, _api._client = _api._client, None
-    if client is not None:
-        client.close()
+    api._adapter.close()
 
 
 @pytest.mark.parametrize("verb", ["get", "options", "head", "post", "put", "patch", "delete"])
@@ -83,13 +76,13 @@ def test_a_bad_url_is_an_error(url: str, error: type[Exception]) -> None:
         curlhttp.get(url)
 
 
-def test_threads_that_begin_at_once_share_one_client(app: AppServer) -> None:
+def test_threads_that_begin_at_once_share_one_pool(app: AppServer) -> None:
     barrier = threading.Barrier(8)
     seen: list[Any] = []
 
     def work() -> None:
         barrier.wait()
-        seen.append((curlhttp.get(app.url).content, _api._client))
+        seen.append((curlhttp.get(app.url).content, api._adapter._engine))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -97,10 +90,10 @@ def test_threads_that_begin_at_once_share_one_client(app: AppServer) -> None:
     for thread in threads:
         thread.join()
     assert {content for content, _ in seen} == {b"hello"}
-    assert len({id(client) for _, client in seen}) == 1
+    assert len({id(engine) for _, engine in seen}) == 1
 
 
 def test_an_unknown_keyword_is_a_type_error(app: AppServer) -> None:
     with pytest.raises(TypeError, match="no_such_option"):
-        curlhttp.get(app.url, no_such_option=1)  # type: ignore[call-arg]
+        curlhttp.get(app.url, no_such_option=1)
     assert app.connections == 0

@@ -123,7 +123,7 @@ def test_the_rules_find_what_they_forbid(tmp_path: Path) -> None:
 
 
 def test_every_file_belongs_to_a_part() -> None:
-    edge = {"__init__", "_api", "_client", "_loops", "_run", "_stream", "_version"}
+    edge = {"__init__", "_alias", "_client", "_loops", "_run", "_stream", "_version"}
     edge |= {"cli", "__main__"}
     for path in ROOT.rglob("*.py"):
         top = path.relative_to(ROOT).parts[0]
@@ -167,12 +167,30 @@ def test_a_blocking_get_loads_no_event_loop() -> None:
 
     with AppServer() as app:
         program = (
-            f"import curlhttp; assert curlhttp.get({app.url!r}).content == b'hello'; "
-            f"c = curlhttp.Client(); r = c.post({app.url + '/echo'!r}, json=1); r.json(); "
+            f"import curlhttp; c = curlhttp.Client(); "
+            f"r = c.post({app.url + '/echo'!r}, json=1); r.json(); "
             f"s = c.stream('GET', {app.url!r}); assert s.read() == b'hello'"
         )
         loaded = loaded_after(program)
     assert loaded & {"asyncio", "anyio", "trio", "uvloop", "http.cookiejar"} == set()
+
+
+def test_the_drop_in_loads_when_it_is_used() -> None:
+    names = "curlhttp.requests curlhttp.requests.sessions urllib3 requests"
+    for program in ("import curlhttp", "import curlhttp; curlhttp.Client().close()"):
+        assert loaded_after(program, names) == set()
+    assert loaded_after("import curlhttp; curlhttp.Session", names) >= {"curlhttp.requests"}
+
+
+def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
+    from tests.servers import AppServer
+
+    heavy = "asyncio anyio urllib3 requests ssl email http.client curlhttp._client"
+    lazy = "curlhttp.requests.packages curlhttp.requests.help"
+    with AppServer() as app:
+        program = f"import curlhttp; assert curlhttp.get({app.url!r}).content == b'hello'"
+        loaded = loaded_after(program, f"{heavy} {lazy}")
+    assert loaded & set(f"asyncio anyio urllib3 requests {lazy}".split()) == set()
 
 
 def test_a_trio_program_does_not_load_asyncios_engine_too_early() -> None:
@@ -193,10 +211,9 @@ def test_every_public_name_resolves() -> None:
 def test_every_exception_is_public() -> None:
     from curlhttp import exceptions
 
-    defined = {name for name in exceptions.__all__ if name != "Timeout"}
-    assert defined <= set(curlhttp.__all__)
-    assert issubclass(exceptions.Timeout, curlhttp.RequestException)
-    assert not isinstance(curlhttp.Timeout(), BaseException)  # the setting has that name
+    assert set(exceptions.__all__) <= set(curlhttp.__all__)
+    for name in exceptions.__all__:
+        assert getattr(curlhttp, name) is getattr(exceptions, name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

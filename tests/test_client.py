@@ -264,14 +264,31 @@ def test_limits_may_be_given_as_one_or_as_keywords_of_which_these_win() -> None:
 
 
 def test_settings_are_frozen_values() -> None:
-    values = (Timeout(), "read"), (Limits(), "dns_ttl"), (TLS(), "verify"), (Proxy(url="x"), "url")
+    values = (
+        (Timeout(read=1), "read"),
+        (Limits(), "dns_ttl"),
+        (TLS(), "verify"),
+        (Proxy(url="x"), "url"),
+    )
     for value, name in values:
         with pytest.raises(AttributeError):
             setattr(value, name, 3)
         assert value == copy.copy(value) == pickle.loads(pickle.dumps(value))
         assert hash(value) == hash(copy.copy(value))
-    with pytest.raises(TypeError):
-        Timeout(5)  # type: ignore[call-arg]
+
+
+def test_timeout_is_a_setting_and_an_exception() -> None:
+    setting: Any = Timeout(5)  # type: ignore[call-arg]
+    assert setting == Timeout(connect=5, read=5)
+    assert not isinstance(setting, BaseException)
+    for arguments in ((), ("too late",), ("too", "late")):
+        error: Any = Timeout(*arguments)
+        assert isinstance(error, curlhttp.RequestException)
+        assert error.args == arguments
+    with pytest.raises(Timeout):
+        raise curlhttp.ReadTimeout("too late")
+    with pytest.raises(ValueError, match="number of seconds"):
+        Client(timeout=Timeout())  # not the defaults: an exception
 
 
 def test_no_setting_shows_a_secret() -> None:

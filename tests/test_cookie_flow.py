@@ -192,16 +192,11 @@ async def test_a_cookie_cannot_bring_a_header_along(client: AnyClient, app: AppS
 # --- one-off calls ---
 
 
-def test_one_off_calls_share_no_cookies_but_redirects_of_one_do(
-    app: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with curlhttp.Client() as shared:
-        monkeypatch.setattr("curlhttp._api._client", shared)  # to be closed here
-        curlhttp.get(app.url + "/cookies/set?a=1&redirect=/cookies", cookies={"own": "1"})
-        curlhttp.get(app.url + "/cookies")
-        hop = sorted(str(sent(app)[1]).split("; "))
-        assert (sent(app)[0], hop, sent(app)[2]) == ("own=1", ["a=1", "own=1"], None)
-        assert not shared.cookies.get_dict()
+def test_one_off_calls_share_no_cookies_but_redirects_of_one_do(app: AppServer) -> None:
+    curlhttp.get(app.url + "/cookies/set?a=1&redirect=/cookies", cookies={"own": "1"})
+    curlhttp.get(app.url + "/cookies")
+    hop = sorted(str(sent(app)[1]).split("; "))
+    assert (sent(app)[0], hop, sent(app)[2]) == ("own=1", ["a=1", "own=1"], None)
 
 
 # --- what cookies cost those who have none ---
@@ -222,7 +217,6 @@ def run_python(code: str, *arguments: str) -> str:
 @pytest.mark.parametrize(
     "call",
     [
-        "curlhttp.get(url)",
         "curlhttp.Client().get(url)",
         "asyncio.run(curlhttp.AsyncClient().get(url))",
     ],
@@ -240,7 +234,7 @@ print("http.cookiejar" in sys.modules, "curlhttp._models.cookies" in sys.modules
 def test_the_machinery_is_loaded_by_the_first_cookie(app: AppServer) -> None:
     code = """
 import sys, curlhttp
-curlhttp.get(sys.argv[1])
+curlhttp.Client().get(sys.argv[1])
 print("http.cookiejar" in sys.modules)
 """
     assert run_python(code, app.url + "/cookies/set?a=1") == "True"

@@ -71,4 +71,5 @@ def test_every_public_name_can_be_loaded() -> None:
 
     for name in curlhttp.__all__:
         assert getattr(curlhttp, name) is not None
-    assert {*curlhttp._HOME, "__version__", "exceptions"} == {*curlhttp.__all__}
+    late = {*curlhttp._HOME, *curlhttp._MODULE, "ClientRequest"}
+    assert {*late, "__version__"} == {*curlhttp.__all__}

@@ -16,6 +16,7 @@ import pytest
 import curlhttp
 from curlhttp import Timeout
 from curlhttp import exceptions as e
+from curlhttp._config import Timeout as Setting
 from tests.colours import AnyClient
 from tests.servers import (
     AppServer,
@@ -550,9 +551,9 @@ async def test_a_timeout_may_be_given_in_many_forms(
 
 
 def test_the_default_bounds_connecting_and_silence_and_nothing_else() -> None:
-    assert Timeout() == Timeout(total=None, connect=10.0, read=60.0, pool=None)
+    assert Setting() == Timeout(total=None, connect=10.0, read=60.0, pool=None)
     with curlhttp.Client() as client:
-        assert client.timeout == Timeout()
+        assert client.timeout == Setting()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import pycurl
@@ -180,7 +181,8 @@ def _timed_out(failure: Failure) -> tuple[_Kind, str]:
 
 def _not_connected(failure: Failure) -> tuple[_Kind, str]:
     if failure.request.transport.proxy is None:
-        return e.ConnectionError, "the connection was refused or the host is unreachable"
+        reason = f": {os.strerror(failure.os_errno)}" if failure.os_errno else ""
+        return e.ConnectionError, f"the connection was refused or the host is unreachable{reason}"
     if failure.connect_code:
         return e.ProxyError, f"the proxy answered {failure.connect_code} to CONNECT"
     return e.ProxyError, "the proxy could not be reached"

@@ -11,7 +11,7 @@ from typing import Any
 import certifi
 import pycurl
 
-from curlhttp._config import Limits, Proxy, Timeout, Transport
+from curlhttp._config import TLS, Limits, Proxy, Timeout, Transport
 
 __all__ = ["base_options", "body_headers", "connect_ms", "limit_options", "transport_options"]
 
@@ -25,6 +25,13 @@ _HTTP_VERSIONS = {
     False: pycurl.CURL_HTTP_VERSION_1_1,
     True: pycurl.CURL_HTTP_VERSION_2TLS,
     "prior-knowledge": pycurl.CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE,
+}
+_TLS_VERSIONS = {
+    None: pycurl.SSLVERSION_DEFAULT,
+    "1.0": pycurl.SSLVERSION_TLSv1_0,
+    "1.1": pycurl.SSLVERSION_TLSv1_1,
+    "1.2": pycurl.SSLVERSION_TLSv1_2,
+    "1.3": pycurl.SSLVERSION_TLSv1_3,
 }
 _PROXY_TYPES = {
     "http": pycurl.PROXYTYPE_HTTP,
@@ -71,20 +78,47 @@ def transport_options(transport: Transport) -> list[Option]:
         version = pycurl.CURL_HTTP_VERSION_3
     return [
         (pycurl.HTTP_VERSION, version),
-        *_trust(transport.tls.verify),
+        *_trust(transport.tls),
         *_identity(transport.tls.cert),
         *_proxy(transport.proxy, transport.tls.verify),
+        *_route(transport),
     ]
 
 
-def _trust(verify: Any) -> list[Option]:
+def _trust(tls: TLS) -> list[Option]:
+    verify: Any = tls.verify
     if verify is False:
-        return [(pycurl.SSL_VERIFYPEER, 0), (pycurl.SSL_VERIFYHOST, 0)]
-    return [
-        (pycurl.SSL_VERIFYPEER, 1),
-        (pycurl.SSL_VERIFYHOST, 2),
-        *_authorities(verify, pycurl.CAINFO, pycurl.CAPATH, pycurl.CAINFO_BLOB),
-    ]
+        trust: list[Option] = [(pycurl.SSL_VERIFYPEER, 0), (pycurl.SSL_VERIFYHOST, 0)]
+    else:
+        trust = [
+            (pycurl.SSL_VERIFYPEER, 1),
+            (pycurl.SSL_VERIFYHOST, 2 if tls.check_hostname else 0),
+            *_authorities(verify, pycurl.CAINFO, pycurl.CAPATH, pycurl.CAINFO_BLOB),
+        ]
+    lowest, highest = tls.versions
+    if lowest or highest:
+        version = _TLS_VERSIONS[lowest] | _TLS_VERSIONS[highest] << 16  # CURL_SSLVERSION_MAX_*
+        trust.append((pycurl.SSLVERSION, version))
+    if tls.ciphers:
+        trust.append((pycurl.SSL_CIPHER_LIST, tls.ciphers))
+    return trust
+
+
+def _route(transport: Transport) -> list[Option]:
+    options: list[Option] = []
+    if transport.local_address is not None:
+        address, port = transport.local_address
+        if address:
+            options.append((pycurl.INTERFACE, f"host!{address}"))
+        if port:
+            options.append((pycurl.LOCALPORT, port))
+    if transport.ip_version is not None:
+        versions = {4: pycurl.IPRESOLVE_V4, 6: pycurl.IPRESOLVE_V6}
+        options.append((pycurl.IPRESOLVE, versions[transport.ip_version]))
+    if transport.connect_to is not None:
+        host, port = transport.connect_to
+        options.append((pycurl.CONNECT_TO, [f"::{f'[{host}]' if ':' in host else host}:{port}"]))
+    return options
 
 
 def _authorities(verify: Any, file: int, folder: int, blob: int) -> list[Option]:
@@ -125,6 +159,9 @@ def _proxy(proxy: Proxy | None, verify: Any) -> list[Option]:
             (pycurl.PROXYUSERNAME, proxy.username.encode()),
             (pycurl.PROXYPASSWORD, (proxy.password or "").encode()),
         ]
+    if proxy.headers:
+        lines = [f"{name}: {value}".encode("latin-1") for name, value in proxy.headers]
+        options += [(pycurl.HEADEROPT, pycurl.HEADER_SEPARATE), (pycurl.PROXYHEADER, lines)]
     if scheme == "https":
         options += _proxy_trust(verify)
     return options

@@ -52,6 +52,7 @@ _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
 _SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _MICROSECOND = 1e-6
+_UNWATCHED = 0.25  # seconds in which no read timeout can end; the shortest here is 1 s
 _LAST_DATA_RECV = 52  # offset in struct tcp_info (linux/tcp.h)
 # What every response asks for, without a look-up in a module.
 _NUM_CONNECTS = pycurl.NUM_CONNECTS
@@ -94,6 +95,7 @@ class Transfer:
         "_has_body",
         "_limits",
         "_lines_set",
+        "_local",
         "_method",
         "_odd",
         "_peer",
@@ -142,6 +144,7 @@ class Transfer:
         "sockets",
         "stamp",
         "starving",
+        "unwatched",
         "wake",
     )
 
@@ -215,6 +218,7 @@ class Transfer:
         self._sends = 0
         self.restarts = self.is_second = False
         self._peer: tuple[str, int] | None = None
+        self._local: tuple[str, int] | None = None
         self._connecting = False
         easy = self.easy
         transport = request.transport
@@ -237,8 +241,10 @@ class Transfer:
             self._lines_set = lines
             if self._secret:
                 # A proxy's credentials would go to the origin: proxies= is the place for them.
-                # Framing is libcurl's, which knows the body: two lengths mean two messages.
-                lines = [line for line in lines if not _NOT_OURS(line)]
+                # Framing is libcurl's, which knows the body: two lengths mean two messages. It
+                # leaves a right one where it stands.
+                framing = _framing(request)
+                lines = [line for line in lines if not _NOT_OURS(line) or line.lower() == framing]
             if request.get_header("accept") is None:
                 lines = [*lines, b"Accept:"]  # libcurl would add one
             easy.setopt(pycurl.HTTPHEADER, lines)
@@ -254,6 +260,7 @@ class Transfer:
         now = monotonic()
         self.idle = now - self.stamp
         self.stamp = now
+        self.unwatched = now + _UNWATCHED
 
     def _use(self, transport: Transport) -> None:
         if self._transport is not None:
@@ -266,7 +273,7 @@ class Transfer:
         # full of state that did).
         proxy = transport.proxy
         self._odd = transport.tls.cert is not None or (
-            proxy is not None and proxy.username is not None
+            proxy is not None and (proxy.username is not None or bool(proxy.headers))
         )
 
     def _set_method(self, request: Request) -> None:
@@ -309,6 +316,7 @@ class Transfer:
     def _set_streaming(self, request: Request) -> None:
         if request.stream:
             self.easy.setopt(pycurl.HEADERFUNCTION, self._on_header)
+            self.easy.setopt(pycurl.OPT_CERTINFO, 1)
             self._odd = True
 
     def wait_to_share(self, waits: bool) -> None:
@@ -360,7 +368,8 @@ class Transfer:
             self._connecting = True
             self.sockets.clear()
         self.sockets.append(descriptor)
-        return 0
+        assert self._transport is not None
+        return _set_socket_options(descriptor, self._transport.socket_options)
 
     def _on_send(self, peer: str, local: str, peer_port: int, local_port: int) -> int:
         """Run when a connection is there, just before the request goes out on it.
@@ -370,7 +379,7 @@ class Transfer:
         is the only way to stop it).
         """
         self._sends += 1
-        self._peer = (peer, peer_port)
+        self._peer, self._local = (peer, peer_port), (local, local_port)
         is_fresh, self._connecting = self._connecting, False
         self.stamp = monotonic()
         if self._sends > 1:
@@ -460,12 +469,18 @@ class Transfer:
 
         libcurl calls at each event and once a second of silence.
         """
+        now = monotonic()
+        if now < self.unwatched:
+            return 0  # ten calls a request: what they cost counts
         if self.is_dropped:
             return 1
         mark = down + up + len(self.lines)
-        if mark != self.mark:
+        if self.mark is None:
             self.mark = mark
-            self.stamp = monotonic()
+            self.stamp = max(self.stamp, now - self._wire_silence())
+        elif mark != self.mark:
+            self.mark = mark
+            self.stamp = now
         elif self.sent:
             request = self.request
             assert request is not None
@@ -543,7 +558,7 @@ class Transfer:
         pieces.clear()
         self.lines.clear()
         response = Response(request, head, content, timings)
-        if content and b"\ncontent-encoding:" in head.lower:
+        if content and request.decode and b"\ncontent-encoding:" in head.lower:
             self._decode(response, request)
         return response
 
@@ -572,10 +587,19 @@ class Transfer:
         if failed is not None:
             if isinstance(failed, RequestException) and failed.timings is None:
                 failed.request, failed.timings = self.request, self.timings()
+                failed.response = self._so_far()
                 failed.request_sent = failed.request_sent or bool(self.sent)
             raise failed
         if self.code and not self.enough:
             raise self.error()
+
+    def _so_far(self) -> Response | None:
+        """Return what a buffered attempt got before it failed, if that has a head."""
+        request, head = self.request, self._read_head()
+        assert request is not None
+        if head is None or request.stream:
+            return None
+        return Response(request, head, b"".join(self.pieces), self.timings())
 
     def error(self) -> RequestException:
         """Return the exception for libcurl's code."""
@@ -600,7 +624,7 @@ class Transfer:
         """Return the exception for a server that is silent for too long."""
         request = self.request
         assert request is not None
-        what = "within the response body" if self.size else "after the request"
+        what = "after the request" if self._read_head() is None else "within the response body"
         return ReadTimeout(
             f"{request.method} {request.url}: the server was silent for "
             f"{request.timeout.read} s {what}; it may be slow, or raise timeout=Timeout(read=...)",
@@ -661,7 +685,14 @@ class Transfer:
         # Without a byte libcurl gives the end.
         first_byte = info(_STARTTRANSFER_TIME_T) * _MICROSECOND if self.lines else 0.0
         total = info(_TOTAL_TIME_T) * _MICROSECOND
-        return Timings._make((queue, dns, connect, tls, first_byte, total, is_reused, peer))
+        return Timings._make(
+            (queue, dns, connect, tls, first_byte, total, is_reused, peer, self._local)
+        )
+
+    def certificate(self) -> str | None:
+        """Return the server's certificate of a new TLS connection, as PEM; else None."""
+        chain = self.easy.getinfo(pycurl.INFO_CERTINFO)
+        return dict(chain[0]).get("Cert") if chain else None
 
     # between attempts
 
@@ -713,6 +744,24 @@ class Transfer:
         if self.driver is not None:
             self.driver.close()
         self.easy.close()
+
+
+def _framing(request: Request) -> bytes:
+    """Return the header line, in lower case, that libcurl would add for the body."""
+    length = 0 if request.body is None else request.body.length
+    return b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
+
+
+def _set_socket_options(descriptor: int, options: tuple[Any, ...]) -> int:
+    if not options:
+        return 0
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as twin:
+            for option in options:
+                twin.setsockopt(*option)
+    except (OSError, TypeError):
+        return 1  # libcurl closes the socket: CURLE_COULDNT_CONNECT (CURLOPT_SOCKOPTFUNCTION)
+    return 0
 
 
 def may_multiplex(request: Request) -> bool:

@@ -6,7 +6,7 @@ import warnings
 
 import pycurl
 
-__all__ = ["check_libcurl", "has_http3"]
+__all__ = ["check_libcurl", "has_http3", "libcurl_version"]
 
 _SAFE = (8, 23, 0)
 
@@ -26,6 +26,11 @@ def check_libcurl(version: str = pycurl.version_info()[1]) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def libcurl_version() -> str:
+    """Return the versions of libcurl and of what it was built with."""
+    return str(pycurl.version)
 
 
 def has_http3() -> bool:

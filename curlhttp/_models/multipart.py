@@ -51,8 +51,9 @@ class MultipartBody(StreamBody):
         fields: Iterable[tuple[Any, Any]],
         files: Iterable[tuple[Any, Any]],
         length: int | None = None,
+        boundary: str | None = None,
     ) -> None:
-        boundary = os.urandom(16).hex()
+        boundary = boundary or os.urandom(16).hex()
         self._segments = _segments(boundary, fields, files)
         self._index = 0
         super().__init__(self._known_length() if length is None else length)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.payload import encode_body
 from curlhttp._models.url import URL, parse_url
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Request:
         stream: the caller reads the body piece by piece.
         follow_redirects: redirects are followed.
         max_response_size: bytes that the body may have, on the wire and decoded, or None.
+        decode: the content coding of the response is undone.
         deadline: the time.monotonic() at which the total runs out, or None.
         extensions: a place for a middleware's own data.
     """
@@ -52,6 +54,7 @@ class Request:
         "body",
         "cookies",
         "deadline",
+        "decode",
         "extensions",
         "follow_redirects",
         "jar",
@@ -67,12 +70,18 @@ class Request:
     def __init__(
         self,
         method: str,
-        url: str | URL,
-        *,
+        url: str | bytes | URL,
         headers: Any = None,
-        body: Body | None = None,
+        files: Any = None,
+        data: Any = None,
+        params: Any = None,
         auth: Auth | None = None,
         cookies: CookieJar | None = None,
+        hooks: None = None,  # it has requests' place
+        json: Any = None,
+        *,
+        content: Any = None,
+        body: Body | None = None,
         timeout: Timeout | None = None,
         transport: Transport | None = None,
         stream: bool = False,
@@ -80,9 +89,13 @@ class Request:
         max_response_size: int | None = None,
     ) -> None:
         self.method = check_method(method)
-        self.url = parse_url(url)
+        self.url = parse_url(url).with_params(params)
         self._headers: Headers | None = Headers(headers)
         self._shared_headers = self._headers
+        if body is None:
+            body = encode_body(content=content, data=data, json=json, files=files)
+            if body is not None and body.content_type:
+                self._headers.setdefault("Content-Type", body.content_type)
         self.body = body
         self.auth = auth
         self.cookies = cookies
@@ -93,6 +106,7 @@ class Request:
         self.stream = stream
         self.follow_redirects = follow_redirects
         self.max_response_size = max_response_size
+        self.decode = True
         self.deadline: float | None = None
         self.extensions: dict[str, Any] | None = None
 
@@ -182,5 +196,6 @@ class Request:
         headers = state.pop("headers")
         for name in Request.__slots__:
             setattr(self, name, state.get(name))
+        self.decode = True
         self._headers = self._shared_headers = headers
         self.body = None if data is None else BytesBody(data)

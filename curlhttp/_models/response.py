@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from curlhttp._models.headers import HeaderInput, Headers
 from curlhttp._models.timings import Timings
@@ -89,7 +89,7 @@ class Response:
     attempts: tuple[Any, ...] = ()
     _headers: Headers | None = None
     _encoding: str | None = None
-    _cookies: Cookies | None = None
+    _cookies: Any = None
 
     def __init__(
         self, request: Request, head: Head, content: bytes | None, timings: Timings
@@ -169,7 +169,7 @@ class Response:
             self._cookies = Cookies()
             if self.sets_cookies:
                 store_cookies(self._cookies, self.request.url, self.headers.get_list("set-cookie"))
-        return self._cookies
+        return cast("Cookies", self._cookies)
 
     @property
     def sets_cookies(self) -> bool:

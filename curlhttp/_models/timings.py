@@ -20,6 +20,7 @@ class Timings(NamedTuple):
             its head.
         reused: the connection was open already.
         peer: address and port of the server or proxy, or None when none was reached.
+        local: address and port on this side, or None likewise.
     """
 
     queue: float
@@ -30,3 +31,4 @@ class Timings(NamedTuple):
     total: float
     reused: bool
     peer: tuple[str, int] | None
+    local: tuple[str, int] | None = None

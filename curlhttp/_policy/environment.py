@@ -204,7 +204,7 @@ def netrc_credentials(
     except OSError:
         return None
     found = entries.authenticators(host) if entries else None
-    if not found:
+    if not found or not any(found):
         return None
     login, account, password = found
     return login or account or "", password or ""

@@ -1,0 +1,132 @@
+"""Let a name stand for a module of another: `import requests` for curlhttp.requests."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["alias_requests", "point"]
+
+_FACADE = "curlhttp.requests"
+
+
+class _Pointers:
+    """Find modules under names that stand for others: the same module, not a copy.
+
+    It has to come first. The path finder would look into the folder of the package behind a name,
+    and load its modules a second time under ours.
+    """
+
+    def __init__(self) -> None:
+        self.targets: dict[str, Callable[[], str | None]] = {}  # name -> what it stands for
+
+    def _behind(self, fullname: str) -> str | None:
+        """Return the name of the module behind another, or None for a name of no concern here."""
+        name, rest = fullname, ""
+        while name:
+            target = self.targets.get(name)
+            if target is not None:
+                found = target()
+                return None if found is None else found + rest
+            name, _, last = name.rpartition(".")
+            rest = f".{last}{rest}"
+        return None
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return a spec for a module under another name; None for all others, or if it is none."""
+        if fullname.partition(".")[0] not in _ROOTS:
+            return None
+        behind = self._behind(fullname)
+        if behind is None:
+            return None
+        import importlib.util
+
+        try:
+            found = importlib.util.find_spec(behind)
+        except (ModuleNotFoundError, ValueError):  # not there, or there without a spec
+            return None
+        if found is None:
+            return None
+        is_package = found.submodule_search_locations is not None
+        loader: Any = self  # by what it can do; the base class is slow to import
+        return ModuleSpec(fullname, loader, origin=behind, is_package=is_package)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to the import to make a module, an empty one."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module behind the name in place of the empty one that was made for it."""
+        spec = module.__spec__
+        assert spec is not None
+        assert spec.origin is not None
+        sys.modules[spec.name] = importlib.import_module(spec.origin)
+        if spec.submodule_search_locations is not None:
+            _name_loaded(spec.origin, spec.name)
+
+
+def _name_loaded(package: str, name: str) -> None:
+    """Give the loaded modules of a package their other names too.
+
+    An import sets the module as an attribute of its package, and some packages have put something
+    else there meanwhile: the text `__version__`.
+    """
+    for loaded, module in list(sys.modules.items()):
+        if loaded.startswith(package + ".") and module is not None:
+            sys.modules.setdefault(name + loaded[len(package) :], module)
+
+
+_ROOTS = frozenset({"curlhttp", "requests"})
+_pointers = _Pointers()
+
+
+def point(name: str, target: Callable[[], str | None]) -> None:
+    """Let a name, and those below it, stand for the module that target() names.
+
+    Args:
+        name: of a module, whole.
+        target: returns the name of the module to load, or None when there is none.
+    """
+    _pointers.targets[name] = target
+    if _pointers not in sys.meta_path:
+        sys.meta_path.insert(0, _pointers)
+
+
+def alias_requests() -> None:
+    """Make `import requests`, and the import of any module of it, mean curlhttp's for the process.
+
+    Call it before anything imports requests, such as at the top of the main module. It works
+    whether or not requests is installed, and again does nothing.
+
+    Raises:
+        RuntimeError: requests itself was imported already.
+    """
+    facade = importlib.import_module(_FACADE)
+    with _aliasing:
+        if sys.modules.get("requests") is facade:
+            return
+        loaded = sorted(
+            name
+            for name, module in sys.modules.items()
+            if module is not None and (name == "requests" or name.startswith("requests."))
+        )
+        if loaded:
+            raise RuntimeError(
+                f"alias_requests() comes too late: {loaded[0]!r} was imported already. Call it "
+                "before the first import of requests, and of whatever imports requests itself."
+            )
+        point("requests", lambda: _FACADE)
+        sys.modules["requests"] = facade
+        _name_loaded(_FACADE, "requests")
+
+
+_aliasing = threading.Lock()

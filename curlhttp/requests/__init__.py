@@ -1,0 +1,114 @@
+"""requests' names, on curlhttp: `from curlhttp import requests`, and go on as before.
+
+`curlhttp.alias_requests()` makes `import requests` mean this package for the whole process.
+"""
+
+from __future__ import annotations
+
+import importlib
+from logging import NullHandler, getLogger
+from typing import TYPE_CHECKING, Any
+
+from curlhttp.requests import (  # noqa: F401  # importing requests loads them
+    adapters,
+    api,
+    exceptions,
+    hooks,
+    models,
+    sessions,
+    structures,
+)
+from curlhttp.requests.__version__ import (  # noqa: F401
+    __author__,
+    __author_email__,
+    __build__,
+    __cake__,
+    __copyright__,
+    __description__,
+    __license__,
+    __title__,
+    __url__,
+    __version__,
+)
+from curlhttp.requests.api import delete, get, head, options, patch, post, put, request
+from curlhttp.requests.exceptions import (  # noqa: F401
+    ConnectionError,
+    ConnectTimeout,
+    FileModeWarning,
+    HTTPError,
+    JSONDecodeError,
+    ReadTimeout,
+    RequestException,
+    RequestsDependencyWarning,
+    Timeout,
+    TooManyRedirects,
+    URLRequired,
+)
+from curlhttp.requests.models import PreparedRequest, Request, Response
+from curlhttp.requests.sessions import Session, session
+from curlhttp.requests.status_codes import codes
+
+if TYPE_CHECKING:
+    from curlhttp.requests import (  # noqa: F401
+        auth,
+        certs,
+        compat,
+        cookies,
+        help,
+        packages,
+        status_codes,
+        utils,
+    )
+
+__all__ = [
+    "ConnectTimeout",
+    "ConnectionError",
+    "HTTPError",
+    "JSONDecodeError",
+    "PreparedRequest",
+    "ReadTimeout",
+    "Request",
+    "RequestException",
+    "Response",
+    "Session",
+    "Timeout",
+    "TooManyRedirects",
+    "URLRequired",
+    "codes",
+    "delete",
+    "get",
+    "head",
+    "options",
+    "packages",
+    "patch",
+    "post",
+    "put",
+    "request",
+    "session",
+    "utils",
+]
+
+_SUBMODULES = frozenset(
+    {"_internal_utils", "_types", "auth", "certs", "compat", "cookies", "help", "packages",
+     "status_codes", "utils"}
+)  # fmt: skip
+_MODULES = frozenset({"logging", "ssl", "warnings"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _MODULES:
+        return importlib.import_module(name)
+    if name == "urllib3":
+        return importlib.import_module(f"{__name__}.packages").urllib3
+    if name == "DependencyWarning":
+        return importlib.import_module(f"{__name__}.packages").urllib3.exceptions.DependencyWarning
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def check_compatibility(*versions: Any) -> None:
+    """Do nothing: there are no versions of urllib3 and chardet that must fit."""
+
+
+getLogger(__name__).addHandler(NullHandler())

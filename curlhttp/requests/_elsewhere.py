@@ -1,0 +1,36 @@
+"""Names that requests' modules have because they import them, found when somebody asks."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["names_of"]
+
+
+def names_of(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a module's __getattr__.
+
+    Args:
+        module: its name.
+        homes: names, separated by blanks, by the module that they are in ("packages:urllib3.util"
+            for what is below an attribute); "a=b" for a name a that is called b there.
+    """
+    found = {}
+    for home, names in homes.items():
+        for name in names.split():
+            own, _, there = name.partition("=")
+            found[own] = (home, there or own)
+
+    def look_up(name: str) -> Any:
+        if name not in found:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, there = found[name]
+        package, _, below = home.partition(":")
+        value: Any = importlib.import_module(f"curlhttp.requests.{package}")
+        for part in filter(None, below.split(".")):
+            value = getattr(value, part)
+        return getattr(value, there)
+
+    return look_up

@@ -1,0 +1,134 @@
+"""What header fields say: lists, parameters, links, encodings. Exposed by utils."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.request import parse_http_list as _split_list
+
+from curlhttp.exceptions import InvalidHeader
+from curlhttp.requests import _internal_utils
+
+__all__ = [
+    "check_header_validity",
+    "get_encoding_from_headers",
+    "parse_dict_header",
+    "parse_header_links",
+    "parse_list_header",
+    "unquote_header_value",
+]
+
+_QUOTES = "\"'"
+
+
+def unquote_header_value(value: str, is_filename: bool = False) -> str:
+    r"""Return what a quoted string holds; other values are returned as they are.
+
+    Args:
+        value: the value.
+        is_filename: True leaves a Windows share (\\server\share) alone, as browsers send it.
+    """
+    if not value or value[0] != '"' or value[-1] != '"':
+        return value
+    value = value[1:-1]
+    if is_filename and value.startswith("\\\\"):
+        return value
+    return value.replace("\\\\", "\\").replace('\\"', '"')
+
+
+def parse_list_header(value: str) -> list[str]:
+    """Split a list at its commas, except those within quotes; items come unquoted."""
+    return [_unquoted(item) for item in _split_list(value)]
+
+
+def parse_dict_header(value: str) -> dict[str, str | None]:
+    """Read a list of name=value; values come unquoted, a name without "=" has None."""
+    found: dict[str, str | None] = {}
+    for item in _split_list(value):
+        name, equals, text = item.partition("=")
+        found[name] = _unquoted(text) if equals else None
+    return found
+
+
+def _unquoted(text: str) -> str:
+    # Splitting has undone the backslashes; what is within the quotes may be quoted once more.
+    return unquote_header_value(text[1:-1]) if text[:1] == text[-1:] == '"' else text
+
+
+def parse_header_links(value: str) -> list[dict[str, str]]:
+    """Read a Link header: a dictionary of "url" and the parameters for each link.
+
+    A link ends where a comma and another "<" come, and its parameters at one that is not
+    name=value. A list that begins otherwise is read all the same.
+    """
+    import re
+
+    quotes = " '\""
+    links = []
+    value = value.strip(quotes)
+    for item in re.split(", *<", value) if value else ():
+        target, _, parameters = item.partition(";")
+        link = {"url": target.strip("<> '\"")}
+        for parameter in parameters.split(";"):
+            name, *texts = parameter.split("=")
+            if len(texts) != 1:
+                break
+            link[name.strip(quotes)] = texts[0].strip(quotes)
+        links.append(link)
+    return links
+
+
+def _parse_content_type_header(header: str) -> tuple[str, dict[str, Any]]:
+    content_type, *parameters = header.split(";")
+    found = {}
+    for parameter in parameters:
+        name, equals, value = parameter.partition("=")
+        if equals:
+            found[name.strip(_QUOTES + " ").lower()] = value.strip(_QUOTES + " ")
+    return content_type.strip(), found
+
+
+def get_encoding_from_headers(headers: Mapping[str, str]) -> str | None:
+    """Return the encoding that Content-Type names or, for text and JSON, means; else None."""
+    content_type = headers.get("content-type")
+    return _encoding_of(content_type) if content_type else None
+
+
+@lru_cache(maxsize=64)
+def _encoding_of(content_type: str) -> str | None:
+    kind, parameters = _parse_content_type_header(content_type)
+    if "charset" in parameters:
+        return str(parameters["charset"])
+    if "text" in kind:
+        return "ISO-8859-1"
+    return "utf-8" if "application/json" in kind else None
+
+
+def check_header_validity(header: tuple[str | bytes, str | bytes]) -> None:
+    """Check a name with its value.
+
+    Raises:
+        InvalidHeader: one is neither str nor bytes, begins with a blank or holds a line break;
+            or the name is empty or holds a colon.
+    """
+    name, value = header
+    _validate_header_part(header, name, 0)
+    _validate_header_part(header, value, 1)
+
+
+def _validate_header_part(
+    header: Any, header_part: str | bytes, header_validator_index: int
+) -> None:
+    kind = bytes if isinstance(header_part, bytes) else str
+    if not isinstance(header_part, kind):
+        raise InvalidHeader(
+            f"Header part ({header_part!r}) from {header!r} must be of type str or bytes, "
+            f"not {type(header_part)}"
+        )
+    pattern = _internal_utils.HEADER_VALIDATORS[kind][header_validator_index]
+    if not pattern.match(header_part):
+        raise InvalidHeader(
+            f"Header {'value' if header_validator_index else 'name'} begins with a blank or holds "
+            f"a reserved or line-breaking character: {header_part!r}"
+        )

@@ -1,0 +1,161 @@
+"""From a prepared request to the core's: URL, headers, time limits and body."""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+from curlhttp._config import Timeout, Transport
+from curlhttp._models.body import BytesBody, open_body
+from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.request import Request as CoreRequest
+from curlhttp._models.url import URL, parse_url
+from curlhttp.exceptions import InvalidHeader, InvalidMethod
+
+if TYPE_CHECKING:
+    from curlhttp._models.body import Body
+    from curlhttp.requests._prepared import PreparedRequest
+
+__all__ = ["core_request", "header_text", "url_of", "with_target"]
+
+
+def core_request(
+    request: PreparedRequest, url: URL, transport: Transport, timeout: Any, stream: bool
+) -> CoreRequest:
+    """Return the core's request for a prepared one.
+
+    Args:
+        request: what is to be sent.
+        url: where to.
+        transport: how.
+        timeout: as in HTTPAdapter.send.
+        stream: leave the body of the response on the wire.
+
+    Raises:
+        InvalidHeader, InvalidMethod: it cannot be sent as it is.
+        ValueError: the timeout is none.
+    """
+    made = CoreRequest.__new__(CoreRequest)
+    made.method = check_method(request.method)  # type: ignore[arg-type]
+    made.url = url
+    made._shared_headers = _headers_of(request.headers)
+    made._headers = None
+    made.body = None if request.body is None else _body_of(request)
+    made.timeout = limits = _timeout_of(timeout)
+    made.transport = transport
+    made.stream = stream
+    # Redirects, cookies, credentials and content codings are the facade's business.
+    made.follow_redirects = made.decode = False
+    made.auth = made.cookies = made.jar = made.route = made.max_response_size = None
+    made.deadline = None if limits.total is None else monotonic() + limits.total
+    made.extensions = None
+    return made
+
+
+def url_of(request: PreparedRequest) -> URL:
+    """Return where a request goes, without credentials."""
+    url = parse_url(cast(str, request.url))
+    return url if url.username is None else url.without_userinfo()
+
+
+def with_target(url: URL, target: str) -> URL:
+    """Return the URL with the request target that a subclass made up."""
+    if target.startswith("/"):
+        return url._with(target, url.fragment)
+    return parse_url(target).without_userinfo() if "://" in target else url
+
+
+@lru_cache(maxsize=64)
+def _known_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
+    """Return headers as they go to the engine, which compares their lines by identity.
+
+    They were checked when the request was prepared, by requests' rules: those of the core are
+    stricter. What came in since then is checked here.
+    """
+    headers = Headers()
+    headers._replace([(header_text(name), header_text(value)) for name, value in fields])
+    return headers
+
+
+def header_text(text: Any) -> str:
+    """Return a name or a value as text that cannot end its line.
+
+    Raises:
+        InvalidHeader: it would break the header block.
+    """
+    found = text.decode("latin-1") if isinstance(text, bytes) else text
+    if not isinstance(found, str) or not found.isascii():
+        try:
+            found.encode("latin-1")
+        except (AttributeError, UnicodeEncodeError):
+            raise InvalidHeader(f"A header must be latin-1 text, not {text!r:.50}") from None
+    if any(char in found for char in "\r\n\0"):
+        raise InvalidHeader("A header must not contain CR, LF or NUL")
+    return found
+
+
+def _headers_of(headers: Any) -> Headers:
+    store = getattr(headers, "_store", None)
+    fields = tuple(headers.items() if store is None else store.values())
+    return _known_headers(fields)
+
+
+@lru_cache(maxsize=64)
+def _known_timeout(timeout: Any) -> Timeout:
+    from curlhttp.requests._timeouts import as_pair
+
+    if timeout is None:
+        return Timeout()
+    connect, read, total = as_pair(timeout)
+    return Timeout(connect=connect, read=read, total=total)
+
+
+def _timeout_of(timeout: Any) -> Timeout:
+    try:
+        return _known_timeout(timeout)
+    except TypeError:  # cannot be hashed
+        return _known_timeout.__wrapped__(timeout)
+
+
+def _body_of(request: PreparedRequest) -> Body | None:
+    """Return the body in the core's terms.
+
+    Raises:
+        InvalidMethod: the method cannot have a body.
+    """
+    body = request.body
+    if isinstance(body, str):
+        body = body.encode()
+    if request.method == "HEAD" and body:
+        raise InvalidMethod("a HEAD request cannot have a body")
+    if isinstance(body, bytes):
+        return BytesBody(body) if body or request.method != "GET" else None
+    length = request.headers.get("Content-Length")
+    opened = open_body(_in_bytes(body), 0 if length is None else int(length))
+    if length is None:
+        opened.length = None  # chunked
+    return opened
+
+
+def _in_bytes(body: Any) -> Any:
+    """Return a body whose pieces are bytes; text is sent as UTF-8."""
+    if isinstance(body, (io.TextIOBase,)):
+        return _Encoded(body)
+    if hasattr(body, "read") or isinstance(body, (bytearray, memoryview)):
+        return body
+    return (piece.encode() if isinstance(piece, str) else piece for piece in body)
+
+
+class _Encoded:
+    """A text file, read as UTF-8."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.tell, self.seek = file.tell, file.seek
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next piece."""
+        text: str = self._file.read(size if size < 0 else max(1, size // 4))
+        return text.encode()

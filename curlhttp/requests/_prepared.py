@@ -1,0 +1,358 @@
+"""A request as a caller describes it, and as it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.cookiejar import CookieJar
+from io import UnsupportedOperation
+from json import JSONEncoder
+from typing import TYPE_CHECKING, Any, cast
+
+from curlhttp.exceptions import InvalidJSONError
+from curlhttp.requests._encoding import RequestEncodingMixin
+from curlhttp.requests._header_check import are_known, check_header
+from curlhttp.requests._internal_utils import to_native_string
+from curlhttp.requests._url import prepare_url
+from curlhttp.requests.cookies import _copy_cookie_jar, cookiejar_from_dict, get_cookie_header
+from curlhttp.requests.hooks import default_hooks
+from curlhttp.requests.structures import CaseInsensitiveDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin"]
+
+_FORM = "application/x-www-form-urlencoded"
+_JSON = "application/json"
+_to_json = JSONEncoder(allow_nan=False).encode  # json.dumps(allow_nan=False) makes one per call
+
+
+class RequestHooksMixin:
+    """Keep the functions that are called with a response."""
+
+    hooks: dict[str, list[Any]]
+
+    def register_hook(self, event: str, hook: Iterable[Any] | Callable[..., Any]) -> None:
+        """Add a hook, or several.
+
+        Args:
+            event: "response".
+            hook: a function, or an iterable of which only the functions are taken.
+
+        Raises:
+            ValueError: there is no such event.
+        """
+        if event not in self.hooks:
+            raise ValueError(f'Unsupported event specified, with event name "{event}"')
+        if callable(hook):
+            self.hooks[event].append(hook)
+        elif hasattr(hook, "__iter__"):
+            self.hooks[event].extend([each for each in hook if callable(each)])
+
+    def deregister_hook(self, event: str, hook: Callable[..., Any]) -> bool:
+        """Remove a hook and tell whether it was there."""
+        try:
+            self.hooks[event].remove(hook)
+        except ValueError:
+            return False
+        return True
+
+
+class Request(RequestHooksMixin):
+    """Describe a request; prepare() makes of it what is sent.
+
+    Args:
+        method: the method, in any case.
+        url: the URL.
+        headers: a mapping of names to values.
+        files: a mapping or pairs of field names and files, for a multipart form.
+        data: the body, or a mapping or pairs of form fields.
+        params: a mapping, pairs or text to append to the query of the URL.
+        auth: (user, password), or a function from a prepared request to one.
+        cookies: a mapping or a cookie jar.
+        hooks: a mapping of events to hooks.
+        json: what to send as JSON when there is neither data nor files.
+    """
+
+    def __init__(
+        self,
+        method: str | None = None,
+        url: Any = None,
+        headers: Any = None,
+        files: Any = None,
+        data: Any = None,
+        params: Any = None,
+        auth: Any = None,
+        cookies: Any = None,
+        hooks: Any = None,
+        json: Any = None,
+    ) -> None:
+        self.hooks = default_hooks()
+        if hooks is not None:
+            for event, hook in hooks.items():
+                self.register_hook(event=event, hook=hook)
+        self.method = method
+        self.url = url
+        self.headers = {} if headers is None else headers
+        self.files = [] if files is None else files
+        self.data = [] if data is None else data
+        self.json = json
+        self.params = {} if params is None else params
+        self.auth = auth
+        self.cookies = cookies
+
+    def __repr__(self) -> str:
+        return f"<Request [{self.method}]>"
+
+    def prepare(self) -> PreparedRequest:
+        """Return what is sent."""
+        prepared = PreparedRequest()
+        prepared.prepare(
+            method=self.method,
+            url=self.url,
+            headers=self.headers,
+            files=self.files,
+            data=self.data,
+            json=self.json,
+            params=self.params,
+            auth=self.auth,
+            cookies=self.cookies,
+            hooks=self.hooks,
+        )
+        return prepared
+
+
+class _JarOnDemand:
+    """Make a jar when one is asked for: few requests have cookies, and a jar is not cheap."""
+
+    def __get__(self, request: Any, owner: type) -> Any:
+        if request is None:
+            return self
+        jar = request._cookies = cookiejar_from_dict({})
+        return jar
+
+
+class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
+    """Hold a request as it is sent.
+
+    Attributes:
+        method: the method, in upper case.
+        url: the URL, with params and percent-encoded; its userinfo and fragment are kept.
+        headers: a CaseInsensitiveDict.
+        body: str, bytes, a file, an iterable or None.
+        hooks: a dict of events to lists of functions.
+    """
+
+    method: str | None
+    url: str | None
+    headers: CaseInsensitiveDict[str | bytes]
+    body: Any
+    _body_position: Any
+    _cookies: Any = _JarOnDemand()
+
+    def __init__(self) -> None:
+        self.method = None
+        self.url = None
+        self.headers = cast(Any, None)
+        self._cookies = None
+        self.body = None
+        self.hooks = default_hooks()
+        self._body_position = None
+
+    def prepare(
+        self,
+        method: str | None = None,
+        url: Any = None,
+        headers: Any = None,
+        files: Any = None,
+        data: Any = None,
+        params: Any = None,
+        auth: Any = None,
+        cookies: Any = None,
+        hooks: Any = None,
+        json: Any = None,
+    ) -> None:
+        """Set everything, see Request for the arguments."""
+        self.prepare_method(method)
+        self.prepare_url(url, params)
+        self.prepare_headers(headers)
+        self.prepare_cookies(cookies)
+        self.prepare_body(data, files, json)
+        # It may sign the whole request, so it comes after the rest.
+        self.prepare_auth(auth, url)
+        # What auth hooks in is called before the caller's hooks.
+        self.prepare_hooks(hooks)
+
+    def __repr__(self) -> str:
+        return f"<PreparedRequest [{self.method}]>"
+
+    def copy(self) -> PreparedRequest:
+        """Return a copy; it shares body and hooks with this one."""
+        twin = PreparedRequest()
+        twin.method = self.method
+        twin.url = self.url
+        if self.headers is not None:
+            twin.headers = self.headers.copy()
+        if "_cookies" in self.__dict__:
+            twin._cookies = _copy_cookie_jar(self._cookies)
+        else:
+            del twin._cookies
+        twin.body = self.body
+        twin.hooks = self.hooks
+        twin._body_position = self._body_position
+        return twin
+
+    def prepare_method(self, method: str | bytes | None) -> None:
+        """Set the method."""
+        self.method = None if method is None else to_native_string(method.upper())
+
+    def prepare_url(self, url: Any, params: Any) -> None:
+        """Set the URL.
+
+        Raises:
+            MissingSchema: it has no scheme.
+            InvalidURL: its host or port makes no sense.
+        """
+        text = url if type(url) is str else url.decode() if isinstance(url, bytes) else str(url)
+        if not params:
+            self.url = prepare_url(text)
+            return
+        query = self._encode_params(params)
+        if isinstance(query, bytes):
+            query = query.decode("ascii")
+        if not isinstance(query, str):
+            raise TypeError(f"params cannot be a {type(params).__name__}")
+        self.url = prepare_url(text, query)
+
+    def prepare_headers(self, headers: Any) -> None:
+        """Set the headers.
+
+        Raises:
+            InvalidHeader: a name or value is not str or bytes, or would break the message.
+        """
+        if type(headers) is CaseInsensitiveDict and are_known(headers._store.values()):
+            self.headers = headers.copy()
+            return
+        self.headers = CaseInsensitiveDict()
+        if headers:
+            for name, value in headers.items():
+                check_header(name, value)
+                self.headers[to_native_string(name)] = value
+
+    def prepare_cookies(self, cookies: Any) -> None:
+        """Set the Cookie header, unless there is one.
+
+        Args:
+            cookies: a cookie jar or a mapping.
+        """
+        if cookies is None or (type(cookies) is dict and not cookies):
+            self.__dict__.pop("_cookies", None)  # see _JarOnDemand
+            return
+        is_jar = isinstance(cookies, CookieJar)
+        self._cookies = cookies if is_jar else cookiejar_from_dict(cookies)
+        header = get_cookie_header(self._cookies, self)
+        if header is not None:
+            self.headers["Cookie"] = header
+
+    def prepare_body(self, data: Any, files: Any, json: Any = None) -> None:
+        """Set the body and the headers that describe it.
+
+        Raises:
+            InvalidJSONError: json holds NaN or an infinity, or itself.
+            NotImplementedError: there are files, and data is a stream.
+            ValueError: there are files, and data is a string.
+        """
+        if _is_stream(data):
+            self._prepare_stream(data, files)
+            return
+        body = content_type = None
+        if files:
+            body, content_type = self._encode_files(files, data)
+        elif data:
+            body = self._encode_params(data)
+            if not isinstance(data, (str, bytes)) and not hasattr(data, "read"):
+                content_type = _FORM
+        elif json is not None:
+            body, content_type = self._encode_json(json), _JSON
+        self.prepare_content_length(body)
+        if content_type is not None and "content-type" not in self.headers:
+            self.headers["Content-Type"] = content_type
+        self.body = body
+
+    def _encode_json(self, value: Any) -> bytes:
+        try:
+            return _to_json(value).encode()
+        except ValueError as error:
+            raise InvalidJSONError(error, request=cast(Any, self)) from error
+
+    def _prepare_stream(self, data: Any, files: Any) -> None:
+        from curlhttp.requests.utils import super_len
+
+        try:
+            length = super_len(data)
+        except (TypeError, AttributeError, UnsupportedOperation):
+            length = None
+        self.body = data
+        if getattr(data, "tell", None) is not None:
+            try:
+                self._body_position = data.tell()
+            except OSError:
+                self._body_position = object()  # says that it cannot be rewound
+        if files:
+            raise NotImplementedError("Streamed bodies and files are mutually exclusive.")
+        if length:
+            self.headers["Content-Length"] = str(length)
+        else:
+            self.headers["Transfer-Encoding"] = "chunked"
+
+    def prepare_content_length(self, body: Any) -> None:
+        """Set Content-Length as far as the body or the method tells it."""
+        if body is not None:
+            if length := _length(body):
+                self.headers["Content-Length"] = str(length)
+        elif self.method not in ("GET", "HEAD") and self.headers.get("Content-Length") is None:
+            self.headers["Content-Length"] = "0"
+
+    def prepare_auth(self, auth: Any, url: Any = "") -> None:
+        """Let auth, or else the userinfo of the URL, change the request.
+
+        Args:
+            auth: (user, password), or a function from a prepared request to one.
+            url: not used; requests has it.
+        """
+        if auth is None:
+            if not self.url or "@" not in self.url:
+                return
+            from curlhttp.requests.utils import get_auth_from_url
+
+            userinfo = get_auth_from_url(self.url)
+            auth = userinfo if any(userinfo) else None
+        if not auth:
+            return
+        if isinstance(auth, tuple) and len(auth) == 2:
+            from curlhttp.requests.auth import HTTPBasicAuth
+
+            auth = HTTPBasicAuth(*auth)
+        self.__dict__.update(auth(self).__dict__)
+        self.prepare_content_length(self.body)
+
+    def prepare_hooks(self, hooks: Any) -> None:
+        """Add the caller's hooks to those there are."""
+        for event, hook in (hooks or {}).items():
+            if hook or event not in self.hooks:
+                self.register_hook(event, hook)
+
+
+def _is_stream(data: Any) -> bool:
+    # The types that come most often first: the check of an ABC is slow.
+    if data is None or isinstance(data, (list, dict, str, bytes, tuple)):
+        return False
+    return hasattr(data, "__iter__") and not isinstance(data, Mapping)
+
+
+def _length(body: Any) -> int:
+    if type(body) is bytes or (type(body) is str and body.isascii()):
+        return len(body)
+    from curlhttp.requests.utils import super_len
+
+    return int(super_len(body))

@@ -1,0 +1,382 @@
+"""What `response.raw` is: the body as a file, and the head in urllib3's terms.
+
+Code written for requests reads bodies from here, and looks up what the response itself does not
+say: repeated headers, the peer's address. All of it is made when it is asked for.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from curlhttp._models.decoders import ContentDecoder, codings
+from curlhttp._models.response import Response
+from curlhttp.requests._wire import (
+    PIECE,
+    Connection,
+    Message,
+    OriginalResponse,
+    Socket,
+    Wire,
+    read_some,
+)
+
+__all__ = ["RawResponse"]
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20, "HTTP/3": 30}
+
+
+class RawResponse:
+    """Stand in for urllib3's HTTPResponse.
+
+    Args:
+        received: the response that the engine gave, its content coding not undone; whole, or
+            streamed with its body on the wire.
+
+    Attributes:
+        decode_content: what read() and stream() do unless they are told: undo the content coding.
+    """
+
+    auto_close = True
+    decode_content = False
+    enforce_content_length = True
+    _retries: Any = None
+    strict = 0
+    _headers: Any = None
+    _body: Any = None
+    _decoder: ContentDecoder | None = None
+    _ready = b""  # decoded, and not asked for yet
+    _is_finished = False
+    _is_spent = False  # whole() gave it away
+    _told = 0
+
+    def __init__(self, received: Response) -> None:
+        self.received = received
+
+    # the head
+
+    @property
+    def status(self) -> int:
+        """Return the status code."""
+        return self.received.status_code
+
+    @property
+    def reason(self) -> str:
+        """Return the reason phrase."""
+        return self.received.reason
+
+    @property
+    def version(self) -> int:
+        """Return 10, 11, 20 or 30."""
+        return _VERSIONS.get(self.received.http_version, 11)
+
+    @property
+    def version_string(self) -> str:
+        """Return the version as it was received, such as "HTTP/1.1"."""
+        return self.received.http_version
+
+    @property
+    def headers(self) -> Any:
+        """Return the header fields, repeated ones apart (getlist)."""
+        if self._headers is None:
+            from curlhttp.requests.packages._urllib3._collections import HTTPHeaderDict
+
+            self._headers = HTTPHeaderDict()
+            for name, value in self.received.headers.multi_items():
+                self._headers.add(name, value)
+        return self._headers
+
+    @headers.setter
+    def headers(self, headers: Any) -> None:
+        self._headers = headers
+
+    @property
+    def msg(self) -> Any:
+        """Return the header fields as http.client gives them."""
+        return Message(self.received.headers.multi_items())
+
+    def getheaders(self) -> Any:
+        """Return the header fields."""
+        return self.headers
+
+    def getheader(self, name: str, default: Any = None) -> Any:
+        """Return the value of a field, joined where repeated, or the default."""
+        return self.headers.get(name, default)
+
+    def info(self) -> Any:
+        """Return the header fields."""
+        return self.headers
+
+    def geturl(self) -> str:
+        """Return the request target."""
+        return self.received.request.url.target
+
+    url = property(geturl)
+    _request_url = property(geturl)
+
+    @property
+    def retries(self) -> Any:
+        """Return the Retry as it stood after this response."""
+        if self._retries is None:
+            from curlhttp.requests._retries import as_retries
+
+            self._retries = as_retries(0)
+        return self._retries
+
+    @retries.setter
+    def retries(self, retries: Any) -> None:
+        self._retries = retries
+
+    @property
+    def chunked(self) -> bool:
+        """Tell whether the body came in chunks."""
+        return "chunked" in self.received.headers.get("transfer-encoding", "").lower()
+
+    @property
+    def sets_cookies(self) -> bool:
+        """Tell whether there is a Set-Cookie, without reading the fields."""
+        return self.received.sets_cookies
+
+    # the body
+
+    @property
+    def _fp(self) -> Any:
+        """Return the file that the bytes come from; caches put one of their own around it."""
+        if self._body is None:
+            self._body = Wire(self.received, self._is_spent)
+        return self._body
+
+    @_fp.setter
+    def _fp(self, body: Any) -> None:
+        self._body = body
+        self._decoder, self._is_finished = None, False
+
+    def whole(self) -> bytes | None:
+        """Return the body if it is in memory, untouched, and has no coding to undo; else None.
+
+        It counts as read then.
+        """
+        received = self.received
+        if (
+            self._body is not None
+            or self._is_spent
+            or received._content is None
+            or b"\ncontent-encoding:" in received._head.lower
+        ):
+            return None
+        self._is_spent = True
+        return received._content
+
+    def read(
+        self,
+        amt: int | None = None,
+        decode_content: bool | None = None,
+        cache_content: bool = False,
+    ) -> bytes:
+        """Return the next amt bytes, fewer at the end; all of them for None.
+
+        Args:
+            amt: bytes.
+            decode_content: undo the content coding; None for what the attribute says.
+            cache_content: keep all of it for `data`.
+
+        Raises:
+            RequestException: the body broke off, is corrupt or too late.
+        """
+        if amt is not None and amt < 0:
+            amt = None
+        data = self._read(amt, self._decodes(decode_content))
+        if cache_content:
+            self._data = data
+        return data
+
+    def _decodes(self, decode_content: bool | None) -> bool:
+        return self.decode_content if decode_content is None else decode_content
+
+    def _read(self, amt: int | None, decodes: bool) -> bytes:
+        if not decodes or not self._set_decoder():
+            data: bytes = self._fp.read() if amt is None else self._fp.read(amt)
+            self._told += len(data)
+            return data
+        pieces, size = [], 0
+        while (amt is None or size < amt) and (
+            piece := self._next(PIECE if amt is None else amt - size)
+        ):
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
+
+    def _set_decoder(self) -> bool:
+        if self._decoder is None:
+            coded = codings(self.received.headers.get_list("content-encoding"))
+            if not coded:
+                return False
+            self._decoder = ContentDecoder(coded)
+        return True
+
+    def _next(self, limit: int) -> bytes:
+        """Return up to limit decoded bytes, b"" at the end."""
+        decoder = self._decoder
+        assert decoder is not None
+        while not self._is_finished:
+            if piece := decoder.take(limit):
+                return piece
+            data = read_some(self._fp)
+            if not data:
+                self._is_finished = True
+                decoder.finish()
+                break
+            self._told += len(data)
+            decoder.feed(data)
+        return b""
+
+    def stream(
+        self, amt: int | None = PIECE, decode_content: bool | None = None
+    ) -> Iterator[bytes]:
+        """Give the body in pieces of amt bytes; a chunked one as it comes, at most amt at once.
+
+        Args:
+            amt: bytes; None for pieces as they come.
+            decode_content: undo the content coding; None for what the attribute says.
+
+        Raises:
+            RequestException: the body broke off, is corrupt or too late.
+        """
+        decodes = self._decodes(decode_content)
+        as_it_comes = amt is None or self.chunked
+        while piece := self._read_some(amt, decodes) if as_it_comes else self._read(amt, decodes):
+            yield piece
+
+    read_chunked = stream
+
+    def _read_some(self, amt: int | None, decodes: bool) -> bytes:
+        if decodes and self._set_decoder():
+            return self._next(amt or PIECE)
+        data = read_some(self._fp, amt)
+        self._told += len(data)
+        return data
+
+    def read1(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
+        """Return what is there next, at most amt bytes."""
+        return self._read_some(amt, self._decodes(decode_content))
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, and return how many bytes that took."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readline(self, size: int = -1) -> bytes:
+        """Return the next line, with its end."""
+        line = bytearray()
+        while (size < 0 or len(line) < size) and (char := self.read(1)):
+            line += char
+            if char == b"\n":
+                break
+        return bytes(line)
+
+    def readlines(self, hint: int = -1) -> list[bytes]:
+        """Return the lines that are left."""
+        return list(iter(self.readline, b""))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.readline, b"")
+
+    @property
+    def data(self) -> bytes:
+        """Return the body, read as the attribute decode_content says."""
+        if not hasattr(self, "_data"):
+            self._data = self.read()
+        return self._data
+
+    def json(self) -> Any:
+        """Return the body read as JSON."""
+        import json
+
+        return json.loads(self.data)
+
+    def tell(self) -> int:
+        """Return how many bytes of the body, as it is on the wire, were read."""
+        return self._told
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def writable(self) -> bool:
+        """Return False."""
+        return False
+
+    def seekable(self) -> bool:
+        """Return False."""
+        return False
+
+    def supports_chunked_reads(self) -> bool:
+        """Return True."""
+        return True
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def get_redirect_location(self) -> Any:
+        """Return where a redirect leads, or None; False for what is no redirect."""
+        return self.headers.get("location") if self.status in _REDIRECTS else False
+
+    def _update_chunk_length(self) -> None:
+        """Do nothing: libcurl has the chunks. CacheControl wants to put its own in place."""
+
+    @property
+    def length_remaining(self) -> int | None:
+        """Return how many bytes are to come, or None when that is not known."""
+        length = self.received.headers.get("content-length", "")
+        return int(length) - self._told if length.isdigit() and not self.chunked else None
+
+    @length_remaining.setter
+    def length_remaining(self, length: int | None) -> None:
+        """Take what caches say of a body that they put in place; it is read to its end anyway."""
+
+    # the end
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether the body was read to its end or given up."""
+        return bool(self._fp.closed)
+
+    def isclosed(self) -> bool:
+        """Tell whether the body was read to its end or given up."""
+        return self.closed
+
+    def close(self) -> None:
+        """Give up the rest of the body."""
+        self._fp.close()
+        self.received.close()  # what is around it may not pass that on
+
+    def release_conn(self) -> None:
+        """Do nothing: a connection goes back by itself, when its body was read."""
+
+    def drain_conn(self) -> None:
+        """Read and drop the rest of the body."""
+        while self.read(PIECE):
+            pass
+
+    # the connection
+
+    @property
+    def _connection(self) -> Any:
+        return None if self.closed else Connection(self.received)
+
+    connection = _connection
+
+    @property
+    def _original_response(self) -> Any:
+        return OriginalResponse(self)
+
+    @property
+    def sock(self) -> Any:
+        """Return what answers getpeername() and getsockname()."""
+        return Socket(self.received)
+
+
+io.IOBase.register(RawResponse)  # its __del__ would cost more than the rest of it

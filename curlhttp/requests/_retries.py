@@ -1,0 +1,234 @@
+"""Send again as a Retry says: urllib3's, the stand-in's or anything that works like them.
+
+A Retry speaks of urllib3's errors. Those of libcurl are told to it in the words of the urllib3
+that it comes from; its answer is told in requests' exceptions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from curlhttp import exceptions as e
+
+if TYPE_CHECKING:
+    from curlhttp.requests._raw import RawResponse
+
+__all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "is_plain", "pause"]
+
+_SHIM = "curlhttp.requests.packages._urllib3"
+_COULD_NOT_RESOLVE_HOST = 6  # libcurl's code
+
+
+def as_retries(value: Any) -> Any:
+    """Return the Retry for the argument max_retries of an adapter.
+
+    Args:
+        value: a number of new attempts, None for urllib3's default, or a Retry, returned as it is.
+    """
+    if value is not None and not isinstance(value, int):
+        return value
+    retry = _retry_class()
+    return retry.from_int(value) if value != 0 else retry(0, read=False)
+
+
+def _retry_class() -> Any:
+    """Return the Retry that the program knows."""
+    known = sys.modules.get("urllib3.util.retry")
+    module = known or importlib.import_module(f"{_SHIM}.util.retry")
+    return module.Retry
+
+
+def is_plain(retries: Any) -> bool:
+    """Tell whether nothing is ever sent again, so that there is nothing to ask it.
+
+    Args:
+        retries: what an adapter has for max_retries.
+    """
+    if retries is None or isinstance(retries, int):
+        return retries is not None and retries == 0
+    return bool(
+        retries.total == 0
+        and retries.read is False
+        and not retries.status_forcelist
+        and type(retries).__module__.endswith("urllib3.util.retry")
+    )
+
+
+def after_error(retries: Any, method: str, url: str, error: e.RequestException) -> Any:
+    """Return the Retry for the next attempt.
+
+    Args:
+        retries: the one so far.
+        method: of the request.
+        url: of the request, whole.
+        error: how the attempt failed.
+
+    Raises:
+        RequestException: there is to be no other attempt: the error itself, or one of requests'
+            with a MaxRetryError in it.
+    """
+    retries = as_retries(retries)
+    pool = _Pool(url)
+    names = _exceptions_of(retries)
+    cause = _translated(error, names, pool)
+    if cause is None:
+        raise error
+    try:
+        return retries.increment(method, pool.target, error=cause, _pool=pool)
+    except names.MaxRetryError as given_up:
+        failure = _given_up(error, given_up)
+    except Exception as raised:
+        if raised is not cause:
+            raise
+        error.args = (cause,)  # which says what happened, in urllib3's words
+        raise error from None
+    raise failure
+
+
+def after_response(retries: Any, method: str, url: str, raw: Any) -> Any:
+    """Return the Retry for the next attempt, or None when the response will do.
+
+    Args:
+        retries: the one so far.
+        method: of the request.
+        url: of the request, whole.
+        raw: the response, with status, headers and get_redirect_location().
+
+    Raises:
+        RetryError: there are no attempts left, and raise_on_status is set.
+    """
+    retries = as_retries(retries)
+    if not retries.is_retry(method, raw.status, bool(raw.headers.get("Retry-After"))):
+        return None
+    pool = _Pool(url)
+    try:
+        return retries.increment(method, pool.target, response=raw, _pool=pool)
+    except _exceptions_of(retries).MaxRetryError as given_up:
+        if not retries.raise_on_status:
+            return None
+        raw.drain_conn()
+        raise e.RetryError(given_up, request_sent=True) from given_up.reason
+
+
+def pause(retries: Any, raw: RawResponse | None) -> None:
+    """Wait as long as a Retry says before the next attempt.
+
+    Args:
+        retries: the one for that attempt.
+        raw: the answer to the last one, or None.
+
+    Raises:
+        InvalidHeader: the Retry-After of the answer cannot be read.
+    """
+    try:
+        retries.sleep(raw)
+    except _exceptions_of(retries).InvalidHeader as error:
+        raise e.InvalidHeader(error) from error
+
+
+class _Pool:
+    """Name the origin of a request as urllib3 names a pool, for messages."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.scheme = parts.scheme.lower()
+        self.host = parts.hostname or ""
+        self.port = parts.port or (443 if self.scheme == "https" else 80)
+        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+    def __str__(self) -> str:
+        return f"{self._kind}Pool{self._where}"
+
+    @property
+    def connection(self) -> str:
+        """Name a connection of the pool."""
+        return f"{self._kind}{self._where}"
+
+    @property
+    def _kind(self) -> str:
+        return "HTTPSConnection" if self.scheme == "https" else "HTTPConnection"
+
+    @property
+    def _where(self) -> str:
+        return f"(host={self.host!r}, port={self.port!r})"
+
+
+def _exceptions_of(retries: Any) -> Any:
+    """Return the module of the exceptions that a Retry raises and knows."""
+    for kind in type(retries).__mro__:
+        if kind.__module__.endswith("urllib3.util.retry"):
+            package = kind.__module__.removesuffix(".util.retry")
+            return importlib.import_module(f"{package}.exceptions")
+    known = sys.modules.get("urllib3.exceptions")
+    return known or importlib.import_module(f"{_SHIM}.exceptions")
+
+
+def as_urllib3(error: e.RequestException) -> Exception:
+    """Return the error of the urllib3 that the program knows for one of ours.
+
+    Args:
+        error: how the reading of a body failed.
+    """
+    url = getattr(error.request, "url", "")
+    names = _exceptions_of(None)
+    found = _translated(error, names, _Pool(str(url)))
+    return found or _made(names.ProtocolError, str(error))
+
+
+def _translated(error: e.RequestException, names: Any, pool: _Pool) -> Exception | None:
+    """Return urllib3's error for one of ours, or None where another attempt would be pointless."""
+    if isinstance(error, _FINAL):
+        return None
+    message = str(error)
+    if isinstance(error, e.ConnectTimeout):
+        return _made(names.ConnectTimeoutError, pool.connection, message)
+    if isinstance(error, e.SSLError):
+        return _made(names.SSLError, message)
+    if isinstance(error, e.ProxyError):
+        below = OSError(message) if error.request_sent else _not_connected(error, names, pool)
+        return _made(names.ProxyError, "Unable to connect to proxy", below)
+    if isinstance(error, e.ReadTimeout):
+        return _made(names.ReadTimeoutError, pool, pool.target, f"Read timed out. {message}")
+    if isinstance(error, e.ConnectionError) and not error.request_sent:
+        return _not_connected(error, names, pool)
+    if isinstance(error, (e.ConnectionError, e.ChunkedEncodingError)):
+        return _made(names.ProtocolError, "Connection aborted.", ConnectionResetError(message))
+    return None
+
+
+_FINAL = (e.BlockedAddress, e.CircuitBreakerOpen, e.DeadlineExceeded, e.PoolTimeout)
+
+
+def _made(kind: Any, *args: Any) -> Exception:
+    made: Exception = kind(*args)
+    return made
+
+
+def _not_connected(error: e.RequestException, names: Any, pool: _Pool) -> Exception:
+    if error.curl_code == _COULD_NOT_RESOLVE_HOST and hasattr(names, "NameResolutionError"):
+        from socket import EAI_NONAME, gaierror
+
+        reason = gaierror(EAI_NONAME, str(error))
+        return _made(names.NameResolutionError, pool.host, pool.connection, reason)
+    text = f"Failed to establish a new connection: {error}"
+    return _made(names.NewConnectionError, pool.connection, text)
+
+
+def _given_up(error: e.RequestException, given_up: Exception) -> e.RequestException:
+    """Return what requests raises when the attempts are used up."""
+    if isinstance(error, e.ChunkedEncodingError):
+        return error  # the same as without a Retry, which in requests never saw it
+    kind = type(error) if isinstance(error, e.ConnectionError) else e.ConnectionError
+    failure = kind(
+        given_up,
+        request=error.request,
+        response=error.response,
+        curl_code=error.curl_code,
+        request_sent=error.request_sent,
+        timings=error.timings,
+    )
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,89 @@
+"""Text out of bytes: pieces, encodings and guesses at them. Exposed by utils."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import warnings
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, cast
+
+from curlhttp.requests._header_values import get_encoding_from_headers
+
+__all__ = [
+    "get_encodings_from_content",
+    "get_unicode_from_response",
+    "guess_json_utf",
+    "iter_slices",
+    "stream_decode_response_unicode",
+]
+
+
+def get_encodings_from_content(content: str) -> list[str]:
+    """Return the encodings that HTML or XML names (deprecated)."""
+    _warn_deprecated("get_encodings_from_content")
+    found = re.findall(r"<meta[^>\n]*?charset=[\"']*([^\"'>\n]+)[\"'>]", content, re.IGNORECASE)
+    declaration = re.match(r"<\?xml.*?encoding=[\"']*([^\"'>\n]+)[\"'>]", content)
+    return found + ([declaration[1]] if declaration else [])
+
+
+def get_unicode_from_response(r: Any) -> str | bytes | None:
+    """Return the text of a response, decoded as its headers say, else as UTF-8 (deprecated)."""
+    _warn_deprecated("get_unicode_from_response")
+    content = r.content
+    encoding = get_encoding_from_headers(r.headers) or "utf-8"
+    try:
+        return str(content, encoding, errors="replace")
+    except TypeError:  # there is no content, or it is text
+        return cast("str | None", content)
+
+
+def _warn_deprecated(name: str) -> None:
+    warnings.warn(f"{name}() is deprecated", DeprecationWarning, stacklevel=3)
+
+
+def stream_decode_response_unicode(iterator: Iterable[bytes], r: Any) -> Iterator[Any]:
+    """Decode pieces of a body by the response's encoding; without one they stay bytes."""
+    if r.encoding is None:
+        yield from iterator
+        return
+    decoder = codecs.getincrementaldecoder(r.encoding)(errors="replace")
+    for piece in iterator:
+        if text := decoder.decode(piece):
+            yield text
+    if text := decoder.decode(b"", final=True):
+        yield text
+
+
+def iter_slices(string: Any, slice_length: int | None) -> Generator[Any, None, None]:
+    """Give slices of a string; all of it at once when the length is None or not positive."""
+    if slice_length is None or slice_length <= 0:
+        slice_length = len(string) or 1
+    for start in range(0, len(string), slice_length):
+        yield string[start : start + slice_length]
+
+
+def guess_json_utf(data: bytes) -> str | None:
+    """Return which UTF a JSON text is in, by its byte order mark or where its zeros are.
+
+    JSON begins with two ASCII characters (RFC 4627, section 3). Returns None if no UTF fits.
+    """
+    start = data[:4]
+    if start.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if start.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" not in start:
+        return "utf-8"
+    zeros = tuple(not byte for byte in start)
+    return _UTF_OF_ZEROS.get(zeros)
+
+
+_UTF_OF_ZEROS: dict[tuple[bool, ...], str] = {
+    (True, False, True, False): "utf-16-be",
+    (False, True, False, True): "utf-16-le",
+    (True, True, True, False): "utf-32-be",
+    (False, True, True, True): "utf-32-le",
+}

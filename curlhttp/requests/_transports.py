@@ -1,0 +1,258 @@
+"""From requests' settings (verify, cert, proxy, a pool's keywords) to the core's Transport.
+
+What urllib3 can do to a connection and libcurl cannot is an error here, never silently dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from curlhttp._config import TLS, Proxy, Transport, transport_for
+from curlhttp.exceptions import InvalidProxyURL
+
+__all__ = ["Pool", "proxy_url", "transport_from"]
+
+# Keywords of urllib3's pools that say nothing about how a connection is made.
+_NOT_OF_THE_CONNECTION = frozenset(
+    {"block", "maxsize", "num_pools", "retries", "timeout", "headers", "strict", "blocksize",
+     "key_file", "key_password", "cert_file", "cert_reqs", "ca_certs", "ca_cert_dir",
+     "ca_cert_data", "assert_hostname", "ssl_context", "ssl_version", "ssl_minimum_version",
+     "ssl_maximum_version", "source_address", "socket_options", "scheme", "host", "port"}
+)  # fmt: skip
+
+
+class Pool:
+    """Hold what a connection is made with, under urllib3's names, for adapters that change it.
+
+    Attributes:
+        cert_reqs: "CERT_REQUIRED" or "CERT_NONE", or ssl's constants.
+        ca_certs: a file of authorities, ca_cert_dir: a folder of them.
+        cert_file, key_file, key_password: the client certificate.
+        assert_hostname: False to accept a certificate of any host.
+    """
+
+    def __init__(self, scheme: str, host: str, port: int, proxy: str | None = None, **kw: Any):
+        self.scheme, self.host, self.port = scheme, host, port
+        self.proxy = proxy
+        self.cert_reqs: Any = None
+        self.ca_certs: Any = None
+        self.ca_cert_dir: Any = None
+        self.cert_file: Any = None
+        self.key_file: Any = None
+        self.key_password: Any = None
+        self.assert_hostname: Any = None
+        self.proxy_headers: Any = {}
+        self.conn_kw: dict[str, Any] = {}
+        for name, value in kw.items():
+            if name in self.__dict__:
+                setattr(self, name, value)
+            else:
+                self.conn_kw[name] = value
+
+    def close(self) -> None:
+        """Do nothing: the adapter has the connections."""
+
+    def transport(self, http2: Any = False) -> Transport:
+        """Return how a request travels with these settings.
+
+        Raises:
+            ValueError: libcurl has nothing for one of them.
+        """
+        found = transport_from(
+            self.proxy,
+            verify=self._verify(),
+            cert=self._cert(),
+            http2=http2,
+            **{**self.conn_kw, "assert_hostname": self.assert_hostname},
+        )
+        # libcurl sends the credentials of the proxy's URL by itself.
+        headers = tuple(
+            (name, value)
+            for name, value in dict(self.proxy_headers).items()
+            if name.lower() != "proxy-authorization" or "@" not in str(self.proxy)
+        )
+        if found.proxy is None or not headers:
+            return found
+        return replace(found, proxy=replace(found.proxy, headers=headers))
+
+    def _verify(self) -> Any:
+        if self.cert_reqs in ("CERT_NONE", "NONE", 0):
+            return False
+        return self.ca_certs or self.ca_cert_dir or True
+
+    def _cert(self) -> Any:
+        if not self.cert_file:
+            return None
+        parts = (self.cert_file, self.key_file or self.cert_file)
+        return (*parts, self.key_password) if self.key_password else parts
+
+
+def proxy_url(url: str) -> str:
+    """Return a proxy's URL with a scheme and a host.
+
+    Raises:
+        InvalidProxyURL: it has none.
+    """
+    text = url if "://" in url else f"http://{url}"
+    host = text.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    if not host or host.startswith(":") or host.endswith(":"):
+        raise InvalidProxyURL(
+            "Please check proxy URL. It is malformed and could be missing the host."
+        )
+    return text
+
+
+def ip_version() -> int | None:
+    """Return 4 when the program has switched IPv6 off in urllib3, as many do, else None."""
+    for name in _CONNECTION_MODULES:
+        module = sys.modules.get(name)
+        if module is None:
+            continue
+        if not getattr(module, "HAS_IPV6", True):
+            return 4
+        family = getattr(module, "allowed_gai_family", None)
+        # Only one that was put there by the program says something.
+        if family is not None and getattr(family, "__module__", name) != name:
+            return {2: 4, 10: 6, 30: 6, 23: 6}.get(int(family()))
+    return None
+
+
+_CONNECTION_MODULES = (
+    "urllib3.util.connection",
+    "curlhttp.requests.packages._urllib3.util.connection",
+)
+
+
+def transport_from(
+    proxy: str | None, *, verify: Any, cert: Any, http2: Any = False, **kw: Any
+) -> Transport:
+    """Return the Transport for requests' settings and a pool's keywords.
+
+    Args:
+        proxy: its URL, or None to go direct.
+        verify: as in requests.
+        cert: as in requests.
+        http2: see Transport.
+        kw: keywords of urllib3's PoolManager.
+
+    Raises:
+        ValueError: libcurl has nothing for one of the keywords.
+    """
+    kw = {name: value for name, value in kw.items() if value is not None}
+    unknown = kw.keys() - _NOT_OF_THE_CONNECTION
+    if unknown:
+        raise ValueError(
+            f"libcurl cannot do what these settings of the pool ask for: {', '.join(unknown)}"
+        )
+    version = ip_version()
+    if not version and kw.keys() <= {"maxsize", "block", "timeout", "headers", "retries"}:
+        return transport_for(verify, cert, proxy, http2, False)
+    found = _tls(verify, cert, kw)
+    address = kw.get("source_address")
+    options = kw.get("socket_options") or ()
+    return _made(
+        TLS(**found),
+        proxy,
+        http2,
+        (str(address[0]), int(address[1])) if address else None,
+        tuple(map(tuple, options)),
+        version,
+    )
+
+
+@lru_cache(maxsize=256)
+def _made(
+    tls: TLS, proxy: str | None, http2: Any, address: Any, options: Any, version: Any
+) -> Transport:
+    return Transport(
+        tls=tls,
+        proxy=Proxy.parse(proxy) if proxy else None,
+        http2=http2,
+        local_address=address,
+        socket_options=options,
+        ip_version=version,
+    )
+
+
+def _tls(verify: Any, cert: Any, kw: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"verify": verify, "cert": cert}
+    if kw.get("cert_file") and cert is None:
+        found["cert"] = (kw["cert_file"], kw.get("key_file") or kw["cert_file"])
+    context = kw.get("ssl_context")
+    if context is not None:
+        found |= _of_context(context, verify)
+    if kw.get("ca_certs") and verify is True:
+        found["verify"] = kw["ca_certs"]
+    if kw.get("ca_cert_data") and verify is True:
+        data = kw["ca_cert_data"]
+        found["verify"] = data.encode() if isinstance(data, str) else data
+    if kw.get("cert_reqs") in ("CERT_NONE", "NONE", 0) and kw.get("ca_certs") is None:
+        found["verify"] = False if context is None else found["verify"]
+    lowest = _version(kw.get("ssl_minimum_version") or kw.get("ssl_version"))
+    highest = _version(kw.get("ssl_maximum_version") or kw.get("ssl_version"))
+    if lowest or highest:
+        found["versions"] = (lowest, highest)
+    wanted = kw.get("assert_hostname")
+    if wanted is False:
+        found["check_hostname"] = False
+    return found
+
+
+def _of_context(context: Any, verify: Any) -> dict[str, Any]:
+    """Return what an ssl.SSLContext comes to for libcurl."""
+    import ssl
+
+    found: dict[str, Any] = {}
+    if verify is True and context.verify_mode == ssl.CERT_NONE:
+        found["verify"] = False
+    elif verify is True:
+        own = context.get_ca_certs(binary_form=True)
+        if own:
+            found["verify"] = "".join(map(ssl.DER_cert_to_PEM_cert, own)).encode()
+    if not context.check_hostname:
+        found["check_hostname"] = False
+    lowest, highest = _version(context.minimum_version), _version(context.maximum_version)
+    if lowest or highest:
+        found["versions"] = (lowest, highest)
+    names = [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
+    if names != _default_ciphers():
+        found["ciphers"] = ":".join(names)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _default_ciphers() -> list[str]:
+    import ssl
+
+    ciphers = ssl.create_default_context().get_ciphers()
+    return [cipher["name"] for cipher in ciphers if cipher["protocol"] != "TLSv1.3"]
+
+
+def _version(value: Any) -> str | None:
+    """Return "1.2" for ssl.TLSVersion.TLSv1_2, ssl.PROTOCOL_TLSv1_2 or "TLSv1.2"; else None."""
+    name = str(getattr(value, "name", value or "")).upper().replace("_", ".")
+    _, found, number = name.rpartition("TLSV")
+    if not found:
+        return None
+    return number if "." in number else f"{number}.0"
+
+
+def ca_paths(verify: Any) -> tuple[str | None, str | None]:
+    """Return the file and the folder of authorities that verify= stands for.
+
+    Raises:
+        OSError: there is neither at that path.
+    """
+    if verify is True:
+        import certifi
+
+        return certifi.where(), None
+    path = os.fspath(verify)
+    if not os.path.exists(path):
+        raise OSError(f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}")
+    return (None, path) if os.path.isdir(path) else (path, None)

@@ -1,0 +1,589 @@
+"""requests.adapters: what carries a prepared request; here to libcurl, through the core's engine.
+
+An adapter keeps connections. It translates settings and errors, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from curlhttp._config import Limits, transport_for
+from curlhttp._models.request import Request as CoreRequest
+from curlhttp._models.url import URL, parse_url
+from curlhttp._run import run_sync
+from curlhttp.exceptions import (
+    ConnectionError,
+    RequestException,
+)
+from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._outgoing import core_request, header_text, url_of, with_target
+from curlhttp.requests._raw import RawResponse
+from curlhttp.requests._response import Response
+from curlhttp.requests._retries import is_plain
+from curlhttp.requests._transports import Pool, ca_paths, ip_version, proxy_url, transport_from
+
+if TYPE_CHECKING:
+    from curlhttp._curl.engine_blocking import BlockingEngine
+    from curlhttp.requests._prepared import PreparedRequest
+
+__all__ = [
+    "DEFAULT_POOLBLOCK",
+    "DEFAULT_POOLSIZE",
+    "DEFAULT_POOL_TIMEOUT",
+    "DEFAULT_RETRIES",
+    "BaseAdapter",
+    "HTTPAdapter",
+]
+
+DEFAULT_POOLBLOCK = False
+DEFAULT_POOLSIZE = 10
+DEFAULT_RETRIES = 0
+DEFAULT_POOL_TIMEOUT = None
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "auth": "_basic_auth_str",
+        "compat": "basestring urlparse",
+        "cookies": "extract_cookies_to_jar",
+        "exceptions": (
+            "ConnectTimeout InvalidHeader InvalidProxyURL InvalidSchema InvalidURL ProxyError "
+            "ReadTimeout RetryError SSLError"
+        ),
+        "packages:urllib3.exceptions": (
+            "ClosedPoolError ConnectTimeoutError LocationValueError MaxRetryError "
+            "NewConnectionError ProtocolError ReadTimeoutError ResponseError _HTTPError=HTTPError "
+            "_InvalidHeader=InvalidHeader _ProxyError=ProxyError _SSLError=SSLError"
+        ),
+        "packages:urllib3.poolmanager": "PoolManager proxy_from_url",
+        "packages:urllib3.util": "Retry TimeoutSauce=Timeout parse_url",
+        "structures": "CaseInsensitiveDict",
+        "utils": (
+            "DEFAULT_CA_BUNDLE_PATH get_auth_from_url get_encoding_from_headers "
+            "prepend_scheme_if_needed select_proxy urldefragauth"
+        ),
+    },
+)
+
+_MANY = 10_000  # connections at once, where requests has no bound; the process's own comes first
+_making = threading.Lock()
+
+
+class BaseAdapter:
+    """Carry prepared requests; subclasses say how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def send(
+        self,
+        request: PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Any = None,
+    ) -> Response:
+        """Send a prepared request and return the response.
+
+        Args:
+            request: what to send.
+            stream: leave the body on the wire.
+            timeout: seconds, or (connect, read).
+            verify: True, False, or a path of authorities.
+            cert: a client certificate: a path, or (certificate, key).
+            proxies: proxy URLs by scheme.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of connections."""
+        raise NotImplementedError
+
+
+class _PoolManager:
+    """Hold the keywords that connections are made with, as urllib3's PoolManager does."""
+
+    def __init__(self, num_pools: int = 10, headers: Any = None, **connection_pool_kw: Any) -> None:
+        self.num_pools = num_pools
+        self.headers = headers or {}
+        self.connection_pool_kw = connection_pool_kw
+
+    def clear(self) -> None:
+        """Do nothing: the adapter has the connections."""
+
+
+class HTTPAdapter(BaseAdapter):
+    """Carry requests for http and https.
+
+    Args:
+        pool_connections: hosts to keep connections for.
+        pool_maxsize: connections to keep for each; with pool_block also the most at once.
+        max_retries: a number of new attempts where no connection could be made, or a Retry.
+        pool_block: wait for a connection instead of making more than pool_maxsize.
+        http2: offer HTTP/2 on TLS.
+    """
+
+    __attrs__ = [
+        "max_retries",
+        "config",
+        "_pool_connections",
+        "_pool_maxsize",
+        "_pool_block",
+    ]
+
+    _engine: BlockingEngine | None = None
+    _http2: Any = False
+    poolmanager: Any
+
+    def __init__(
+        self,
+        pool_connections: int = DEFAULT_POOLSIZE,
+        pool_maxsize: int = DEFAULT_POOLSIZE,
+        max_retries: Any = DEFAULT_RETRIES,
+        pool_block: bool = DEFAULT_POOLBLOCK,
+        *,
+        http2: bool = False,
+    ) -> None:
+        super().__init__()
+        self._retries = max_retries
+        self.config: dict[str, Any] = {}
+        self.proxy_manager: dict[str, Any] = {}
+        self._http2 = http2
+        self._pool_connections = pool_connections
+        self._pool_maxsize = pool_maxsize
+        self._pool_block = pool_block
+        self.init_poolmanager(pool_connections, pool_maxsize, block=pool_block)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name, None) for name in self.__attrs__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.proxy_manager = {}
+        self.config = {}
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.init_poolmanager(self._pool_connections, self._pool_maxsize, block=self._pool_block)
+
+    @property
+    def max_retries(self) -> Any:
+        """Return the Retry that this adapter goes by."""
+        if self._retries is None or isinstance(self._retries, int):
+            from curlhttp.requests._retries import as_retries
+
+            self._retries = as_retries(self._retries)
+        return self._retries
+
+    @max_retries.setter
+    def max_retries(self, retries: Any) -> None:
+        self._retries = retries
+
+    # --- what subclasses may change ---
+
+    def init_poolmanager(
+        self, connections: int, maxsize: int, block: bool = DEFAULT_POOLBLOCK, **pool_kwargs: Any
+    ) -> None:
+        """Say what connections are made with; subclasses add keywords of urllib3's PoolManager.
+
+        Args:
+            connections: hosts to keep connections for.
+            maxsize: connections to keep for each.
+            block: wait for a connection instead of making more.
+            pool_kwargs: ssl_context, ssl_version, source_address, socket_options, ...
+        """
+        self._pool_connections = connections
+        self._pool_maxsize = maxsize
+        self._pool_block = block
+        self.poolmanager = _PoolManager(
+            num_pools=connections, maxsize=maxsize, block=block, **pool_kwargs
+        )
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
+        """Return what connections through a proxy are made with.
+
+        Args:
+            proxy: its URL.
+            proxy_kwargs: keywords of urllib3's ProxyManager.
+        """
+        if proxy not in self.proxy_manager:
+            manager = _PoolManager(
+                self._pool_connections,
+                maxsize=self._pool_maxsize,
+                block=self._pool_block,
+                **proxy_kwargs,
+            )
+            manager.proxy_headers = self.proxy_headers(proxy)  # type: ignore[attr-defined]
+            self.proxy_manager[proxy] = manager
+        return self.proxy_manager[proxy]
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Put verify= and cert= onto a connection's settings.
+
+        Args:
+            conn: a Pool, or urllib3's.
+            url: where the request goes.
+            verify: as in send.
+            cert: as in send.
+
+        Raises:
+            OSError: there is no such file.
+        """
+        if url.lower().startswith("https") and verify:
+            conn.cert_reqs = "CERT_REQUIRED"
+            conn.ca_certs, conn.ca_cert_dir = ca_paths(verify)
+        else:
+            conn.cert_reqs = "CERT_NONE"
+            conn.ca_certs = conn.ca_cert_dir = None
+        if cert:
+            is_path = isinstance(cert, (str, bytes))
+            conn.cert_file, conn.key_file = (cert, None) if is_path else cert[:2]
+
+    def build_connection_pool_key_attributes(
+        self, request: PreparedRequest, verify: Any, cert: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what tells the connections for a request from others: the host, and TLS.
+
+        Args:
+            request: what is sent.
+            verify: as in send.
+            cert: as in send.
+        """
+        url = parse_url(str(request.url))
+        tls: dict[str, Any] = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
+        if isinstance(verify, str):
+            tls["ca_cert_dir" if os.path.isdir(verify) else "ca_certs"] = verify
+        if cert is not None:
+            is_path = isinstance(cert, (str, bytes))
+            tls["cert_file"] = cert if is_path else cert[0]
+            if not is_path:
+                tls["key_file"] = cert[1]
+        return {"scheme": url.scheme, "host": url.host, "port": url.port}, tls
+
+    def get_connection_with_tls_context(
+        self, request: PreparedRequest, verify: Any, proxies: Any = None, cert: Any = None
+    ) -> Any:
+        """Return what the connection for a request is made with.
+
+        Args:
+            request: what is sent.
+            verify: as in send.
+            proxies: as in send.
+            cert: as in send.
+        """
+        host, tls = self.build_connection_pool_key_attributes(request, verify, cert)
+        return self._pool(host, self._proxy(str(request.url), proxies), tls)
+
+    def get_connection(self, url: str, proxies: Any = None) -> Any:
+        """Return what the connection for a URL is made with (deprecated in requests).
+
+        Args:
+            url: where a request goes.
+            proxies: as in send.
+        """
+        warnings.warn(
+            "get_connection is not used any more; override get_connection_with_tls_context",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        parsed = parse_url(url)
+        host = {"scheme": parsed.scheme, "host": parsed.host, "port": parsed.port}
+        return self._pool(host, self._proxy(url, proxies), {})
+
+    def _pool(self, host: dict[str, Any], proxy: str | None, tls: dict[str, Any]) -> Pool:
+        manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
+        kw = {**self.poolmanager.connection_pool_kw, **manager.connection_pool_kw, **tls}
+        kw["proxy_headers"] = getattr(manager, "proxy_headers", None) or {}
+        return Pool(**host, proxy=proxy, **{k: v for k, v in kw.items() if k not in host})
+
+    def request_url(self, request: PreparedRequest, proxies: Any) -> str:
+        """Return what stands in the request line: a path, or a URL for a proxy.
+
+        Args:
+            request: what is sent.
+            proxies: as in send.
+        """
+        url = str(request.url)
+        proxy = self._proxy(url, proxies)
+        is_plain = url.lower().startswith("http:")
+        if proxy and is_plain and not proxy.lower().startswith("socks"):
+            return str(parse_url(url)).partition("#")[0]
+        return str(request.path_url)
+
+    def add_headers(self, request: PreparedRequest, **kwargs: Any) -> None:
+        """Do nothing; subclasses add headers just before the request is sent.
+
+        Args:
+            request: what is sent.
+            kwargs: those of send.
+        """
+
+    def proxy_headers(self, proxy: str) -> dict[str, str]:
+        """Return the headers for a proxy: its credentials, where its URL has some.
+
+        Args:
+            proxy: its URL.
+        """
+        from curlhttp.requests.auth import _basic_auth_str
+        from curlhttp.requests.utils import get_auth_from_url
+
+        username, password = get_auth_from_url(proxy)
+        return {"Proxy-Authorization": _basic_auth_str(username, password)} if username else {}
+
+    def build_response(self, req: PreparedRequest, resp: Any) -> Response:
+        """Return the response to a request.
+
+        Args:
+            req: what was sent.
+            resp: a RawResponse, or urllib3's HTTPResponse.
+        """
+        response = Response()
+        response.raw = resp
+        response.request = req
+        response.connection = self
+        url = req.url
+        response.url = url.decode() if isinstance(url, bytes) else url
+        if type(resp) is RawResponse:
+            received = resp.received
+            response.status_code = received.status_code
+            response._head, response.timings = received._head, received.timings
+        else:
+            _copy_head(response, resp)
+        return response
+
+    def close(self) -> None:
+        """Close the connections; the adapter makes new ones when it is used again."""
+        with _making:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+        for manager in (self.poolmanager, *self.proxy_manager.values()):
+            manager.clear()
+
+    # --- sending ---
+
+    def send(
+        self,
+        request: PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Any = None,
+    ) -> Response:
+        """Send a prepared request and return the response.
+
+        Args:
+            request: what to send.
+            stream: leave the body on the wire.
+            timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
+                for the default: 10 s to connect, 60 s of silence.
+            verify: True, False, or a path of authorities.
+            cert: a client certificate: a path, or (certificate, key).
+            proxies: proxy URLs by scheme.
+
+        Raises:
+            RequestException: no response came of it.
+            OSError: verify or cert name no file.
+        """
+        if cert.__class__ is list:
+            cert = tuple(cert)
+        pool = None
+        if type(self)._makes_pools:
+            pool = self.get_connection_with_tls_context(request, verify, proxies, cert)
+            self.cert_verify(pool, str(request.url), verify, cert)
+        if type(self)._adds_headers:
+            self.add_headers(
+                request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
+            )
+        if pool is not None and not isinstance(pool, Pool):
+            from curlhttp.requests._foreign import send_through
+
+            return self.build_response(request, send_through(self, pool, request, timeout, proxies))
+        url = url_of(request)
+        if type(self)._writes_targets:
+            url = with_target(url, self.request_url(request, proxies))
+        if pool is None:
+            transport = self._transport(request, url, verify, cert, proxies)
+        else:
+            transport = pool.transport(self._http2)
+        sent = core_request(request, url, transport, timeout, stream)
+        if url.scheme == "https":
+            settings = self.poolmanager.connection_pool_kw if pool is None else vars(pool)
+            name = settings.get("assert_hostname")
+            if isinstance(name, str):
+                _check_for(name, sent)
+            if transport.tls.verify is False:
+                _warn_of_no_verification(url)
+        elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
+            _tell_proxy(request.headers["Proxy-Authorization"], sent)
+        if self._retries == 0 or is_plain(self._retries):
+            return self.build_response(request, RawResponse(self._exchange(sent, request)))
+        return self.build_response(request, self._insist(sent, request))
+
+    # Set for a subclass that has such methods of its own.
+    _adds_headers = False
+    _makes_pools = False
+    _writes_targets = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._makes_pools = any(
+            getattr(cls, name) is not getattr(HTTPAdapter, name)
+            for name in (
+                "build_connection_pool_key_attributes",
+                "cert_verify",
+                "get_connection_with_tls_context",
+                "proxy_headers",
+                "proxy_manager_for",
+            )
+        )
+        cls._adds_headers = cls.add_headers is not HTTPAdapter.add_headers
+        cls._writes_targets = cls.request_url is not HTTPAdapter.request_url
+
+    def _transport(
+        self, request: PreparedRequest, url: URL, verify: Any, cert: Any, proxies: Any
+    ) -> Any:
+        proxy = self._proxy(str(request.url), proxies) if proxies else None
+        if proxy is None and url.scheme == "http":
+            verify, cert = True, None  # one Transport for all
+        kw = self.poolmanager.connection_pool_kw
+        if len(kw) == 2 and "maxsize" in kw and "block" in kw and not ip_version():
+            return transport_for(verify, cert, proxy, self._http2, False)
+        return transport_from(proxy, verify=verify, cert=cert, http2=self._http2, **kw)
+
+    @staticmethod
+    def _proxy(url: str, proxies: Any) -> str | None:
+        from curlhttp.requests.utils import select_proxy
+
+        proxy = select_proxy(url, proxies)
+        return proxy_url(proxy) if proxy else None
+
+    def _exchange(self, sent: CoreRequest, request: PreparedRequest) -> Any:
+        try:
+            return self._attempt(sent)
+        except RequestException as error:
+            from curlhttp.requests._retries import after_error
+
+            error.request = request  # type: ignore[assignment]
+            if error.response is not None:  # the head was in: requests reads the body later
+                raise _broken_off(error) from error
+            after_error(0, sent.method, str(request.url), error)
+            raise  # never: with no attempt left after_error raises
+
+    def _attempt(self, sent: CoreRequest) -> Any:
+        engine = self._engine
+        if engine is None:
+            engine = self._make_engine()
+        return _open(engine, sent) if sent.stream else run_sync(engine.perform(sent))
+
+    def _make_engine(self) -> BlockingEngine:
+        from curlhttp._curl.engine_blocking import BlockingEngine
+
+        with _making:
+            if self._engine is None:
+                size = self._pool_maxsize
+                self._engine = BlockingEngine(
+                    Limits(
+                        max_connections=_MANY,
+                        max_connections_per_host=size if self._pool_block else None,
+                        max_keepalive_connections=self._pool_connections * size,
+                    )
+                )
+            return self._engine
+
+    def _insist(self, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
+        """Send, and send again as often as the Retry says."""
+        from curlhttp.requests._retries import after_error, after_response, pause
+
+        retries: Any = self.max_retries
+        method, url = sent.method, str(request.url)
+        while True:
+            try:
+                received = self._attempt(sent)
+            except RequestException as error:
+                error.request = request  # type: ignore[assignment]
+                retries = after_error(retries, method, url, error)
+                pause(retries, None)
+            else:
+                raw = RawResponse(received)
+                try:
+                    again = after_response(retries, method, url, raw)
+                except RequestException as error:
+                    error.request = request  # type: ignore[assignment]
+                    raise
+                if again is None:
+                    raw.retries = retries
+                    return raw
+                retries = again
+                raw.drain_conn()
+                pause(retries, raw)
+            if sent.body is not None:
+                sent.body.rewind()
+
+
+def _open(engine: BlockingEngine, sent: CoreRequest) -> Any:
+    from curlhttp._stream import StreamedResponse
+
+    return StreamedResponse(sent, run_sync(engine.open(sent)), engine)
+
+
+def _broken_off(error: RequestException) -> RequestException:
+    """Return what requests raises for a body that stops coming."""
+    from curlhttp.requests._retries import as_urllib3
+
+    error.response = None
+    return ConnectionError(
+        as_urllib3(error),
+        request=error.request,
+        curl_code=error.curl_code,
+        request_sent=True,
+        timings=error.timings,
+    )
+
+
+def _check_for(name: str, sent: CoreRequest) -> None:
+    """Let the certificate be checked for another name: ask for that host, where the URL's is."""
+    url = sent.url
+    if sent.get_header("host") is None:
+        sent._shared_headers = sent._shared_headers.copy()
+        sent._shared_headers["Host"] = url.authority
+    sent.transport = replace(sent.transport, connect_to=(url.host, url.port))
+    shown = f"[{name}]" if ":" in name else name
+    sent.url = parse_url(f"https://{shown}:{url.port}{url.target}")
+
+
+def _tell_proxy(credentials: Any, sent: CoreRequest) -> None:
+    """Send credentials that stand in the request's headers to the proxy, and to nobody else."""
+    assert sent.transport.proxy is not None
+    headers = (("Proxy-Authorization", header_text(credentials)),)
+    proxy = replace(sent.transport.proxy, headers=headers)
+    sent.transport = replace(sent.transport, proxy=proxy)
+
+
+def _copy_head(response: Response, resp: Any) -> None:
+    """Take over the head of a response that did not come from libcurl."""
+    from curlhttp.requests.structures import CaseInsensitiveDict
+    from curlhttp.requests.utils import get_encoding_from_headers
+
+    response.status_code = getattr(resp, "status", None)
+    response.headers = CaseInsensitiveDict(getattr(resp, "headers", {}))
+    response.encoding = get_encoding_from_headers(response.headers)
+    response.reason = getattr(resp, "reason", None)
+
+
+def _warn_of_no_verification(url: URL) -> None:
+    # The class that the program knows, and filters by.
+    known: Any = sys.modules.get("urllib3.exceptions")
+    if known is None:
+        from curlhttp.requests.packages._urllib3 import exceptions as known
+    warnings.warn(
+        f"Unverified HTTPS request is being made to host '{url.host}'. Adding certificate "
+        "verification is strongly advised: verify=True or verify='path of the authorities'.",
+        known.InsecureRequestWarning,
+        stacklevel=5,
+    )

@@ -1,0 +1,246 @@
+"""Who a request is from: functions that put credentials into a prepared request."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import threading
+import warnings
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from curlhttp.requests._internal_utils import to_native_string
+from curlhttp.requests.cookies import extract_cookies_to_jar
+from curlhttp.requests.utils import parse_dict_header
+
+if TYPE_CHECKING:
+    from curlhttp.requests._prepared import PreparedRequest
+
+__all__ = [
+    "CONTENT_TYPE_FORM_URLENCODED",
+    "CONTENT_TYPE_MULTI_PART",
+    "AuthBase",
+    "HTTPBasicAuth",
+    "HTTPDigestAuth",
+    "HTTPProxyAuth",
+    "extract_cookies_to_jar",
+    "parse_dict_header",
+    "to_native_string",
+]
+
+CONTENT_TYPE_FORM_URLENCODED = "application/x-www-form-urlencoded"
+CONTENT_TYPE_MULTI_PART = "multipart/form-data"
+
+_DIGEST = re.compile("digest ", re.IGNORECASE)
+# requests' algorithms and RFC 7616's, each also as -sess; SHA is what some servers call SHA-1.
+_ALGORITHMS = {
+    "MD5": "md5",
+    "SHA": "sha1",
+    "SHA-256": "sha256",
+    "SHA-512": "sha512",
+    "SHA-512-256": "sha512_256",
+}
+
+
+class AuthBase:
+    """Authenticate requests: subclasses change the request they are called with."""
+
+    def __call__(self, r: PreparedRequest) -> PreparedRequest:
+        """Return the request, with what authenticates it."""
+        raise NotImplementedError("Auth hooks must be callable.")
+
+
+# --- Basic ---
+
+
+def _basic_auth_str(username: Any, password: Any) -> str:
+    """Return the value of an Authorization header; text is Latin-1."""
+    pair = []
+    for what, value, shown in (
+        ("usernames", username, username),
+        ("passwords", password, type(password)),
+    ):
+        if not isinstance(value, (str, bytes)):
+            warnings.warn(
+                f"Non-string {what} will no longer be supported in Requests 3.0.0. Please convert"
+                f" the object you've passed in ({shown!r}) to a string or bytes object in the near"
+                " future to avoid problems.",
+                DeprecationWarning,
+                stacklevel=1,
+            )
+            value = str(value)
+        pair.append(value if isinstance(value, bytes) else value.encode("latin-1"))
+    return "Basic " + b64encode(b":".join(pair)).decode("ascii")
+
+
+class HTTPBasicAuth(AuthBase):
+    """Send a user name and a password with every request."""
+
+    def __init__(self, username: Any, password: Any) -> None:
+        self.username = username
+        self.password = password
+
+    def __eq__(self, other: object) -> bool:
+        return _is_same_user(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, r: PreparedRequest) -> PreparedRequest:
+        """Set Authorization."""
+        r.headers["Authorization"] = _basic_auth_str(self.username, self.password)
+        return r
+
+
+class HTTPProxyAuth(HTTPBasicAuth):
+    """Send a user name and a password for the proxy."""
+
+    def __call__(self, r: PreparedRequest) -> PreparedRequest:
+        """Set Proxy-Authorization."""
+        r.headers["Proxy-Authorization"] = _basic_auth_str(self.username, self.password)
+        return r
+
+
+def _is_same_user(one: Any, other: object) -> bool:
+    return bool(
+        one.username == getattr(other, "username", None)
+        and one.password == getattr(other, "password", None)
+    )
+
+
+# --- Digest ---
+
+
+class HTTPDigestAuth(AuthBase):
+    """Answer Digest challenges; each thread has a nonce and a count of its own."""
+
+    def __init__(self, username: Any, password: Any) -> None:
+        self.username = username
+        self.password = password
+        self._thread_local = threading.local()
+
+    def __eq__(self, other: object) -> bool:
+        return _is_same_user(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def init_per_thread_state(self) -> None:
+        """Give this thread its state, unless it has one."""
+        state = self._thread_local
+        if hasattr(state, "init"):
+            return
+        state.init = True
+        state.last_nonce = ""
+        state.nonce_count = 0
+        state.chal = {}
+        state.pos = None
+        state.num_401_calls = None
+
+    def build_digest_header(self, method: str, url: str) -> str | None:
+        """Return the answer to the challenge in hand; None if there is none to it."""
+        state = self._thread_local
+        offered = state.chal
+        algorithm = offered.get("algorithm")
+        name = "MD5" if algorithm is None else algorithm.upper()
+        hash_name = _ALGORITHMS.get(name.removesuffix("-SESS"), "")
+        qops = [qop.strip().lower() for qop in (offered.get("qop") or "").split(",")]
+        if hash_name not in hashlib.algorithms_available or not {"", "auth"} & set(qops):
+            return None
+        realm, nonce, opaque = offered.get("realm"), offered.get("nonce"), offered.get("opaque")
+        if realm is None or nonce is None:
+            return None
+        state.nonce_count = state.nonce_count + 1 if nonce == state.last_nonce else 1
+        state.last_nonce = nonce
+
+        def hashed(*parts: str) -> str:
+            data = ":".join(parts).encode()
+            return hashlib.new(hash_name, data, usedforsecurity=False).hexdigest()
+
+        parts = urlsplit(url)
+        uri = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+        username, count, cnonce = _text(self.username), f"{state.nonce_count:08x}", _cnonce()
+        secret = hashed(username, realm, _text(self.password))
+        if name.endswith("-SESS"):
+            secret = hashed(secret, nonce, cnonce)
+        use = (nonce, count, cnonce, "auth") if "auth" in qops else (nonce,)
+        response = hashed(secret, *use, hashed(str(method), uri))
+
+        header = (
+            f'Digest username="{username}", realm="{realm}", nonce="{nonce}", uri="{uri}",'
+            f' response="{response}"'
+        )
+        if opaque:
+            header += f', opaque="{opaque}"'
+        if algorithm:
+            header += f', algorithm="{algorithm}"'
+        if "auth" in qops:
+            header += f', qop="auth", nc={count}, cnonce="{cnonce}"'
+        return header
+
+    def handle_redirect(self, r: Any, **kwargs: Any) -> None:
+        """Let the next hop be challenged anew."""
+        if r.is_redirect:
+            self._thread_local.num_401_calls = 1
+
+    def handle_401(self, r: Any, **kwargs: Any) -> Any:
+        """Answer a challenge, once.
+
+        Args:
+            r: the response, any at all.
+            kwargs: what the adapter was called with.
+
+        Returns:
+            The response to the answer, or `r`.
+        """
+        self.init_per_thread_state()
+        state = self._thread_local
+        if not 400 <= r.status_code < 500:
+            state.num_401_calls = 1
+            return r
+        if state.pos is not None and hasattr(r.request.body, "seek"):
+            r.request.body.seek(state.pos)
+        challenge = r.headers.get("www-authenticate", "")
+        if "digest" not in challenge.lower() or (state.num_401_calls or 1) >= 2:
+            state.num_401_calls = 1
+            return r
+        state.num_401_calls = 2
+        state.chal = parse_dict_header(_DIGEST.sub("", challenge, count=1))
+        r.content  # noqa: B018 - read to its end, so that the connection can be used again
+        r.close()
+        again = r.request.copy()
+        extract_cookies_to_jar(again._cookies, r.request, r.raw)
+        again.prepare_cookies(again._cookies)
+        self._sign(again)
+        answer = r.connection.send(again, **kwargs)
+        answer.history.append(r)
+        answer.request = again
+        return answer
+
+    def _sign(self, r: PreparedRequest) -> None:
+        header = self.build_digest_header(str(r.method), str(r.url))
+        if header:
+            r.headers["Authorization"] = header
+
+    def __call__(self, r: PreparedRequest) -> PreparedRequest:
+        """Set Authorization if there was a challenge before, and answer the next one."""
+        self.init_per_thread_state()
+        state = self._thread_local
+        if state.last_nonce:
+            self._sign(r)
+        try:
+            state.pos = r.body.tell()
+        except (AttributeError, OSError):
+            state.pos = None  # nothing to go back to
+        r.register_hook("response", self.handle_401)
+        r.register_hook("response", self.handle_redirect)
+        state.num_401_calls = 1
+        return r
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _cnonce() -> str:
+    return secrets.token_hex(8)

@@ -1,0 +1,10 @@
+"""requests.exceptions: the same classes as curlhttp.exceptions, for there is but one tree."""
+
+from __future__ import annotations
+
+from json import JSONDecodeError as CompatJSONDecodeError
+
+from curlhttp.exceptions import *  # noqa: F403
+from curlhttp.exceptions import BaseHTTPError
+
+__all__ = ["BaseHTTPError", "CompatJSONDecodeError"]

@@ -1,0 +1,63 @@
+"""What a bug report should tell of versions; `python -m curlhttp.requests.help` prints it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import Any
+
+__all__ = ["info", "main"]
+
+
+def info() -> dict[str, Any]:
+    """Return the versions of what a request passes through; "" stands for what is not there."""
+    import ssl
+
+    import idna
+
+    from curlhttp._curl.version import libcurl_version
+    from curlhttp._version import __version__
+    from curlhttp.requests import compat
+    from curlhttp.requests.__version__ import __version__ as requests_version
+
+    return {
+        "platform": {"system": platform.system(), "release": platform.release()},
+        "implementation": _implementation(),
+        "system_ssl": {"version": f"{ssl.OPENSSL_VERSION_NUMBER:x}"},
+        "using_pyopenssl": False,
+        "using_charset_normalizer": "normalizer" in getattr(compat.chardet, "__name__", ""),
+        "pyOpenSSL": {"version": None, "openssl_version": ""},
+        "urllib3": {"version": compat.urllib3_version},
+        "chardet": {"version": _version("chardet", None)},
+        "charset_normalizer": {"version": _version("charset-normalizer", None)},
+        "cryptography": {"version": _version("cryptography", "")},
+        "idna": {"version": getattr(idna, "__version__", "")},
+        "requests": {"version": requests_version},
+        "curlhttp": {"version": __version__},
+        "libcurl": {"version": libcurl_version()},
+    }
+
+
+def _implementation() -> dict[str, str]:
+    return {
+        "name": platform.python_implementation(),
+        "version": platform.python_version(),
+    }
+
+
+def _version(distribution: str, absent: str | None) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return absent
+
+
+def main() -> None:
+    """Print info() as JSON."""
+    print(json.dumps(info(), sort_keys=True, indent=2))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""requests.packages: urllib3, idna and chardet under requests' own names.
+
+`urllib3` is the real one where it is installed, else the stand-in beside this file. Each is loaded
+when it is first asked for, by attribute or by import, whole or a module of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from curlhttp import exceptions
+from curlhttp._alias import point
+
+if TYPE_CHECKING:
+    chardet: Any
+    idna: Any
+    urllib3: Any
+
+__all__ = ["chardet", "idna", "urllib3"]
+
+_CANDIDATES = {
+    "urllib3": ("urllib3", f"{__name__}._urllib3"),
+    "idna": ("idna",),
+    "chardet": ("chardet", "charset_normalizer"),
+}
+
+
+def _target(name: str) -> str | None:
+    """Return the name of the package that stands behind one of ours, or None."""
+    for candidate in _CANDIDATES[name]:
+        try:
+            importlib.import_module(candidate)
+        except ImportError:
+            continue
+        if candidate == "urllib3":
+            _adopt()
+        return candidate
+    return None
+
+
+def _adopt() -> None:
+    """Make ContentDecodingError one of the real urllib3's errors, as it is in requests."""
+    from urllib3.exceptions import HTTPError
+
+    exceptions.ContentDecodingError.__bases__ = (exceptions.RequestException, HTTPError)
+
+
+for _name in _CANDIDATES:
+    point(f"{__name__}.{_name}", partial(_target, _name))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CANDIDATES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError:
+        if name == "chardet":
+            return None  # as in requests, where neither of the two is there
+        raise

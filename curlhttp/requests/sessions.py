@@ -1,0 +1,656 @@
+"""requests.sessions: what many requests have in common, and how redirects are followed.
+
+Each call goes request -> prepare_request -> send -> get_adapter -> adapter.send, since code that
+extends requests takes hold at each of these.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from http.cookiejar import CookieJar
+from typing import Any, TypeVar, cast
+from urllib.parse import urljoin, urlparse
+
+from curlhttp._models.url import parse_url
+from curlhttp._policy.redirect import may_keep_credentials, redirect_method
+from curlhttp.exceptions import (
+    ChunkedEncodingError,
+    ContentDecodingError,
+    InvalidSchema,
+    TooManyRedirects,
+)
+from curlhttp.requests import _environment
+from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._prepared import PreparedRequest, Request
+from curlhttp.requests._response import DEFAULT_REDIRECT_LIMIT, REDIRECT_STATI, Response
+from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
+from curlhttp.requests.cookies import (
+    RequestsCookieJar,
+    cookiejar_from_dict,
+    extract_cookies_to_jar,
+    merge_cookies,
+)
+from curlhttp.requests.hooks import default_hooks, dispatch_hook
+from curlhttp.requests.structures import CaseInsensitiveDict
+
+__all__ = [
+    "DEFAULT_REDIRECT_LIMIT",
+    "REDIRECT_STATI",
+    "Session",
+    "SessionRedirectMixin",
+    "merge_hooks",
+    "merge_setting",
+    "preferred_clock",
+    "session",
+]
+
+Self = TypeVar("Self", bound="Session")
+
+preferred_clock = time.perf_counter
+_UNSET: Any = object()
+_KEEPS_BODY = (307, 308)
+_OF_THE_BODY = ("Content-Length", "Content-Type", "Transfer-Encoding")
+
+
+__getattr__ = names_of(
+    __name__,
+    {
+        "_internal_utils": "to_native_string",
+        "auth": "_basic_auth_str",
+        "compat": "cookielib",
+        "status_codes": "codes",
+        "utils": (
+            "DEFAULT_PORTS default_headers get_auth_from_url get_environ_proxies get_netrc_auth "
+            "requote_uri resolve_proxies rewind_body should_bypass_proxies to_key_val_list"
+        ),
+    },
+)
+
+
+def merge_setting(
+    request_setting: Any, session_setting: Any, dict_class: type = OrderedDict
+) -> Any:
+    """Return the setting of a request with the session's behind it.
+
+    Args:
+        request_setting: it wins; None in a mapping takes a key away.
+        session_setting: what holds where the request says nothing.
+        dict_class: what to make of two mappings.
+    """
+    if session_setting is None:
+        return request_setting
+    if request_setting is None:
+        return session_setting
+    if not (isinstance(session_setting, Mapping) and isinstance(request_setting, Mapping)):
+        return request_setting
+    merged = dict_class(session_setting.items())
+    merged.update(request_setting.items())
+    for key in [key for key, value in merged.items() if value is None]:
+        del merged[key]
+    return merged
+
+
+def merge_hooks(request_hooks: Any, session_hooks: Any, dict_class: type = OrderedDict) -> Any:
+    """Return the hooks of a request, or the session's where it has none.
+
+    Args:
+        request_hooks: lists by event.
+        session_hooks: the same.
+        dict_class: see merge_setting.
+    """
+    if session_hooks is None or not session_hooks.get("response"):
+        return request_hooks
+    if request_hooks is None or not request_hooks.get("response"):
+        return session_hooks
+    return merge_setting(request_hooks, session_hooks, dict_class)
+
+
+class SessionRedirectMixin:
+    """Follow redirects, by requests' rules; each step can be overridden."""
+
+    max_redirects: int
+    trust_env: bool
+    cookies: Any
+
+    def send(self, request: PreparedRequest, **kwargs: Any) -> Response:
+        """Send a prepared request."""
+        raise NotImplementedError
+
+    def get_redirect_target(self, resp: Response) -> str | None:
+        """Return the Location of a response that redirects, else None.
+
+        Args:
+            resp: the response.
+        """
+        if not resp.is_redirect:
+            return None
+        location: str = resp.headers["location"]
+        try:
+            # Fields are read as Latin-1; servers write UTF-8.
+            return location.encode("latin-1").decode("utf-8")
+        except UnicodeError:
+            return location
+
+    def should_strip_auth(self, old_url: str, new_url: str) -> bool:
+        """Tell whether credentials for one URL must not go to another.
+
+        Args:
+            old_url: where they were meant for.
+            new_url: where the redirect leads.
+        """
+        try:
+            return not may_keep_credentials(parse_url(old_url), parse_url(new_url))
+        except ValueError:
+            return True
+
+    def resolve_redirects(
+        self,
+        resp: Response,
+        req: PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Any = None,
+        yield_requests: bool = False,
+        **adapter_kwargs: Any,
+    ) -> Iterator[Any]:
+        """Give the responses that a redirect leads to, one after the other.
+
+        Args:
+            resp: the response that redirects.
+            req: what it answers.
+            stream: as in send, like all up to proxies.
+            timeout: seconds, or (connect, read).
+            verify: True, False, or a path of authorities.
+            cert: a client certificate.
+            proxies: proxy URLs by scheme.
+            yield_requests: give the requests instead, and send none.
+            adapter_kwargs: passed on to send.
+
+        Raises:
+            TooManyRedirects: there are more than max_redirects.
+            UnrewindableBodyError: the body must be sent again and cannot be.
+        """
+        followed: list[Response] = []
+        fragment = urlparse(str(req.url)).fragment
+        url = self.get_redirect_target(resp)
+        while url:
+            resp.history = followed[:]
+            followed.append(resp)
+            _use_up(resp)
+            if len(resp.history) >= self.max_redirects:
+                raise TooManyRedirects(f"Exceeded {self.max_redirects} redirects.", response=resp)
+            resp.close()
+            url, fragment = _located(url, str(resp.url), fragment)
+            req = self._redirected(req, resp, url)
+            proxies = self.rebuild_proxies(req, proxies)
+            self.rebuild_auth(req, resp)
+            _rewind(req)
+            if yield_requests:
+                yield req
+                continue
+            resp = self.send(
+                req,
+                stream=stream,
+                timeout=timeout,
+                verify=verify,
+                cert=cert,
+                proxies=proxies,
+                allow_redirects=False,
+                **adapter_kwargs,
+            )
+            if resp.sets_cookies:
+                extract_cookies_to_jar(self.cookies, req, resp.raw)
+            url = self.get_redirect_target(resp)
+            yield resp
+
+    def _redirected(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
+        """Return the request for the next hop, without proxies and credentials."""
+        prepared = req.copy()
+        prepared.url = url
+        self.rebuild_method(prepared, resp)
+        headers: Any = prepared.headers
+        if resp.status_code not in _KEEPS_BODY:
+            for name in _OF_THE_BODY:
+                headers.pop(name, None)
+            prepared.body = None
+        headers.pop("Cookie", None)  # the jar knows what the next host may see
+        jar = prepared._cookies
+        extract_cookies_to_jar(jar, req, resp.raw)
+        merge_cookies(jar, self.cookies)
+        prepared.prepare_cookies(jar)
+        return prepared
+
+    def rebuild_auth(self, prepared_request: PreparedRequest, response: Response) -> None:
+        """Take credentials off a request to another origin; put on what netrc has for it.
+
+        Args:
+            prepared_request: the next hop.
+            response: what redirected there.
+        """
+        headers: Any = prepared_request.headers
+        url = str(prepared_request.url)
+        if "Authorization" in headers and self.should_strip_auth(str(response.request.url), url):
+            del headers["Authorization"]
+        if self.trust_env and _environment.may_have_netrc():
+            from curlhttp.requests.utils import get_netrc_auth
+
+            found = get_netrc_auth(url)
+            if found is not None:
+                prepared_request.prepare_auth(found)
+
+    def rebuild_proxies(self, prepared_request: PreparedRequest, proxies: Any) -> Any:
+        """Return the proxies for the next hop, and fit Proxy-Authorization to them.
+
+        Args:
+            prepared_request: the next hop.
+            proxies: those so far.
+        """
+        from curlhttp.requests.auth import _basic_auth_str
+        from curlhttp.requests.utils import get_auth_from_url, resolve_proxies
+
+        found = resolve_proxies(prepared_request, proxies, self.trust_env)
+        headers: Any = prepared_request.headers
+        headers.pop("Proxy-Authorization", None)
+        scheme = urlparse(str(prepared_request.url)).scheme
+        username, password = get_auth_from_url(found.get(scheme) or "")
+        # A tunnel's credentials go to the proxy alone, by the adapter.
+        if username and password and not scheme.startswith("https"):
+            headers["Proxy-Authorization"] = _basic_auth_str(username, password)
+        return found
+
+    def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
+        """Set the method of the next hop, as browsers have it.
+
+        Args:
+            prepared_request: the next hop.
+            response: what redirected there.
+        """
+        prepared_request.method = redirect_method(
+            str(prepared_request.method), response.status_code
+        )
+
+
+def _use_up(resp: Response) -> None:
+    try:
+        _ = resp.content
+    except (ChunkedEncodingError, ContentDecodingError, RuntimeError):
+        resp.raw.read(decode_content=False)
+
+
+def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
+    """Return the URL that a Location stands for, and the fragment that goes on from there."""
+    from curlhttp.requests.utils import requote_uri
+
+    if location.startswith("//"):
+        location = f"{urlparse(base).scheme}:{location}"
+    parts = urlparse(location)
+    if parts.fragment:
+        fragment = parts.fragment
+    elif fragment:
+        parts = parts._replace(fragment=fragment)
+    url = requote_uri(parts.geturl())
+    return url if parts.netloc else urljoin(base, url), fragment
+
+
+def _rewind(request: PreparedRequest) -> None:
+    headers: Any = request.headers
+    if request._body_position is not None and (
+        "Content-Length" in headers or "Transfer-Encoding" in headers
+    ):
+        from curlhttp.requests.utils import rewind_body
+
+        rewind_body(request)
+
+
+class Session(SessionRedirectMixin):
+    """Keep headers, cookies, credentials and connections from one request to the next.
+
+    Args:
+        timeout: the limits of requests that set none: seconds, (connect, read), a Timeout, or
+            None for no limit. Without it: 10 s to connect, 60 s of silence.
+    """
+
+    __attrs__ = [
+        "headers",
+        "cookies",
+        "auth",
+        "proxies",
+        "hooks",
+        "params",
+        "verify",
+        "cert",
+        "adapters",
+        "stream",
+        "trust_env",
+        "max_redirects",
+        "timeout",
+    ]
+
+    timeout: Any = None  # the adapter's default
+
+    def __init__(self, *, timeout: Any = _UNSET) -> None:
+        from curlhttp.requests.utils import default_headers
+
+        self.headers: Any = default_headers()
+        self.auth: Any = None
+        self.proxies: Any = {}
+        self.hooks: Any = default_hooks()
+        self.params: Any = {}
+        self.stream: Any = False
+        self.verify: Any = True
+        self.cert: Any = None
+        self.max_redirects = DEFAULT_REDIRECT_LIMIT
+        self.trust_env = True
+        self.cookies: Any = cookiejar_from_dict({})
+        self.adapters: Any = OrderedDict()
+        if timeout is not _UNSET:
+            self.timeout = (None, None) if timeout is None else timeout
+        self._mount_adapters()
+
+    def _mount_adapters(self) -> None:
+        self.mount("https://", HTTPAdapter())
+        self.mount("http://", HTTPAdapter())
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *args: Any) -> None:
+        self.close()
+
+    def prepare_request(self, request: Request) -> PreparedRequest:
+        """Return a request as it will be sent, with the session's settings behind its own.
+
+        Args:
+            request: what the user wants.
+
+        Raises:
+            RequestException: some of it cannot be sent.
+        """
+        auth = request.auth
+        if not auth and not self.auth and self.trust_env and _environment.may_have_netrc():
+            from curlhttp.requests.utils import get_netrc_auth
+
+            auth = get_netrc_auth(str(request.url))
+        prepared = PreparedRequest()
+        prepared.prepare(
+            method=cast(str, request.method).upper(),
+            url=request.url,
+            files=request.files,
+            data=request.data,
+            json=request.json,
+            headers=self._merged_headers(request.headers),
+            params=merge_setting(request.params, self.params) if self.params else request.params,
+            auth=merge_setting(auth, self.auth),
+            cookies=self._merged_cookies(request.cookies),
+            hooks=merge_hooks(request.hooks, self.hooks),
+        )
+        return prepared
+
+    def _merged_headers(self, headers: Any) -> Any:
+        own = self.headers
+        if headers or type(own) is not CaseInsensitiveDict:
+            return merge_setting(headers, own, CaseInsensitiveDict)
+        for _, value in own._store.values():
+            if value is None:
+                return merge_setting({}, own, CaseInsensitiveDict)
+        return own
+
+    def _merged_cookies(self, cookies: Any) -> Any:
+        """Return a jar of the session's cookies and a request's; None for no cookies at all."""
+        if not cookies and not getattr(self.cookies, "_cookies", True):
+            return None
+        cookies = cookies or {}
+        if not isinstance(cookies, CookieJar):
+            cookies = cookiejar_from_dict(cookies)
+        return merge_cookies(merge_cookies(RequestsCookieJar(), self.cookies), cookies)
+
+    def request(
+        self,
+        method: str,
+        url: Any,
+        params: Any = None,
+        data: Any = None,
+        headers: Any = None,
+        cookies: Any = None,
+        files: Any = None,
+        auth: Any = None,
+        timeout: Any = None,
+        allow_redirects: bool = True,
+        proxies: Any = None,
+        hooks: Any = None,
+        stream: Any = None,
+        verify: Any = None,
+        cert: Any = None,
+        json: Any = None,
+        *,
+        content: Any = None,
+        follow_redirects: bool | None = None,
+    ) -> Response:
+        """Send a request and return the response.
+
+        Args:
+            method: such as "GET".
+            url: absolute.
+            params: a mapping, pairs or a string for the query.
+            data: a form (mapping or pairs), or a body as it is: bytes, str, file or iterable.
+            headers: they replace the session's of the same name; None takes one away.
+            cookies: for this request alone.
+            files: a mapping or pairs of field name and file, sent as multipart/form-data.
+            auth: (user, password) or a function of the prepared request.
+            timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
+                for the session's.
+            allow_redirects: follow redirects.
+            proxies: proxy URLs by scheme; they beat the session's, which beat the environment's.
+            hooks: functions by event: {"response": ...}.
+            stream: leave the body on the wire.
+            verify: True, False, or a path of authorities.
+            cert: a client certificate: a path, or (certificate, key).
+            json: any value that JSON can express.
+            content: another name for data that is no form.
+            follow_redirects: another name for allow_redirects.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        if content is not None:
+            if data is not None:
+                raise TypeError("content and data are the same thing: give one")
+            data = content
+        prepared = self.prepare_request(
+            Request(
+                method, url, headers, files, data or {}, params or {}, auth, cookies, hooks, json
+            )
+        )
+        settings = self.merge_environment_settings(
+            prepared.url, proxies or {}, stream, verify, cert
+        )
+        return self.send(
+            prepared,
+            timeout=self.timeout if timeout is None else timeout,
+            allow_redirects=allow_redirects if follow_redirects is None else follow_redirects,
+            **settings,
+        )
+
+    def get(self, url: Any, params: Any = None, **kwargs: Any) -> Response:
+        """Send GET; see request."""
+        return self.request("GET", url, params=params, **kwargs)
+
+    def options(self, url: Any, **kwargs: Any) -> Response:
+        """Send OPTIONS; see request."""
+        return self.request("OPTIONS", url, **kwargs)
+
+    def head(self, url: Any, **kwargs: Any) -> Response:
+        """Send HEAD; see request. Redirects are not followed unless asked to."""
+        kwargs.setdefault("allow_redirects", False)
+        return self.request("HEAD", url, **kwargs)
+
+    def post(self, url: Any, data: Any = None, json: Any = None, **kwargs: Any) -> Response:
+        """Send POST; see request."""
+        return self.request("POST", url, data=data, json=json, **kwargs)
+
+    def put(self, url: Any, data: Any = None, **kwargs: Any) -> Response:
+        """Send PUT; see request."""
+        return self.request("PUT", url, data=data, **kwargs)
+
+    def patch(self, url: Any, data: Any = None, **kwargs: Any) -> Response:
+        """Send PATCH; see request."""
+        return self.request("PATCH", url, data=data, **kwargs)
+
+    def delete(self, url: Any, **kwargs: Any) -> Response:
+        """Send DELETE; see request."""
+        return self.request("DELETE", url, **kwargs)
+
+    def send(self, request: PreparedRequest, **kwargs: Any) -> Response:
+        """Send a prepared request.
+
+        Args:
+            request: see prepare_request.
+            kwargs: stream, timeout, verify, cert, proxies, allow_redirects; the session's where
+                they are missing.
+
+        Raises:
+            RequestException: no response came of it.
+            ValueError: the request is not prepared.
+        """
+        kwargs.setdefault("stream", self.stream)
+        kwargs.setdefault("verify", self.verify)
+        kwargs.setdefault("cert", self.cert)
+        if "proxies" not in kwargs:
+            kwargs["proxies"] = self._resolved_proxies(request)
+        if isinstance(cast(Any, request), Request):
+            raise ValueError("You can only send PreparedRequests.")
+        follows = kwargs.pop("allow_redirects", True)
+        hooks = request.hooks
+        adapter = self.get_adapter(url=request.url)
+        started = preferred_clock()
+        response: Response = adapter.send(request, **kwargs)
+        if getattr(response, "timings", None) is None:  # else it knows by itself
+            response.elapsed = timedelta(seconds=preferred_clock() - started)
+        if hooks["response"]:
+            response = dispatch_hook("response", hooks, response, **kwargs)
+        self._keep_cookies(request, response)
+        if response.status_code in REDIRECT_STATI or self._has_own_redirects:
+            if follows:
+                response = self._follow(response, request, kwargs)
+            else:
+                response._next = next(
+                    self.resolve_redirects(response, request, yield_requests=True, **kwargs), None
+                )
+        if not kwargs.get("stream"):
+            _ = response.content
+        return response
+
+    def _resolved_proxies(self, request: PreparedRequest) -> Any:
+        if not self.trust_env or not _environment.may_have_proxies():
+            return dict(self.proxies)
+        from curlhttp.requests.utils import resolve_proxies
+
+        return resolve_proxies(request, self.proxies, self.trust_env)
+
+    def _keep_cookies(self, request: PreparedRequest, response: Response) -> None:
+        for earlier in response.history:  # of a hook that sent again
+            extract_cookies_to_jar(self.cookies, earlier.request, earlier.raw)
+        if getattr(response, "sets_cookies", True):
+            extract_cookies_to_jar(self.cookies, request, response.raw)
+
+    _has_own_redirects = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._has_own_redirects = any(
+            getattr(cls, name) is not getattr(SessionRedirectMixin, name)
+            for name in ("get_redirect_target", "resolve_redirects")
+        )
+
+    def _follow(
+        self, response: Response, request: PreparedRequest, kwargs: dict[str, Any]
+    ) -> Response:
+        history = [response, *self.resolve_redirects(response, request, **kwargs)]
+        last: Response = history.pop()
+        if history:
+            last.history = history
+        return last
+
+    def merge_environment_settings(
+        self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+    ) -> dict[str, Any]:
+        """Return the settings of a request with the session's and the environment's behind them.
+
+        Args:
+            url: where the request goes.
+            proxies: its own, like all that follow.
+            stream: leave the body on the wire.
+            verify: True, False, or a path of authorities.
+            cert: a client certificate.
+        """
+        proxies = {**(self.proxies or {}), **(proxies or {})}
+        if self.trust_env and _environment.speaks():
+            if _environment.may_have_proxies():
+                proxies = self._with_environment(url, proxies)
+            # An explicit False or path is never overruled; requests has its own opinion there.
+            if verify is True or (verify is None and self.verify is True):
+                verify = _environment.ca_bundle() or verify
+        if None in proxies.values():  # which has kept the environment's away
+            proxies = {key: proxy for key, proxy in proxies.items() if proxy is not None}
+        return {
+            "proxies": proxies,
+            "stream": self.stream if stream is None else stream,
+            "verify": self.verify if verify is None else verify,
+            "cert": self.cert if cert is None else cert,
+        }
+
+    @staticmethod
+    def _with_environment(url: Any, proxies: Any) -> dict[str, Any]:
+        """Add the environment's proxies to those that the program names."""
+        from curlhttp.requests.utils import get_environ_proxies
+
+        found = get_environ_proxies(url, no_proxy=proxies.get("no_proxy"))
+        return {**found, **proxies}
+
+    def get_adapter(self, url: Any) -> Any:
+        """Return the adapter for a URL: the one with the longest prefix that fits.
+
+        Args:
+            url: absolute.
+
+        Raises:
+            InvalidSchema: there is none.
+        """
+        lower = url.lower()
+        for prefix, adapter in self.adapters.items():
+            if lower.startswith(prefix.lower()):
+                return adapter
+        raise InvalidSchema(f"No connection adapters were found for {url!r}")
+
+    def close(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        for adapter in self.adapters.values():
+            adapter.close()
+
+    def mount(self, prefix: str, adapter: BaseAdapter) -> None:
+        """Use an adapter for all URLs that begin with a prefix.
+
+        Args:
+            prefix: such as "https://example.org/".
+            adapter: an HTTPAdapter or one of your own.
+        """
+        self.adapters[prefix] = adapter
+        for key in [key for key in self.adapters if len(key) < len(prefix)]:
+            self.adapters[key] = self.adapters.pop(key)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name, None) for name in self.__attrs__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def session() -> Session:
+    """Return a Session."""
+    return Session()

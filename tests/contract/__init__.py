@@ -1,0 +1,1 @@
+"""What the drop-in promises, as tests that the real requests passes too."""
