@@ -28,7 +28,11 @@ def engine_of(client: AnyClient) -> Any:
 
 
 def slots_of(client: AnyClient) -> Slots:
-    slots: Slots = engine_of(client)._slots
+    """Return the slots, without those of parked transfers among the taken."""
+    engine = engine_of(client)
+    if client.is_blocking:
+        engine._unpark()
+    slots: Slots = engine._slots
     return slots
 
 

@@ -52,6 +52,7 @@ except KeyboardInterrupt:
 if held is not None:
     held.close()
 engine = client._engine
+engine._unpark()
 assert engine._slots.used == 0
 assert not engine._slots._waiters
 assert client.get(url + "/bytes/3").status_code == 200

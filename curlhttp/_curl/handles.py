@@ -77,6 +77,11 @@ class Slots:
             return False
         return self._admit(origin)
 
+    @property
+    def has_waiters(self) -> bool:
+        """Tell whether somebody waits."""
+        return bool(self._waiters)
+
     def _only_others_wait(self, origin: str) -> bool:
         """Tell whether every waiter is held up by its own origin's bound."""
         return all(
@@ -143,13 +148,14 @@ class Handles:
 
     Attributes:
         all: idle and in use.
+        idle_count: how many are idle.
     """
 
     def __init__(self, make: Callable[[Any], Transfer], keep: int) -> None:
         self._make = make
         self.keep = keep
         self._idle: dict[Any, list[Transfer]] = {}
-        self._idle_count = 0
+        self.idle_count = 0
         self._serial = 0
         self.all: set[Transfer] = set()
 
@@ -162,12 +168,12 @@ class Handles:
         """
         idle = self._idle.get(key)
         if idle:
-            self._idle_count -= 1
+            self.idle_count -= 1
             transfer = idle.pop()
             if not idle:
                 del self._idle[key]
             return transfer
-        if len(self.all) >= bound and self._idle_count:
+        if len(self.all) >= bound and self.idle_count:
             self._evict()
         transfer = self._make(key)
         transfer.key = key
@@ -177,21 +183,21 @@ class Handles:
     def _evict(self) -> None:
         key = min(self._idle, key=lambda key: self._idle[key][0].released)
         idle = self._idle[key]
-        self._idle_count -= 1
+        self.idle_count -= 1
         self.drop(idle.pop(0))
         if not idle:
             del self._idle[key]
 
     def push(self, transfer: Transfer) -> None:
         """Take back a transfer that is ready for the next request."""
-        if self._idle_count >= self.keep:
+        if self.idle_count >= self.keep:
             if not self.keep:
                 self.drop(transfer)
                 return
             self._evict()  # the one just used is the more likely to be used again
         self._serial += 1
         transfer.released = self._serial
-        self._idle_count += 1
+        self.idle_count += 1
         idle = self._idle.get(transfer.key)
         if idle is None:
             self._idle[transfer.key] = [transfer]
@@ -206,7 +212,7 @@ class Handles:
     def close(self) -> None:
         """Close all idle transfers, and those that come back."""
         self.keep = 0
-        idle, self._idle, self._idle_count = self._idle, {}, 0
+        idle, self._idle, self.idle_count = self._idle, {}, 0
         for transfers in idle.values():
             for transfer in transfers:
                 self.drop(transfer)

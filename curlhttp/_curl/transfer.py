@@ -58,6 +58,7 @@ _LAST_DATA_RECV = 52  # offset in struct tcp_info (linux/tcp.h)
 _NUM_CONNECTS = pycurl.NUM_CONNECTS
 _STARTTRANSFER_TIME_T = pycurl.STARTTRANSFER_TIME_T
 _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
+_timings = tuple.__new__  # what Timings() and Timings._make() come to
 
 
 class Transfer:
@@ -597,7 +598,7 @@ class Transfer:
         """Return what a buffered attempt got before it failed, if that has a head."""
         request, head = self.request, self._read_head()
         assert request is not None
-        if head is None or request.stream:
+        if head is None or head.status_code < 200 or request.stream:
             return None
         return Response(request, head, b"".join(self.pieces), self.timings())
 
@@ -605,7 +606,7 @@ class Transfer:
         """Return the exception for libcurl's code."""
         request, easy = self.request, self.easy
         assert request is not None
-        return error_for(
+        error = error_for(
             Failure(
                 request=request,
                 code=self.code,
@@ -619,6 +620,8 @@ class Transfer:
                 aborted_resend=self.code == pycurl.E_ABORTED_BY_CALLBACK and self._sends > 1,
             )
         )
+        error.response = self._so_far()
+        return error
 
     def silence(self) -> ReadTimeout:
         """Return the exception for a server that is silent for too long."""
@@ -685,8 +688,8 @@ class Transfer:
         # Without a byte libcurl gives the end.
         first_byte = info(_STARTTRANSFER_TIME_T) * _MICROSECOND if self.lines else 0.0
         total = info(_TOTAL_TIME_T) * _MICROSECOND
-        return Timings._make(
-            (queue, dns, connect, tls, first_byte, total, is_reused, peer, self._local)
+        return _timings(
+            Timings, (queue, dns, connect, tls, first_byte, total, is_reused, peer, self._local)
         )
 
     def certificate(self) -> str | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from http.cookiejar import CookieJar
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlparse
 
-from curlhttp._models.url import parse_url
+from curlhttp._models.url import parse_url, shown_url
 from curlhttp._policy.redirect import may_keep_credentials, redirect_method
 from curlhttp.exceptions import (
     ChunkedEncodingError,
@@ -24,6 +25,7 @@ from curlhttp.exceptions import (
 )
 from curlhttp.requests import _environment
 from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._header_check import are_known
 from curlhttp.requests._prepared import PreparedRequest, Request
 from curlhttp.requests._response import DEFAULT_REDIRECT_LIMIT, REDIRECT_STATI, Response
 from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
@@ -219,6 +221,9 @@ class SessionRedirectMixin:
                 headers.pop(name, None)
             prepared.body = None
         headers.pop("Cookie", None)  # the jar knows what the next host may see
+        # The name of another host; the jar goes by it, and would give that host's cookies away.
+        if "Host" in headers and urlparse(str(req.url)).hostname != urlparse(url).hostname:
+            del headers["Host"]
         jar = prepared._cookies
         extract_cookies_to_jar(jar, req, resp.raw)
         merge_cookies(jar, self.cookies)
@@ -234,8 +239,13 @@ class SessionRedirectMixin:
         """
         headers: Any = prepared_request.headers
         url = str(prepared_request.url)
-        if "Authorization" in headers and self.should_strip_auth(str(response.request.url), url):
-            del headers["Authorization"]
+        if (
+            "Authorization" in headers or prepared_request.hooks.get("response")
+        ) and self.should_strip_auth(str(response.request.url), url):
+            from curlhttp.requests.auth import leave_behind
+
+            headers.pop("Authorization", None)
+            leave_behind(prepared_request)
         if self.trust_env and _environment.may_have_netrc():
             from curlhttp.requests.utils import get_netrc_auth
 
@@ -276,10 +286,9 @@ class SessionRedirectMixin:
 
 
 def _use_up(resp: Response) -> None:
-    try:
+    # Where it leads is known, whatever became of its body; closing it ends the connection then.
+    with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
         _ = resp.content
-    except (ChunkedEncodingError, ContentDecodingError, RuntimeError):
-        resp.raw.read(decode_content=False)
 
 
 def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
@@ -378,7 +387,7 @@ class Session(SessionRedirectMixin):
             auth = get_netrc_auth(str(request.url))
         prepared = PreparedRequest()
         prepared.prepare(
-            method=cast(str, request.method).upper(),
+            method=request.method.upper(),  # type: ignore[union-attr]
             url=request.url,
             files=request.files,
             data=request.data,
@@ -393,12 +402,9 @@ class Session(SessionRedirectMixin):
 
     def _merged_headers(self, headers: Any) -> Any:
         own = self.headers
-        if headers or type(own) is not CaseInsensitiveDict:
+        if headers or type(own) is not CaseInsensitiveDict or not are_known(own._store.values()):
             return merge_setting(headers, own, CaseInsensitiveDict)
-        for _, value in own._store.values():
-            if value is None:
-                return merge_setting({}, own, CaseInsensitiveDict)
-        return own
+        return own  # as they are: none of them is None
 
     def _merged_cookies(self, cookies: Any) -> Any:
         """Return a jar of the session's cookies and a request's; None for no cookies at all."""
@@ -522,7 +528,8 @@ class Session(SessionRedirectMixin):
         kwargs.setdefault("cert", self.cert)
         if "proxies" not in kwargs:
             kwargs["proxies"] = self._resolved_proxies(request)
-        if isinstance(cast(Any, request), Request):
+        given: Any = request
+        if isinstance(given, Request):
             raise ValueError("You can only send PreparedRequests.")
         follows = kwargs.pop("allow_redirects", True)
         hooks = request.hooks
@@ -533,7 +540,8 @@ class Session(SessionRedirectMixin):
             response.elapsed = timedelta(seconds=preferred_clock() - started)
         if hooks["response"]:
             response = dispatch_hook("response", hooks, response, **kwargs)
-        self._keep_cookies(request, response)
+        if response.history or getattr(response, "sets_cookies", True):
+            self._keep_cookies(request, response)
         if response.status_code in REDIRECT_STATI or self._has_own_redirects:
             if follows:
                 response = self._follow(response, request, kwargs)
@@ -541,7 +549,7 @@ class Session(SessionRedirectMixin):
                 response._next = next(
                     self.resolve_redirects(response, request, yield_requests=True, **kwargs), None
                 )
-        if not kwargs.get("stream"):
+        if not kwargs["stream"]:
             _ = response.content
         return response
 
@@ -588,14 +596,14 @@ class Session(SessionRedirectMixin):
             verify: True, False, or a path of authorities.
             cert: a client certificate.
         """
-        proxies = {**(self.proxies or {}), **(proxies or {})}
+        proxies = {**self.proxies, **proxies} if self.proxies else dict(proxies or ())
         if self.trust_env and _environment.speaks():
             if _environment.may_have_proxies():
                 proxies = self._with_environment(url, proxies)
             # An explicit False or path is never overruled; requests has its own opinion there.
             if verify is True or (verify is None and self.verify is True):
                 verify = _environment.ca_bundle() or verify
-        if None in proxies.values():  # which has kept the environment's away
+        if proxies and None in proxies.values():  # which has kept the environment's away
             proxies = {key: proxy for key, proxy in proxies.items() if proxy is not None}
         return {
             "proxies": proxies,
@@ -622,10 +630,13 @@ class Session(SessionRedirectMixin):
             InvalidSchema: there is none.
         """
         lower = url.lower()
-        for prefix, adapter in self.adapters.items():
+        adapters = self.adapters
+        for prefix in adapters:
             if lower.startswith(prefix.lower()):
-                return adapter
-        raise InvalidSchema(f"No connection adapters were found for {url!r}")
+                return adapters[prefix]
+        # What stands before an "@" is a secret, but for one scheme.
+        shown = url if lower.startswith("mailto:") else shown_url(url)
+        raise InvalidSchema(f"No connection adapters were found for {shown!r}")
 
     def close(self) -> None:
         """Close the connections; a later request opens new ones."""
