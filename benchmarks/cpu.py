@@ -51,17 +51,20 @@ def _report(title: str, samples: Samples) -> None:
 
 
 def _blocking(url: str, rounds: int) -> Samples:
-    client = curlhttp.Client()
+    client, drop_in = curlhttp.Client(), curlhttp.Session()
     contenders: dict[str, tuple[Callable[[], Any], int]] = {
         "bare pycurl, same options": (_bare(url, interruptible=True), 2000),
         "bare pycurl, deaf to Ctrl-C": (_bare(url, interruptible=False), 2000),
         "curlhttp": (lambda: client.get(url).content, 2000),
+        "curlhttp.Session": (lambda: drop_in.get(url).content, 2000),
+        "curlhttp.get": (lambda: curlhttp.get(url).content, 1000),
     }
     if importlib.util.find_spec("requests"):
         import requests
 
         session = requests.Session()
         contenders["requests"] = (lambda: session.get(url).content, 300)
+        contenders["requests.get"] = (lambda: requests.get(url).content, 100)
     samples: Samples = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, (call, count) in contenders.items():
@@ -71,6 +74,7 @@ def _blocking(url: str, rounds: int) -> Samples:
                 call()
             samples[name].append((time.process_time() - started) / count * 1e6)
     client.close()
+    drop_in.close()
     return samples
 
 

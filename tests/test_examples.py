@@ -45,6 +45,20 @@ def test_the_quickstart_leaves_no_thread() -> None:
     assert finished.stdout.splitlines()[-1:] == ["1 thread"], finished.stderr
 
 
+def test_the_drop_in_for_requests_does_what_requests_does() -> None:
+    finished = run("examples/requests_drop_in.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "import     requests is curlhttp.requests",
+        "hook       GET /hello?page=1 <Response [200]>",
+        "upload     {'type': 'multipart/form-data', 'named': True}",
+        "retries    200 after [503, 503]",
+        "streaming  8 MiB in a file",
+        "timeout    ReadTimeout, request_sent=True",
+    ]
+
+
 def test_ci_runs_the_two_commands_of_the_readme() -> None:
     commands = [block.strip() for block in fenced("sh")]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from curlhttp._models.params import Params, encode_params
 from curlhttp._models.target import PATH_SAFE, QUERY_SAFE, build_target, quoted
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 
-__all__ = ["URL", "Params", "encode_params", "parse_url"]
+__all__ = ["URL", "Params", "encode_params", "parse_url", "shown_url"]
 
 _LONGEST_CACHED = 2048  # characters; bounds what the cache of parsed URLs can hold on to
 _LONGEST_SHOWN = 200  # characters of a URL in a message
@@ -252,7 +252,7 @@ def _decoded(text: str | bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise InvalidURL(f"Invalid URL {_shown(text.decode('latin-1'))!r}: not UTF-8") from None
+        raise InvalidURL(f"Invalid URL {shown_url(text.decode('latin-1'))!r}: not UTF-8") from None
 
 
 def _parsed(text: str) -> URL:
@@ -291,12 +291,12 @@ def _naming(text: str) -> Iterator[None]:
     try:
         yield
     except InvalidURL as reason:
-        raise InvalidURL(f"Invalid URL {_shown(text)!r}: {reason}") from None
+        raise InvalidURL(f"Invalid URL {shown_url(text)!r}: {reason}") from None
     except UnicodeEncodeError:
-        raise InvalidURL(f"Invalid URL {_shown(text)!r}: lone surrogate") from None
+        raise InvalidURL(f"Invalid URL {shown_url(text)!r}: lone surrogate") from None
 
 
-def _shown(text: str) -> str:
+def shown_url(text: str) -> str:
     """Return a URL fit for a message: whatever may be userinfo hidden, printable, cut."""
     # Up to the last "@" of all: the password of a malformed URL may hold "/", "?" or "#".
     text = _USERINFO.sub(r"\1***@", text, count=1)
@@ -310,7 +310,7 @@ def _after_scheme(text: str) -> tuple[str, str]:
     scheme = match[1].lower() if match else ""
     if scheme in ("http", "https"):
         return scheme, text[len(scheme) + 1 :]
-    shown = _shown(text)
+    shown = shown_url(text)
     # requests' order: a colon after anything but "http..." is the end of some scheme.
     if scheme or (":" in text and text[:4].lower() != "http"):
         raise InvalidSchema(f"No connection adapters were found for {shown!r}")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.request import parse_http_list as _split_list
 
+from curlhttp._models.headers import SENSITIVE
 from curlhttp.exceptions import InvalidHeader
 from curlhttp.requests import _internal_utils
 
@@ -106,7 +107,7 @@ def _encoding_of(content_type: str) -> str | None:
 
 
 def check_header_validity(header: tuple[str | bytes, str | bytes]) -> None:
-    """Check a name with its value.
+    """Check a name with its value; a message shows no credentials.
 
     Raises:
         InvalidHeader: one is neither str nor bytes, begins with a blank or holds a line break;
@@ -122,13 +123,21 @@ def _validate_header_part(
 ) -> None:
     kind = bytes if isinstance(header_part, bytes) else str
     if not isinstance(header_part, kind):
+        shown, whole = _shown(header, header_part), _shown(header, header)
         raise InvalidHeader(
-            f"Header part ({header_part!r}) from {header!r} must be of type str or bytes, "
+            f"Header part ({shown}) from {whole} must be of type str or bytes, "
             f"not {type(header_part)}"
         )
     pattern = _internal_utils.HEADER_VALIDATORS[kind][header_validator_index]
     if not pattern.match(header_part):
         raise InvalidHeader(
             f"Header {'value' if header_validator_index else 'name'} begins with a blank or holds "
-            f"a reserved or line-breaking character: {header_part!r}"
+            f"a reserved or line-breaking character: {_shown(header, header_part)}"
         )
+
+
+def _shown(header: Any, part: Any) -> str:
+    """Return a part of a header fit for a message, if not all of it."""
+    name = header[0].decode("latin-1") if isinstance(header[0], bytes) else str(header[0])
+    name = name.partition(":")[0].strip()  # all of "Authorization: ..." may be passed as the name
+    return f"<hidden, of {name}>" if name.lower() in SENSITIVE else repr(part)

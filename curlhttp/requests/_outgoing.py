@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Timeout, Transport
 from curlhttp._models.body import BytesBody, open_body
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Request as CoreRequest
+from curlhttp._models.target import PATH_SAFE, quoted
 from curlhttp._models.url import URL, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
@@ -56,8 +57,17 @@ def core_request(
 
 def url_of(request: PreparedRequest) -> URL:
     """Return where a request goes, without credentials."""
-    url = parse_url(cast(str, request.url))
-    return url if url.username is None else url.without_userinfo()
+    text: Any = request.url
+    url = parse_url(text)
+    if url.username is not None:
+        url = url.without_userinfo()
+    # Nothing is folded any more: what the request's URL shows is what is asked for.
+    return _with_dots(url, request) if "/." in str(text) else url
+
+
+def _with_dots(url: URL, request: PreparedRequest) -> URL:
+    path = quoted(request.path_url.partition("?")[0], PATH_SAFE)
+    return url._with(f"{path}?{url.query}" if url.query else path, url.fragment)
 
 
 def with_target(url: URL, target: str) -> URL:
@@ -75,8 +85,13 @@ def _known_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
     stricter. What came in since then is checked here.
     """
     headers = Headers()
-    headers._replace([(header_text(name), header_text(value)) for name, value in fields])
+    headers._replace([(header_text(name), _value_text(value)) for name, value in fields])
     return headers
+
+
+def _value_text(value: Any) -> str:
+    text = header_text(value)
+    return text if text.strip(" \t") else ""  # libcurl takes a line of blanks for its removal
 
 
 def header_text(text: Any) -> str:
@@ -86,11 +101,10 @@ def header_text(text: Any) -> str:
         InvalidHeader: it would break the header block.
     """
     found = text.decode("latin-1") if isinstance(text, bytes) else text
-    if not isinstance(found, str) or not found.isascii():
-        try:
-            found.encode("latin-1")
-        except (AttributeError, UnicodeEncodeError):
-            raise InvalidHeader(f"A header must be latin-1 text, not {text!r:.50}") from None
+    if not isinstance(found, str):
+        raise InvalidHeader(f"A header must be str or bytes, not {type(text)}")
+    if not found.isascii() and max(found) > "\xff":  # no message shows it: it may be a secret
+        raise InvalidHeader("A header must be latin-1 text; encode it to bytes first")
     if any(char in found for char in "\r\n\0"):
         raise InvalidHeader("A header must not contain CR, LF or NUL")
     return found
@@ -108,6 +122,8 @@ def _known_timeout(timeout: Any) -> Timeout:
 
     if timeout is None:
         return Timeout()
+    if isinstance(timeout, Timeout):
+        return timeout
     connect, read, total = as_pair(timeout)
     return Timeout(connect=connect, read=read, total=total)
 
@@ -123,6 +139,7 @@ def _body_of(request: PreparedRequest) -> Body | None:
     """Return the body in the core's terms.
 
     Raises:
+        InvalidHeader: its length is no number.
         InvalidMethod: the method cannot have a body.
     """
     body = request.body
@@ -132,9 +149,11 @@ def _body_of(request: PreparedRequest) -> Body | None:
         raise InvalidMethod("a HEAD request cannot have a body")
     if isinstance(body, bytes):
         return BytesBody(body) if body or request.method != "GET" else None
-    length = request.headers.get("Content-Length")
-    opened = open_body(_in_bytes(body), 0 if length is None else int(length))
-    if length is None:
+    length = header_text(request.headers.get("Content-Length", ""))
+    if length and not (length.isascii() and length.isdigit()):
+        raise InvalidHeader(f"Content-Length must be a number, not {length!r:.50}")
+    opened = open_body(_in_bytes(body), int(length or 0))
+    if not length:
         opened.length = None  # chunked
     return opened
 

@@ -245,6 +245,8 @@ class RawResponse:
             RequestException: the body broke off, is corrupt or too late.
         """
         decodes = self._decodes(decode_content)
+        if amt is not None and amt <= 0:
+            amt = None
         as_it_comes = amt is None or self.chunked
         while piece := self._read_some(amt, decodes) if as_it_comes else self._read(amt, decodes):
             yield piece

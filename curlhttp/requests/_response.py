@@ -86,6 +86,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
     _next: Any = None
     _content: Any = False  # False: not read yet
     _content_consumed = False
+    _has_failed = False  # while the body was read
     status_code: Any = None
     request: Any = None
     raw: Any = None
@@ -371,8 +372,11 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     def _error_of(self, error: Exception) -> Exception:
         """Return requests' exception for what reading a body raised."""
-        if isinstance(error.__cause__, RequestException):
-            error = error.__cause__  # ours, in urllib3's words
+        self._has_failed = True
+        cause = error.__cause__
+        if isinstance(cause, RequestException):  # ours, in urllib3's words
+            cause.args, error.__cause__ = (error,), None
+            error = cause
         if isinstance(error, RequestException):
             error.request, error.response = self.request, self
             if isinstance(error, ReadTimeout):  # as requests has it, once the head is in
@@ -434,7 +438,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
     # --- pickling ---
 
     def __getstate__(self) -> dict[str, Any]:
-        if not self._content_consumed:
+        if not self._content_consumed and not self._has_failed:  # its error was told
             _ = self.content
         return {name: getattr(self, name, None) for name in self.__attrs__}
 

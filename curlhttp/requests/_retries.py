@@ -76,6 +76,8 @@ def after_error(retries: Any, method: str, url: str, error: e.RequestException) 
     cause = _translated(error, names, pool)
     if cause is None:
         raise error
+    if error.request_sent and isinstance(error, e.SSLError) and not _may_repeat(retries, method):
+        retries = retries.new(total=0)  # a Retry takes every failure of TLS for one to connect
     try:
         return retries.increment(method, pool.target, error=cause, _pool=pool)
     except names.MaxRetryError as given_up:
@@ -86,6 +88,11 @@ def after_error(retries: Any, method: str, url: str, error: e.RequestException) 
         error.args = (cause,)  # which says what happened, in urllib3's words
         raise error from None
     raise failure
+
+
+def _may_repeat(retries: Any, method: str) -> bool:
+    allowed = getattr(retries, "allowed_methods", None)
+    return not allowed or method.upper() in allowed
 
 
 def after_response(retries: Any, method: str, url: str, raw: Any) -> Any:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 import socket
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Timeout
 
-__all__ = ["as_pair", "check_seconds"]
+if TYPE_CHECKING:
+    from curlhttp._models.timings import Timings
+
+__all__ = ["as_pair", "check_seconds", "what_is_left"]
+
+_NOTHING = 1e-3  # seconds: no limit can be 0
 
 
 def as_pair(timeout: Any) -> tuple[float | None, float | None, float | None]:
@@ -42,6 +50,19 @@ def as_pair(timeout: Any) -> tuple[float | None, float | None, float | None]:
     return seconds, seconds, None
 
 
+def what_is_left(timeout: Any, spent: Timings | None) -> Callable[[], Any]:
+    """Return what tells the limits of the next hop: a total is one of all hops together.
+
+    Args:
+        timeout: as in HTTPAdapter.send.
+        spent: where the time of the first hop went, if that is known.
+    """
+    if not isinstance(timeout, Timeout) or timeout.total is None:
+        return lambda: timeout
+    end = monotonic() + timeout.total - (0 if spent is None else spent.queue + spent.total)
+    return lambda: replace(timeout, total=max(end - monotonic(), _NOTHING))
+
+
 def check_seconds(name: str, value: Any) -> float | None:
     """Return a limit as a number.
 
@@ -55,7 +76,7 @@ def check_seconds(name: str, value: Any) -> float | None:
     try:
         seconds = float(value)
         is_positive = value > 0
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(
             f"Timeout value {name} was {value}, but it must be an int, float or None."
         ) from None

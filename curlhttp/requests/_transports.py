@@ -1,6 +1,7 @@
 """From requests' settings (verify, cert, proxy, a pool's keywords) to the core's Transport.
 
-What urllib3 can do to a connection and libcurl cannot is an error here, never silently dropped.
+What urllib3 can do to a connection and libcurl cannot is an error here, not silently dropped; but
+a client certificate that was loaded into an ssl_context cannot be seen.
 """
 
 from __future__ import annotations
@@ -109,8 +110,11 @@ def proxy_url(url: str) -> str:
 
 def ip_version() -> int | None:
     """Return 4 when the program has switched IPv6 off in urllib3, as many do, else None."""
-    for name in _CONNECTION_MODULES:
-        module = sys.modules.get(name)
+    known = sys.modules
+    if _URLLIB3 not in known and _STAND_IN not in known:
+        return None
+    for name in (_URLLIB3, _STAND_IN):
+        module = known.get(name)
         if module is None:
             continue
         if not getattr(module, "HAS_IPV6", True):
@@ -122,10 +126,8 @@ def ip_version() -> int | None:
     return None
 
 
-_CONNECTION_MODULES = (
-    "urllib3.util.connection",
-    "curlhttp.requests.packages._urllib3.util.connection",
-)
+_URLLIB3 = "urllib3.util.connection"
+_STAND_IN = "curlhttp.requests.packages._urllib3.util.connection"
 
 
 def transport_from(

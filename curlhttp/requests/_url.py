@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from curlhttp._models.target import PATH_SAFE, QUERY_SAFE
+from curlhttp._models.url import shown_url
 from curlhttp.exceptions import InvalidURL, MissingSchema
 
 __all__ = ["prepare_url"]
@@ -109,11 +110,12 @@ def _split(url: str) -> _Parts | None:
         path = _quoted(_without_dot_segments(path), PATH_SAFE)
         query, fragment = _quoted(query, QUERY_SAFE), _quoted(fragment, QUERY_SAFE)
     if not scheme:
+        shown = shown_url(url)
         raise MissingSchema(
-            f"Invalid URL {url!r}: No scheme supplied. Perhaps you meant https://{url}?"
+            f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown}?"
         )
     if not host:
-        raise InvalidURL(f"Invalid URL {url!r}: No host supplied")
+        raise InvalidURL(f"Invalid URL {shown_url(url)!r}: No host supplied")
     if not host.isascii():
         host = _a_labels(host)
     elif host[0] in "*.":
@@ -129,11 +131,15 @@ def _host_and_port(text: str, url: str) -> tuple[str, str]:
     match = _HOST_PORT(text)
     host, port = match.groups() if match else (text, "")
     if port and int(port) > 65535:
-        raise _unparsable(url)
+        raise _unparsable(shown_url(url))
+    # With an "@" behind it, what looks like a host may be half of a password.
+    hides = "@" in url
     if found := _BLANK_OR_CONTROL(host):
-        raise _unparsable(f"Host {host!r} contains invalid character {found[0]!r}")
+        shown = shown_url(url) if hides else host
+        raise _unparsable(f"Host {shown!r} contains invalid character {found[0]!r}")
     if not match or (host[:1] == "[" and not _is_ipv6(host[1:-1])):
-        raise _unparsable(f"{text!r} is not a valid host or port")
+        shown = shown_url(url) if hides else text
+        raise _unparsable(f"{shown!r} is not a valid host or port")
     return host, f":{port}" if port else ""
 
 

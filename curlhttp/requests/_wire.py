@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._models.response import Response
 from curlhttp._run import run_sync
@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from curlhttp._stream import StreamedResponse
     from curlhttp.requests._raw import RawResponse
 
-__all__ = ["PIECE", "Connection", "Message", "OriginalResponse", "Socket", "Wire", "read_some"]
+__all__ = [
+    "PIECE",
+    "BrokenOff",
+    "Connection",
+    "Message",
+    "OriginalResponse",
+    "Socket",
+    "Wire",
+    "read_some",
+]
 
 PIECE = 64 * 1024  # bytes
 
@@ -31,6 +40,29 @@ def read_some(body: Any, amt: int | None = None) -> bytes:
     return data
 
 
+class BrokenOff(Response):
+    """A response whose body ended in an error: who reads it gets that, as from the wire."""
+
+    is_closed = False
+
+    def __init__(self, error: RequestException) -> None:
+        so_far: Any = error.response
+        super().__init__(so_far.request, so_far._head, None, so_far.timings)
+        self._left, self._error = so_far._content, error
+        error.response = None
+
+    async def _read_piece(self) -> bytes:
+        piece, self._left = self._left, b""
+        if piece:
+            return cast(bytes, piece)
+        self.is_closed = True
+        raise self._error
+
+    def close(self) -> None:
+        """Give up the rest of the body."""
+        self._left, self.is_closed = b"", True
+
+
 class Wire:
     """The body as it came, as a file; `fp` is None at its end, as in http.client."""
 
@@ -39,6 +71,7 @@ class Wire:
         self._rest = memoryview(b"" if is_spent else received._content or b"")
         self._is_closed = False
         self._failed: RequestException | None = None
+        self._translated: Exception | None = None
 
     def _fill(self) -> bool:
         """Fetch the next piece if none is left, and tell whether there is one."""
@@ -55,9 +88,11 @@ class Wire:
         """Raise what ended the body, in urllib3's words, as code that reads from here expects."""
         failed = self._failed
         assert failed is not None
-        from curlhttp.requests._retries import as_urllib3
+        if self._translated is None:
+            from curlhttp.requests._retries import as_urllib3
 
-        raise as_urllib3(failed) from failed
+            self._translated = as_urllib3(failed)
+        raise self._translated from failed
 
     @property
     def _is_streamed(self) -> bool:

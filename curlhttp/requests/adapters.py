@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,16 +15,14 @@ from curlhttp._config import Limits, transport_for
 from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.url import URL, parse_url
 from curlhttp._run import run_sync
-from curlhttp.exceptions import (
-    ConnectionError,
-    RequestException,
-)
+from curlhttp.exceptions import RequestException
 from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._outgoing import core_request, header_text, url_of, with_target
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._response import Response
 from curlhttp.requests._retries import is_plain
 from curlhttp.requests._transports import Pool, ca_paths, ip_version, proxy_url, transport_from
+from curlhttp.requests._wire import BrokenOff
 
 if TYPE_CHECKING:
     from curlhttp._curl.engine_blocking import BlockingEngine
@@ -52,8 +49,8 @@ __getattr__ = names_of(
         "compat": "basestring urlparse",
         "cookies": "extract_cookies_to_jar",
         "exceptions": (
-            "ConnectTimeout InvalidHeader InvalidProxyURL InvalidSchema InvalidURL ProxyError "
-            "ReadTimeout RetryError SSLError"
+            "ConnectTimeout ConnectionError InvalidHeader InvalidProxyURL InvalidSchema InvalidURL "
+            "ProxyError ReadTimeout RetryError SSLError"
         ),
         "packages:urllib3.exceptions": (
             "ClosedPoolError ConnectTimeoutError LocationValueError MaxRetryError "
@@ -71,7 +68,6 @@ __getattr__ = names_of(
 )
 
 _MANY = 10_000  # connections at once, where requests has no bound; the process's own comes first
-_making = threading.Lock()
 
 
 class BaseAdapter:
@@ -233,7 +229,7 @@ class HTTPAdapter(BaseAdapter):
         Raises:
             OSError: there is no such file.
         """
-        if url.lower().startswith("https") and verify:
+        if url.lower().startswith("https") and (verify or verify == ""):  # an empty path is none
             conn.cert_reqs = "CERT_REQUIRED"
             conn.ca_certs, conn.ca_cert_dir = ca_paths(verify)
         else:
@@ -345,20 +341,28 @@ class HTTPAdapter(BaseAdapter):
         response.raw = resp
         response.request = req
         response.connection = self
-        url = req.url
-        response.url = url.decode() if isinstance(url, bytes) else url
+        response.url = req.url
         if type(resp) is RawResponse:
             received = resp.received
-            response.status_code = received.status_code
-            response._head, response.timings = received._head, received.timings
+            response._head = head = received._head
+            response.status_code = head.status_code
+            response.timings = received.timings
         else:
             _copy_head(response, resp)
         return response
 
+    def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
+        if _is_finalizing():  # the modules are gone, and the connections go with the process
+            return
+        # A response keeps its adapter, so nobody is at work here. The lock may be this thread's,
+        # in the middle of which the collector came; then the engine is for the next collection.
+        engine = self._engine
+        if engine is not None and not engine._lock.locked():
+            engine.close()
+
     def close(self) -> None:
         """Close the connections; the adapter makes new ones when it is used again."""
-        with _making:
-            engine, self._engine = self._engine, None
+        engine = self.__dict__.pop("_engine", None)
         if engine is not None:
             engine.close()
         for manager in (self.poolmanager, *self.proxy_manager.values()):
@@ -392,6 +396,8 @@ class HTTPAdapter(BaseAdapter):
         """
         if cert.__class__ is list:
             cert = tuple(cert)
+        if verify is None or isinstance(verify, int):
+            verify = verify is None or bool(verify)  # None is the default, never a "no"
         pool = None
         if type(self)._makes_pools:
             pool = self.get_connection_with_tls_context(request, verify, proxies, cert)
@@ -470,8 +476,8 @@ class HTTPAdapter(BaseAdapter):
             from curlhttp.requests._retries import after_error
 
             error.request = request  # type: ignore[assignment]
-            if error.response is not None:  # the head was in: requests reads the body later
-                raise _broken_off(error) from error
+            if error.response is not None:
+                return BrokenOff(error)
             after_error(0, sent.method, str(request.url), error)
             raise  # never: with no attempt left after_error raises
 
@@ -484,17 +490,19 @@ class HTTPAdapter(BaseAdapter):
     def _make_engine(self) -> BlockingEngine:
         from curlhttp._curl.engine_blocking import BlockingEngine
 
-        with _making:
-            if self._engine is None:
-                size = self._pool_maxsize
-                self._engine = BlockingEngine(
-                    Limits(
-                        max_connections=_MANY,
-                        max_connections_per_host=size if self._pool_block else None,
-                        max_keepalive_connections=self._pool_connections * size,
-                    )
-                )
-            return self._engine
+        size = self._pool_maxsize
+        made = BlockingEngine(
+            Limits(
+                max_connections=_MANY,
+                max_connections_per_host=size if self._pool_block else None,
+                max_keepalive_connections=self._pool_connections * size,
+            )
+        )
+        # No lock: one that another thread has while the process forks stays locked in the child.
+        engine: BlockingEngine = self.__dict__.setdefault("_engine", made)
+        if engine is not made:
+            made.close()
+        return engine
 
     def _insist(self, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
         """Send, and send again as often as the Retry says."""
@@ -507,6 +515,8 @@ class HTTPAdapter(BaseAdapter):
                 received = self._attempt(sent)
             except RequestException as error:
                 error.request = request  # type: ignore[assignment]
+                if error.response is not None and error.response._head.redirects:
+                    return RawResponse(BrokenOff(error))
                 retries = after_error(retries, method, url, error)
                 pause(retries, None)
             else:
@@ -530,20 +540,6 @@ def _open(engine: BlockingEngine, sent: CoreRequest) -> Any:
     from curlhttp._stream import StreamedResponse
 
     return StreamedResponse(sent, run_sync(engine.open(sent)), engine)
-
-
-def _broken_off(error: RequestException) -> RequestException:
-    """Return what requests raises for a body that stops coming."""
-    from curlhttp.requests._retries import as_urllib3
-
-    error.response = None
-    return ConnectionError(
-        as_urllib3(error),
-        request=error.request,
-        curl_code=error.curl_code,
-        request_sent=True,
-        timings=error.timings,
-    )
 
 
 def _check_for(name: str, sent: CoreRequest) -> None:

@@ -238,6 +238,20 @@ class HTTPDigestAuth(AuthBase):
         return r
 
 
+def leave_behind(request: PreparedRequest) -> None:
+    """Let a request answer no more Digest challenges: it goes to another origin now.
+
+    Args:
+        request: a copy of one that had HTTPDigestAuth; other hooks stay.
+    """
+    hooks = [
+        hook
+        for hook in request.hooks.get("response", ())
+        if not isinstance(getattr(hook, "__self__", None), HTTPDigestAuth)
+    ]
+    request.hooks = {**request.hooks, "response": hooks}
+
+
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 

@@ -21,6 +21,7 @@ from curlhttp.exceptions import (
     ChunkedEncodingError,
     ContentDecodingError,
     InvalidSchema,
+    InvalidURL,
     TooManyRedirects,
 )
 from curlhttp.requests import _environment
@@ -28,6 +29,7 @@ from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._header_check import are_known
 from curlhttp.requests._prepared import PreparedRequest, Request
 from curlhttp.requests._response import DEFAULT_REDIRECT_LIMIT, REDIRECT_STATI, Response
+from curlhttp.requests._timeouts import what_is_left
 from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
 from curlhttp.requests.cookies import (
     RequestsCookieJar,
@@ -177,6 +179,7 @@ class SessionRedirectMixin:
             TooManyRedirects: there are more than max_redirects.
             UnrewindableBodyError: the body must be sent again and cannot be.
         """
+        left = what_is_left(timeout, getattr(resp, "timings", None))
         followed: list[Response] = []
         fragment = urlparse(str(req.url)).fragment
         url = self.get_redirect_target(resp)
@@ -198,7 +201,7 @@ class SessionRedirectMixin:
             resp = self.send(
                 req,
                 stream=stream,
-                timeout=timeout,
+                timeout=left(),
                 verify=verify,
                 cert=cert,
                 proxies=proxies,
@@ -297,7 +300,10 @@ def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
 
     if location.startswith("//"):
         location = f"{urlparse(base).scheme}:{location}"
-    parts = urlparse(location)
+    try:
+        parts = urlparse(location)
+    except ValueError:
+        raise InvalidURL(f"Invalid URL {shown_url(location)!r}") from None
     if parts.fragment:
         fragment = parts.fragment
     elif fragment:
