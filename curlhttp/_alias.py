@@ -81,7 +81,10 @@ def _name_loaded(package: str, name: str) -> None:
     else there meanwhile: the text `__version__`.
     """
     for loaded, module in list(sys.modules.items()):
-        if loaded.startswith(package + ".") and module is not None:
+        if module is None or not loaded.startswith(package + "."):
+            continue
+        # Not the empty module that stands there while another thread imports what it points to.
+        if getattr(getattr(module, "__spec__", None), "loader", None) is not _pointers:
             sys.modules.setdefault(name + loaded[len(package) :], module)
 
 
@@ -111,6 +114,9 @@ def alias_requests() -> None:
         RuntimeError: requests itself was imported already.
     """
     facade = importlib.import_module(_FACADE)
+    # All of them now: two threads that came in by different names could get in each other's way.
+    for name in _MODULES.split():
+        importlib.import_module(f"{_FACADE}.{name}")
     with _aliasing:
         if sys.modules.get("requests") is facade:
             return
@@ -129,4 +135,8 @@ def alias_requests() -> None:
         _name_loaded(_FACADE, "requests")
 
 
+_MODULES = (
+    "__version__ _internal_utils _types adapters api auth certs compat cookies exceptions help "
+    "hooks models packages sessions status_codes structures utils"
+)
 _aliasing = threading.Lock()

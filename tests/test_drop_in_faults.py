@@ -1045,7 +1045,7 @@ def test_a_full_pool_is_waited_for_no_longer_than_said(app: AppServer) -> None:
         session.mount("http://", HTTPAdapter(pool_maxsize=1, pool_block=True))
         with session.get(app.url + "/bytes/1000000", stream=True):
             with pytest.raises(curlhttp.PoolTimeout):
-                session.get(app.url, timeout=Timeout(pool=0.05))
+                session.get(app.url, timeout=Timeout(pool=0.05, total=2))
         assert session.get(app.url).text == "hello"
 
 

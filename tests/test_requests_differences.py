@@ -174,7 +174,7 @@ def test_a_wait_for_a_full_pool_is_never_retried(app: AppServer) -> None:
         )
         with session.get(app.url + "/bytes/1000000", stream=True):
             with pytest.raises(curlhttp.PoolTimeout):
-                session.get(app.url, timeout=Timeout(pool=0.02))
+                session.get(app.url, timeout=Timeout(pool=0.02, total=2))
     assert len(app.requests) == 1
 
 
