@@ -52,10 +52,12 @@ def _report(title: str, samples: Samples) -> None:
 
 def _blocking(url: str, rounds: int) -> Samples:
     client, drop_in = curlhttp.Client(), curlhttp.Session()
+    resilient = curlhttp.Client(retry=2, breaker=curlhttp.CircuitBreaker())
     contenders: dict[str, tuple[Callable[[], Any], int]] = {
         "bare pycurl, same options": (_bare(url, interruptible=True), 2000),
         "bare pycurl, deaf to Ctrl-C": (_bare(url, interruptible=False), 2000),
         "curlhttp": (lambda: client.get(url).content, 2000),
+        "curlhttp, retry and breaker": (lambda: resilient.get(url).content, 2000),
         "curlhttp.Session": (lambda: drop_in.get(url).content, 2000),
         "curlhttp.get": (lambda: curlhttp.get(url).content, 1000),
     }
@@ -75,6 +77,7 @@ def _blocking(url: str, rounds: int) -> Samples:
             samples[name].append((time.process_time() - started) / count * 1e6)
     client.close()
     drop_in.close()
+    resilient.close()
     return samples
 
 
@@ -121,6 +124,7 @@ def _bare(url: str, *, interruptible: bool) -> Callable[[], bytes]:
 
 async def _concurrent(url: str, rounds: int) -> Samples:
     client = curlhttp.AsyncClient()
+    resilient = curlhttp.AsyncClient(retry=2, breaker=curlhttp.CircuitBreaker())
     multi = pycurl.AsyncCurlMulti()
     handles = [_handle(url) for _ in range(_CONCURRENCY)]
     idle = list(handles)
@@ -137,9 +141,13 @@ async def _concurrent(url: str, rounds: int) -> Samples:
     async def ours() -> None:
         assert (await client.get(url)).status_code == 200
 
+    async def guarded() -> None:
+        assert (await resilient.get(url)).status_code == 200
+
     contenders: dict[str, tuple[Callable[[], Awaitable[None]], int]] = {
         "bare AsyncCurlMulti": (bare, 6000),
         "curlhttp": (ours, 6000),
+        "curlhttp, retry and breaker": (guarded, 6000),
     }
     session: Any = None
     if importlib.util.find_spec("aiohttp"):
@@ -160,6 +168,7 @@ async def _concurrent(url: str, rounds: int) -> Samples:
             await _repeat(call, count)
             samples[name].append((time.process_time() - started) / count * 1e6)
     await client.aclose()
+    await resilient.aclose()
     await multi.aclose()
     if session is not None:
         await session.close()

@@ -19,11 +19,13 @@ from curlhttp._curl.version import check_libcurl
 from curlhttp._version import __version__
 
 if TYPE_CHECKING:
-    from curlhttp import _config, exceptions, requests
+    from curlhttp import _config, exceptions, requests, testing
     from curlhttp._alias import alias_requests
     from curlhttp._client import AsyncClient, Client
     from curlhttp._config import TLS, Limits, Proxy
     from curlhttp._flow.engine import Middleware, Send
+    from curlhttp._flow.hooks import AttemptEvent
+    from curlhttp._loops import install_uvloop
     from curlhttp._models.cookies import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.request import Request
@@ -32,6 +34,17 @@ if TYPE_CHECKING:
     from curlhttp._models.timings import Timings
     from curlhttp._models.url import URL
     from curlhttp._policy.auth import Auth, BasicAuth, BearerAuth, DigestAuth
+    from curlhttp._policy.backoff import (
+        DecorrelatedJitterBackoff,
+        EqualJitterBackoff,
+        ExponentialBackoff,
+        FullJitterBackoff,
+    )
+    from curlhttp._policy.breaker import BreakerMetrics, CircuitBreaker, Transition
+    from curlhttp._policy.budget import RetryBudget
+    from curlhttp._policy.hedge import Hedge
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._policy.retry import Attempt, RetryPolicy
     from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
     from curlhttp.exceptions import (
         BlockedAddress,
@@ -105,24 +118,34 @@ __all__ = [
     "URL",
     "AsyncClient",
     "AsyncStreamedResponse",
+    "Attempt",
+    "AttemptEvent",
     "Auth",
     "BasicAuth",
     "BearerAuth",
     "BlockedAddress",
+    "BreakerMetrics",
     "ChunkedEncodingError",
+    "CircuitBreaker",
     "CircuitBreakerOpen",
     "Client",
     "ClientClosed",
     "ClientRequest",
+    "ConcurrencyLimit",
     "ConnectTimeout",
     "ConnectionError",
     "ContentDecodingError",
     "Cookies",
     "DeadlineExceeded",
+    "DecorrelatedJitterBackoff",
     "DigestAuth",
+    "EqualJitterBackoff",
+    "ExponentialBackoff",
     "FileModeWarning",
+    "FullJitterBackoff",
     "HTTPError",
     "Headers",
+    "Hedge",
     "InvalidHeader",
     "InvalidJSONError",
     "InvalidMethod",
@@ -137,6 +160,7 @@ __all__ = [
     "PreparedRequest",
     "Proxy",
     "ProxyError",
+    "RateLimit",
     "ReadTimeout",
     "RemoteProtocolError",
     "Request",
@@ -145,7 +169,9 @@ __all__ = [
     "RequestsWarning",
     "Response",
     "ResponseTooLarge",
+    "RetryBudget",
     "RetryError",
+    "RetryPolicy",
     "SSLError",
     "Send",
     "Session",
@@ -154,6 +180,7 @@ __all__ = [
     "Timeout",
     "Timings",
     "TooManyRedirects",
+    "Transition",
     "URLRequired",
     "UnrewindableBodyError",
     "__version__",
@@ -171,6 +198,7 @@ __all__ = [
     "head",
     "help",
     "hooks",
+    "install_uvloop",
     "models",
     "options",
     "packages",
@@ -184,6 +212,7 @@ __all__ = [
     "status_codes",
     "stream",
     "structures",
+    "testing",
     "utils",
 ]
 
@@ -192,11 +221,21 @@ _HOMES = {
     "curlhttp._client": "AsyncClient Client",
     "curlhttp._config": "Limits Proxy TLS",
     "curlhttp._flow.engine": "Middleware Send",
+    "curlhttp._flow.hooks": "AttemptEvent",
+    "curlhttp._loops": "install_uvloop",
     "curlhttp._models.cookies": "Cookies",
     "curlhttp._models.headers": "Headers",
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url": "URL",
     "curlhttp._policy.auth": "Auth BasicAuth BearerAuth DigestAuth",
+    "curlhttp._policy.backoff": (
+        "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff"
+    ),
+    "curlhttp._policy.breaker": "BreakerMetrics CircuitBreaker Transition",
+    "curlhttp._policy.budget": "RetryBudget",
+    "curlhttp._policy.hedge": "Hedge",
+    "curlhttp._policy.limits": "ConcurrencyLimit RateLimit",
+    "curlhttp._policy.retry": "Attempt RetryPolicy",
     "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",
     "curlhttp.exceptions": (
         "BlockedAddress ChunkedEncodingError CircuitBreakerOpen ClientClosed ConnectTimeout "
@@ -211,7 +250,7 @@ _HOMES = {
     "curlhttp.requests.api": "delete get head options patch post put request stream",
 }
 _SUBMODULES = {
-    "curlhttp": "exceptions requests",
+    "curlhttp": "exceptions requests testing",
     "curlhttp.requests": (
         "adapters api auth certs compat cookies help hooks models packages sessions status_codes "
         "structures utils"

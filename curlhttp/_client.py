@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -20,7 +22,9 @@ from curlhttp._config import (
     transport_for,
 )
 from curlhttp._flow.chain import build
-from curlhttp._flow.engine import Engine, Middleware, Send
+from curlhttp._flow.deadline import LEAST
+from curlhttp._flow.engine import Clock, Engine, Gate, Middleware, Send
+from curlhttp._flow.observe import ATTEMPT_EVENTS, EVENTS
 from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.jar import Jar
@@ -41,13 +45,21 @@ from curlhttp._policy.environment import (
 from curlhttp._run import run_sync
 from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
 from curlhttp._version import __version__
-from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema, UnrewindableBodyError
+from curlhttp.exceptions import (
+    DeadlineExceeded,
+    InvalidHeader,
+    InvalidMethod,
+    MissingSchema,
+    UnrewindableBodyError,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from curlhttp._curl.engine_async import AsyncEngine
-    from curlhttp._curl.engine_blocking import BlockingEngine
+    from curlhttp._policy.breaker import CircuitBreaker
+    from curlhttp._policy.hedge import Hedge
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._policy.retry import RetryInput, RetryPolicy
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["AsyncClient", "Client"]
@@ -83,6 +95,7 @@ class RequestOptions(TypedDict, total=False):
     cert: Cert
     stream: bool
     max_response_size: int | None
+    retry: RetryInput
 
 
 class _Core:
@@ -118,6 +131,12 @@ class _Core:
         sensitive_headers: Iterable[str] = (),
         middleware: Sequence[Middleware] = (),
         hooks: Hooks | None = None,
+        retry: RetryInput = None,
+        rate_limit: RateLimit | None = None,
+        concurrency_limit: ConcurrencyLimit | None = None,
+        breaker: CircuitBreaker | None = None,
+        hedge: Hedge | None = None,
+        transport: Engine | None = None,
     ) -> None:
         self._base_url = parse_url(base_url) if base_url else None
         self._headers = _client_headers(headers)
@@ -151,21 +170,38 @@ class _Core:
             self._http2,
             self._http3,
         )
-        self._hooks = _hooks(hooks)
-        self._send: Send = build(
+        found = _hooks(hooks, self._awaits_hooks)
+        self._retry = _retry_policy(retry)
+        self._set_engine(transport)
+        self._build = partial(
+            build,
             self._exchange,
-            hooks=self._hooks,
+            clock=self._clock,
+            gate=self._gate,
+            hooks=found,
+            awaits_hooks=self._awaits_hooks,
             max_redirects=max_redirects,
             sensitive=frozenset(name.lower() for name in sensitive_headers),
             netrc=_netrc(environ) if trust_env else None,
             middleware=tuple(middleware),
+            retry=self._retry,
+            rate_limit=rate_limit,
+            concurrency_limit=concurrency_limit,
+            breaker=breaker,
+            hedge=hedge,
         )
-        self._set_engine()
+        self._retry_base = self._retry
+        self._may_retry = self._retry is not None or any(map(found.get, ATTEMPT_EVENTS))
+        self._send: Send = self._build(retries=self._may_retry)
 
-    def _set_engine(self) -> None:
+    _awaits_hooks = False
+    _clock: Clock
+    _gate: Callable[[], Gate]
+
+    def _set_engine(self, transport: Engine | None) -> None:
         raise NotImplementedError
 
-    def _exchange(self, request: Request) -> Any:
+    def _exchange(self, request: Request, plan: Any = None) -> Any:
         raise NotImplementedError
 
     # settings that may be changed
@@ -221,6 +257,7 @@ class _Core:
         cert: Cert = _UNSET,
         stream: bool = False,
         max_response_size: int | None = _UNSET,
+        retry: RetryInput = _UNSET,
     ) -> Request:
         """Return the request that the verbs would send; `send` sends it.
 
@@ -247,6 +284,8 @@ class _Core:
             cert: see TLS.
             stream: return once the head is in; the body is read from the response.
             max_response_size: bytes that the body may have, on the wire and decoded.
+            retry: a RetryPolicy, a number of retries with the client's policy (or the default
+                one), or None to send it once.
 
         Raises:
             RequestException: some of it cannot be sent as it is; nothing was.
@@ -283,6 +322,7 @@ class _Core:
         )
         request.decode = True
         request.deadline = request.extensions = None
+        request.retry = self._retry if retry is _UNSET else self._own_retry(retry)
         if (
             verify is _UNSET
             and cert is _UNSET
@@ -309,7 +349,21 @@ class _Core:
         request.url, request.auth, request.jar = model.url, model.auth, model.jar
         request.timeout = request.timeout or model.timeout
         request.transport, request.route = model.transport, model.route
+        request.retry = request.retry or model.retry
         return request
+
+    def _own_retry(self, retry: RetryInput) -> RetryPolicy | None:
+        """Return the policy of one request; numbers share the budget of the client's."""
+        if not retry:
+            return None
+        from curlhttp._policy.retry import RetryPolicy
+
+        if self._retry_base is None:
+            self._retry_base = RetryPolicy()
+        if not self._may_retry:  # no request had one up to now: the chain did not pay for it
+            self._send = self._build(retries=True)
+            self._may_retry = True
+        return RetryPolicy.of(retry, self._retry_base)
 
     def _built(self, wanted: UserRequest) -> Request:
         """Return what a curlhttp.Request asks for: the arguments of build_request as one value."""
@@ -393,23 +447,38 @@ class Client(_Core):
         max_redirects: how many to follow.
         max_response_size: bytes a body may have, on the wire and decoded.
         sensitive_headers: names that must not follow a redirect to another origin.
-        middleware: `async def middleware(request, send)`, outermost first; each attempt of a
+        middleware: `async def middleware(request, send)`, outermost first; each hop of a
             redirect goes through them.
-        hooks: functions by event: {"request": ..., "response": ...}.
+        hooks: functions by event. "request" gets the Request and "response" the Response; what
+            they return takes its place. "before_attempt", "after_attempt", "before_sleep" and
+            "on_give_up" get an AttemptEvent, "breaker_transition" a Transition; what they return
+            or raise changes nothing.
+        retry: a RetryPolicy, or a number of retries; None to send each request once.
+        rate_limit: how many attempts may begin in a second.
+        concurrency_limit: how many attempts may be under way at once.
+        breaker: refuses requests to origins that fail; several clients may share one.
+        hedge: sends slow idempotent requests a second time.
+        transport: what takes the place of libcurl, such as curlhttp.testing.ScriptedEngine.
     """
 
-    def _set_engine(self) -> None:
-        from curlhttp._curl.engine_blocking import BlockingEngine
+    def _set_engine(self, transport: Engine | None) -> None:
+        if transport is None:
+            from curlhttp._curl.engine_blocking import BlockingEngine
 
-        self._engine: BlockingEngine = BlockingEngine(self._limits)
+            transport = BlockingEngine(self._limits)
+        self._engine: Engine = transport
+        self._clock = Clock(transport.now, transport.wall, transport.sleep)
+        self._gate = transport.gate
 
-    def _exchange(self, request: Request) -> Any:
-        if request.route is not None or request.body is not None:
+    def _exchange(self, request: Request, plan: Any = None) -> Any:
+        if request.route is not None or request.body is not None or request.deadline is not None:
             if request.body is not None and request.body.is_async:
                 raise TypeError("an async body needs AsyncClient")
-            _ready(request)
+            _ready(request, self._clock)
         if request.stream:
-            return _open(self._engine, request, StreamedResponse)
+            return _open(self._engine, request, StreamedResponse, plan)
+        if plan is not None:
+            return self._engine.perform(request, plan)
         return self._engine.perform(request)
 
     def request(
@@ -425,7 +494,8 @@ class Client(_Core):
         Raises:
             RequestException: it could not be sent, or no response came of it.
         """
-        return run_sync(self._send(self.build_request(method, url, **options)))
+        built = self.build_request(method, url, **options)
+        return run_sync(self._send(built))
 
     def send(self, request: Request | UserRequest) -> Response:
         """Send a request that build_request made, or a Request with the client's settings.
@@ -433,7 +503,8 @@ class Client(_Core):
         Raises:
             RequestException: no response came of it.
         """
-        return run_sync(self._send(self._complete(request)))
+        built = self._complete(request)
+        return run_sync(self._send(built))
 
     def stream(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -453,31 +524,38 @@ class Client(_Core):
 
     def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
-        return run_sync(self._send(self.build_request("GET", url, **options)))
+        built = self.build_request("GET", url, **options)
+        return run_sync(self._send(built))
 
     def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
-        return run_sync(self._send(self.build_request("OPTIONS", url, **options)))
+        built = self.build_request("OPTIONS", url, **options)
+        return run_sync(self._send(built))
 
     def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        return run_sync(self._send(self.build_request("HEAD", url, **_unfollowed(options))))
+        built = self.build_request("HEAD", url, **_unfollowed(options))
+        return run_sync(self._send(built))
 
     def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send POST; see request."""
-        return run_sync(self._send(self.build_request("POST", url, **options)))
+        built = self.build_request("POST", url, **options)
+        return run_sync(self._send(built))
 
     def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PUT; see request."""
-        return run_sync(self._send(self.build_request("PUT", url, **options)))
+        built = self.build_request("PUT", url, **options)
+        return run_sync(self._send(built))
 
     def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PATCH; see request."""
-        return run_sync(self._send(self.build_request("PATCH", url, **options)))
+        built = self.build_request("PATCH", url, **options)
+        return run_sync(self._send(built))
 
     def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
-        return run_sync(self._send(self.build_request("DELETE", url, **options)))
+        built = self.build_request("DELETE", url, **options)
+        return run_sync(self._send(built))
 
     def close(self) -> None:
         """Close all connections; further requests raise ClientClosed."""
@@ -524,36 +602,46 @@ class AsyncClient(_Core):
     """
 
     _http2 = True
+    _awaits_hooks = True
 
-    def _set_engine(self) -> None:
+    def _set_engine(self, transport: Engine | None) -> None:
         from curlhttp import _loops
 
         self._loops = _loops
         self._running_loop = _loops.running_loop
-        self._engines: dict[Any, AsyncEngine] = {}
+        self._engines: dict[Any, Any] = {}
         self._is_closed = False
+        self._given = transport
+        now = time.monotonic if transport is None else transport.now
+        wall = time.time if transport is None else transport.wall
+        self._clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
+        self._gate = lambda: self._engine().gate()
 
-    def _exchange(self, request: Request) -> Any:
-        if request.route is not None or request.body is not None:
-            _ready(request)
+    def _exchange(self, request: Request, plan: Any = None) -> Any:
+        if request.route is not None or request.body is not None or request.deadline is not None:
+            _ready(request, self._clock)
         engine = self._engine()
         if request.stream:
-            return _open(engine, request, AsyncStreamedResponse)
+            return _open(engine, request, AsyncStreamedResponse, plan)
+        if plan is not None:
+            return engine.perform(request, plan)
         return engine.perform(request)
 
-    def _engine(self) -> AsyncEngine:
+    def _engine(self) -> Engine:
         """Return the engine of the running event loop."""
         loop = self._running_loop()
         engine = self._engines.get(loop)
         if engine is None or engine.is_closed or self._is_closed:
-            engine = self._make_engine(loop)
-        return engine
+            return self._make_engine(loop)
+        return cast(Engine, engine)
 
-    def _make_engine(self, loop: Any) -> AsyncEngine:
+    def _make_engine(self, loop: Any) -> Engine:
         if self._is_closed:
             from curlhttp.exceptions import ClientClosed
 
             raise ClientClosed("this client was closed; make a new one")
+        if self._given is not None:
+            return self._given
         make_engine = self._loops.make_engine
         return make_engine(self._engines, loop, self._limits, multiplexes=bool(self._http2))
 
@@ -570,7 +658,8 @@ class AsyncClient(_Core):
         Raises:
             RequestException: it could not be sent, or no response came of it.
         """
-        return await self._send(self.build_request(method, url, **options))
+        built = self.build_request(method, url, **options)
+        return await self._send(built)
 
     async def send(self, request: Request | UserRequest) -> Response:
         """Send a request that build_request made, or a Request with the client's settings.
@@ -578,7 +667,8 @@ class AsyncClient(_Core):
         Raises:
             RequestException: no response came of it.
         """
-        return await self._send(self._complete(request))
+        built = self._complete(request)
+        return await self._send(built)
 
     def stream(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -598,31 +688,38 @@ class AsyncClient(_Core):
 
     async def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
-        return await self._send(self.build_request("GET", url, **options))
+        built = self.build_request("GET", url, **options)
+        return await self._send(built)
 
     async def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
-        return await self._send(self.build_request("OPTIONS", url, **options))
+        built = self.build_request("OPTIONS", url, **options)
+        return await self._send(built)
 
     async def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        return await self._send(self.build_request("HEAD", url, **_unfollowed(options)))
+        built = self.build_request("HEAD", url, **_unfollowed(options))
+        return await self._send(built)
 
     async def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send POST; see request."""
-        return await self._send(self.build_request("POST", url, **options))
+        built = self.build_request("POST", url, **options)
+        return await self._send(built)
 
     async def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PUT; see request."""
-        return await self._send(self.build_request("PUT", url, **options))
+        built = self.build_request("PUT", url, **options)
+        return await self._send(built)
 
     async def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PATCH; see request."""
-        return await self._send(self.build_request("PATCH", url, **options))
+        built = self.build_request("PATCH", url, **options)
+        return await self._send(built)
 
     async def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
-        return await self._send(self.build_request("DELETE", url, **options))
+        built = self.build_request("DELETE", url, **options)
+        return await self._send(built)
 
     async def aclose(self) -> None:
         """Close all connections of the running event loop, without blocking it.
@@ -630,6 +727,8 @@ class AsyncClient(_Core):
         Those of loops that have ended are closed as well. Further requests raise ClientClosed.
         """
         self._is_closed = True
+        if self._given is not None:
+            self._given.close()
         await self._loops.close_engines(self._engines, self._loops.running_loop())
 
     async def __aenter__(self: Self) -> Self:
@@ -639,16 +738,22 @@ class AsyncClient(_Core):
         await cast(Any, self).aclose()
 
 
-def _ready(request: Request) -> None:
+def _ready(request: Request, clock: Clock) -> None:
     """Fit a request for one more attempt.
 
     Its URL may have changed since the last, and with it the proxy; its body starts over, since
     one that goes on where it stood would arrive cut.
 
     Raises:
+        DeadlineExceeded: there is no time left for it.
         UnrewindableBodyError: the body was sent, in part at least, and cannot be sent again.
         InvalidProxyURL: the proxy for this URL is none.
     """
+    if request.deadline is not None and request.deadline - clock.now() < LEAST:
+        raise DeadlineExceeded(
+            f"{request.method} {request.url}: the total of {request.timeout.total} s ran out",
+            request=request,
+        )
     if request.route is not None:
         request.transport = request.route(request.url)
     if request.body is not None:
@@ -659,9 +764,9 @@ def _ready(request: Request) -> None:
             raise
 
 
-async def _open(engine: Engine, request: Request, kind: Any) -> Response:
+async def _open(engine: Engine, request: Request, kind: Any, plan: Any) -> Response:
     """Return a streamed response; of a redirect that is followed, a finished one."""
-    incoming = await engine.open(request)
+    incoming = await (engine.open(request) if plan is None else engine.open(request, plan))
     response = kind(request, incoming, engine)
     if not (request.follow_redirects and response.is_redirect):
         return cast(Response, response)
@@ -689,13 +794,23 @@ def _limits(limits: Limits | None, **fields: Any) -> Limits:
     return Limits(**given)
 
 
-def _hooks(hooks: Hooks | None) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {"request": [], "response": []}
+def _hooks(hooks: Hooks | None, awaits: bool) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {event: [] for event in ("request", "response", *EVENTS)}
     for event, functions in (hooks or {}).items():
         if event not in found:
-            raise ValueError(f"unknown hook {event!r}: there are 'request' and 'response'")
+            raise ValueError(f"unknown hook {event!r}: there are {', '.join(map(repr, found))}")
         found[event] = [functions] if callable(functions) else list(functions)
+        if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
+            raise TypeError(f"an async hook for {event!r} needs AsyncClient")
     return found
+
+
+def _retry_policy(retry: RetryInput) -> RetryPolicy | None:
+    if not retry:
+        return None
+    from curlhttp._policy.retry import RetryPolicy
+
+    return RetryPolicy.of(retry)
 
 
 def _checked_size(size: int | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from asyncio import _get_running_loop, current_task
 from typing import Any
 
@@ -13,7 +14,26 @@ from curlhttp._curl.engine_anyio import AnyioEngine
 from curlhttp._curl.engine_async import AsyncEngine
 from curlhttp._curl.engine_asyncio import AsyncioEngine
 
-__all__ = ["close_engines", "make_engine", "running_loop"]
+__all__ = ["close_engines", "install_uvloop", "make_engine", "running_loop"]
+
+
+def install_uvloop() -> bool:
+    """Have asyncio make uvloop's event loops from now on, where uvloop is installed.
+
+    Returns:
+        Whether it does. Without uvloop nothing changes.
+    """
+    install = getattr(asyncio, "set_event_loop_policy", None)  # Python 3.16 has none
+    try:
+        from uvloop import EventLoopPolicy
+    except ImportError:
+        return False
+    if install is None:
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.14
+        install(EventLoopPolicy())
+    return True
 
 
 def running_loop() -> Any:

@@ -39,6 +39,7 @@ class _Streamed(Response):
         self._decoded = 0
         self._certificate: str | None = None
         self._consumed = False
+        self._listeners: list[Callable[[BaseException | None], object]] | None = None
 
     @property
     def content(self) -> bytes:
@@ -88,12 +89,29 @@ class _Streamed(Response):
             return b""
         try:
             piece = await self._engine.read(self._incoming)
-        except BaseException:
+        except BaseException as error:
             self._incoming = None  # the engine let go of it
+            self._tell_end(error)
             raise
         if not piece:
             self._incoming = None
+            self._tell_end(None)
         return piece
+
+    def _at_end(self, tell: Callable[[BaseException | None], object]) -> None:
+        """Call tell(error or None) once, when the body has ended or was given up.
+
+        That may happen in a finalizer, in any thread.
+        """
+        if self._incoming is None:
+            tell(None)
+        else:
+            self._listeners = [*(self._listeners or ()), tell]
+
+    def _tell_end(self, error: BaseException | None) -> None:
+        listeners, self._listeners = self._listeners, None
+        for tell in listeners or ():
+            tell(error)
 
     async def _read_decoded(self, size: int) -> bytes:
         """Return the next piece of the body, b"" at the end; of a coded one at most size bytes."""
@@ -170,15 +188,17 @@ class _Streamed(Response):
         incoming, self._incoming = self._incoming, None
         if incoming is not None:
             self._engine.abort(incoming)
+            self._tell_end(None)
 
     def __del__(self) -> None:
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
             self._engine.orphan(incoming)
+            self._tell_end(None)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_incoming"] = state["_engine"] = state["_decoder"] = None
+        state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None
         return state
 
 

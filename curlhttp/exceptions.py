@@ -84,7 +84,10 @@ class RequestException(OSError):
         response: the response so far, or None.
         curl_code: libcurl's CURLcode, or None when libcurl was not the one to fail.
         request_sent: True when any byte of the request may have left this machine.
-        attempts: the tries made, oldest first.
+        refused: the server said that it did not process what was sent (REFUSED_STREAM, or a GOAWAY
+            that leaves it out: RFC 9113, section 8.7). Looked at where a RetryPolicy may care.
+        attempts: the tries that a RetryPolicy made, oldest first; () without one.
+        budget_exhausted: there was no further try since the policy's budget was spent.
         timings: where the time went, or None when nothing was sent.
     """
 
@@ -92,8 +95,10 @@ class RequestException(OSError):
     response: Response | None
     curl_code: int | None = None
     request_sent: bool = False
-    attempts: tuple[Any, ...] = ()
+    refused: bool = False
+    budget_exhausted: bool = False
     timings: Timings | None = None
+    _attempts: tuple[Any, ...] = ()
 
     def __init__(
         self,
@@ -112,6 +117,23 @@ class RequestException(OSError):
         self.curl_code = curl_code
         self.request_sent = request_sent
         self.timings = timings
+
+    @property
+    def attempts(self) -> tuple[Any, ...]:
+        """Return the tries made; the last one's error is this one."""
+        return tuple(map(self._with_self, self._attempts))
+
+    @attempts.setter
+    def attempts(self, attempts: tuple[Any, ...]) -> None:
+        # Without this error: what holds itself lives until the garbage collector comes by.
+        self._attempts = tuple(
+            attempt._replace(error=None) if attempt.error is self else attempt
+            for attempt in attempts
+        )
+
+    def _with_self(self, attempt: Any) -> Any:
+        is_this = attempt.error is None and attempt.status_code is None
+        return attempt._replace(error=self) if is_this else attempt
 
     def __reduce__(self) -> tuple[Any, ...]:
         # OSError's own __reduce__ knows nothing of our attributes.
@@ -162,7 +184,13 @@ class ConnectionError(RequestException):  # requests' name, shadows the builtin 
 
 
 class ProxyError(ConnectionError):
-    """Report that the proxy refused, failed or could not be reached."""
+    """Report that the proxy refused, failed or could not be reached.
+
+    Attributes:
+        connect_status: what it answered to CONNECT, or None.
+    """
+
+    connect_status: int | None = None
 
 
 class SSLError(ConnectionError):
@@ -178,7 +206,15 @@ class BlockedAddress(ConnectionError):
 
 
 class CircuitBreakerOpen(ConnectionError):
-    """Report that the origin's circuit breaker refused the request; nothing was sent."""
+    """Report that the origin's circuit breaker refused the request; nothing was sent.
+
+    Attributes:
+        retry_after: seconds until it may let requests through again; math.inf when it was forced.
+    """
+
+    def __init__(self, *args: object, retry_after: float = 0.0, **facts: Any) -> None:
+        super().__init__(*args, **facts)
+        self.retry_after = retry_after
 
 
 class Timeout(RequestException):

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from curlhttp.testing import ScriptedEngine
 from tests.colours import BACKENDS, COLOURS, AnyClient
+from tests.scripted import Scripted
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 
 _SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
@@ -67,6 +69,17 @@ async def make_client(
 def client(make_client: Callable[..., AnyClient]) -> AnyClient:
     """Return a client with default settings."""
     return make_client()
+
+
+@pytest.fixture
+def scripted(make_client: Callable[..., AnyClient]) -> Scripted:
+    """Return a function that makes a client on a script, and its engine."""
+
+    def make(script: Any, retry: Any = None, **settings: Any) -> tuple[AnyClient, ScriptedEngine]:
+        engine = ScriptedEngine(script)
+        return make_client(transport=engine, retry=retry, **settings), engine
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pycurl
 import pytest
 
 import curlhttp
-from curlhttp import Timeout
+from curlhttp import Attempt, Timeout
 from curlhttp import exceptions as e
 from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, Failure, error_for
 from curlhttp._models.request import Request
@@ -443,7 +443,8 @@ def test_every_exception_travels_with_its_facts(kind: type[e.RequestException]) 
         request_sent=True,
         timings=TIMINGS,
     )
-    error.attempts = (1, 2)
+    first = Attempt(1, 503, None, 0.1, 0.2)
+    error.attempts = (first, Attempt(2, None, error, 0.1, None))
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(twin) is kind
         assert twin.args == error.args
@@ -451,7 +452,7 @@ def test_every_exception_travels_with_its_facts(kind: type[e.RequestException]) 
         assert twin.curl_code == 28
         assert twin.request_sent
         assert twin.timings == TIMINGS
-        assert twin.attempts == (1, 2)
+        assert twin.attempts == (first, Attempt(2, None, twin, 0.1, None))
         assert twin.request is not None
         assert (twin.request.method, str(twin.request.url)) == ("GET", "http://example.test/path")
         assert twin.request.headers["x-a"] == "b"

@@ -1,10 +1,11 @@
-"""The README's word: what its commands do, what the quickstart prints, and what CI runs."""
+"""The README's word: what its commands do, what the examples print, and what CI runs."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,26 @@ def test_the_drop_in_for_requests_does_what_requests_does() -> None:
         "streaming  8 MiB in a file",
         "timeout    ReadTimeout, request_sent=True",
     ]
+
+
+def test_the_resilience_example_tells_one_story_with_both_clients() -> None:
+    begun = time.monotonic()
+    finished = run("examples/resilience.py")
+    seconds = time.monotonic() - begun
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    lines = finished.stdout.splitlines()
+    assert lines[-1] == "the same, word for word"
+    changes = [line.strip() for line in lines if "->" in line]
+    assert changes == ["closed -> open", "open -> half_open", "half_open -> closed"]
+    assert any(line.startswith("attempt 3: 200") for line in lines)
+    assert [line.split()[-1] for line in lines if line.endswith("x")] == [
+        "1.00x",
+        "4.00x",
+        "1.25x",  # a fifth of the requests, and the reserve
+        "0.05x",
+    ]
+    assert seconds < 5
 
 
 def test_ci_runs_the_two_commands_of_the_readme() -> None:

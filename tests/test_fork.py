@@ -287,3 +287,26 @@ def test_after_a_fork_the_parent_still_notices_that_a_server_closed() -> None:
     with RawServer(close_idle) as server:
         assert run_script(_POSTS, server.url, "") == "ok\n"
         assert [request[:4] for request in server.requests].count(b"POST") == 3
+
+
+_CLOSED = """
+import asyncio, os, sys, curlhttp
+
+async def main():
+    client = curlhttp.AsyncClient()
+    assert (await client.get(sys.argv[1])).text == "hello"
+    (engine,) = client._engines.values()
+    await client.aclose()
+    return engine
+
+engine = asyncio.run(main())
+pid = os.fork()
+if pid == 0:
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print("ok")
+"""
+
+
+def test_an_engine_that_was_closed_and_is_still_there_takes_no_part(app: AppServer) -> None:
+    assert run_script(_CLOSED, app.url) == "ok\n"

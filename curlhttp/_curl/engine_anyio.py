@@ -7,6 +7,7 @@ their transfers one waits for the sockets, on behalf of all, and hands over when
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -87,23 +88,31 @@ class AnyioEngine(AsyncEngine):
     def _gate(self) -> Gate:
         return _EventGate()
 
-    async def _park(self, transfer: Transfer) -> None:
+    async def _park(self, *transfers: Transfer) -> None:
         woken = anyio.Event()
-        transfer.wake = woken.set
+        for transfer in transfers:
+            transfer.wake = woken.set
         self._parked[woken] = None
         driver = self._driver
         assert isinstance(driver, _ScopeDriver)
         try:
             if driver.scope is None:
-                transfer.wake = partial(driver.rouse, woken)
+                rouse = partial(driver.rouse, woken)
+                for transfer in transfers:
+                    transfer.wake = rouse
                 await self._drive(driver, woken)
             else:
                 await woken.wait()
         finally:
             del self._parked[woken]
-            transfer.wake = None
+            for transfer in transfers:
+                transfer.wake = None
             if driver.scope is None and self._parked:
                 next(iter(self._parked)).set()  # it finds nobody driving, and does
+
+    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+        with anyio.move_on_after(seconds):
+            await self._park(*transfers)
 
     async def _drive(self, driver: _ScopeDriver, woken: anyio.Event) -> None:
         """Turn the driver until this task's own transfer has something to look at."""
@@ -122,6 +131,9 @@ class AnyioEngine(AsyncEngine):
         if not self.is_closed:
             with suppress(RuntimeError):  # the loop has ended
                 self._soon(self.abort, incoming)
+
+    def _call_soon(self, call: Callable[[], object]) -> None:
+        self._soon(call)
 
     def has_ended(self) -> bool:
         """Tell whether the event loop runs no more, for good."""

@@ -6,8 +6,10 @@ How a task waits is left to the subclasses. One engine belongs to one event loop
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -24,6 +26,7 @@ from curlhttp._curl.handles import (
     open_files_bound,
     pool_seconds,
 )
+from curlhttp._curl.race import Plan, Race
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer, may_multiplex
 from curlhttp._models.body import Body
@@ -31,7 +34,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed
 
-__all__ = ["AsyncEngine", "Gate"]
+__all__ = ["AsyncEngine", "Gate", "SharedGate"]
 
 _PIECE = 64 * 1024  # bytes read at once from a body that may block
 
@@ -46,6 +49,29 @@ class Gate(ABC):
     @abstractmethod
     async def wait(self) -> None:
         """Wait until it is open."""
+
+
+class SharedGate:
+    """A gate that may be opened from any thread."""
+
+    __slots__ = ("_call_soon", "_gate")
+
+    def __init__(self, gate: Gate, call_soon: Callable[[Callable[[], object]], None]) -> None:
+        self._gate = gate
+        self._call_soon = call_soon
+
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+        with suppress(RuntimeError):  # the loop has ended, and the task with it
+            self._call_soon(self._gate.open)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until it is open, or for so long."""
+        if seconds is None:
+            await self._gate.wait()
+        else:
+            with anyio.move_on_after(seconds):
+                await self._gate.wait()
 
 
 class AsyncEngine(ABC):
@@ -80,8 +106,12 @@ class AsyncEngine(ABC):
         """Return a closed gate."""
 
     @abstractmethod
-    def _park(self, transfer: Transfer) -> Awaitable[None]:
-        """Return what ends when the transfer has something to look at; sets transfer.wake."""
+    def _park(self, transfer: Transfer, *rivals: Transfer) -> Awaitable[None]:
+        """Return what ends when one of them has something to look at; sets their wake."""
+
+    @abstractmethod
+    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+        """Do the same, for so long at most."""
 
     # the pool
 
@@ -168,15 +198,22 @@ class AsyncEngine(ABC):
 
     # exchanges
 
-    async def perform(self, request: Request) -> Response:
+    async def perform(self, request: Request, plan: Plan | None = None) -> Response:
         """Send the request and return the response with its body in memory.
+
+        Args:
+            request: complete.
+            plan: when to send it again while it is under way, or None for never.
 
         Raises:
             RequestException: the exchange failed.
         """
-        transfer = self._start(request) or await self._start_later(request)
+        if plan is not None:
+            transfer = await self._race(request, plan)
+        else:
+            transfer = self._start(request) or await self._start_later(request)
         try:
-            if transfer.feed is not None:
+            if transfer.feed is not None and plan is None:
                 await self._pump(transfer)
             while not transfer.done:
                 await self._park(transfer)
@@ -187,15 +224,22 @@ class AsyncEngine(ABC):
         self._keep(transfer)
         return response
 
-    async def open(self, request: Request) -> Transfer:
+    async def open(self, request: Request, plan: Plan | None = None) -> Transfer:
         """Send the request and return once the head of the response is in.
+
+        Args:
+            request: complete.
+            plan: see perform.
 
         Raises:
             RequestException: the exchange failed up to there.
         """
-        transfer = self._start(request) or await self._start_later(request)
+        if plan is not None:
+            transfer = await self._race(request, plan)
+        else:
+            transfer = self._start(request) or await self._start_later(request)
         try:
-            if transfer.feed is not None:
+            if transfer.feed is not None and plan is None:
                 await self._pump(transfer)
             while transfer.head is None and not transfer.done:
                 await self._park(transfer)
@@ -242,13 +286,55 @@ class AsyncEngine(ABC):
     def orphan(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
 
+    # several attempts at once
+
+    async def _race(self, request: Request, plan: Plan) -> Transfer:
+        """Return the attempt that surfaces, all in the caller's own task."""
+        first = self._start(request) or await self._start_later(request)
+        race = Race(plan, first, self._leave)
+        try:
+            if first.feed is not None:
+                await self._pump(first)
+            while (winner := race.winner()) is None:
+                seconds = race.wait_seconds()
+                if seconds is None:
+                    await self._park(*race.running)
+                else:
+                    await self._park_for(seconds, *race.running)
+                if race.is_due:
+                    await self._join(race)
+            race.settle(winner)
+        except BaseException:
+            self._drop(race.abandon())
+            raise
+        return winner
+
+    async def _join(self, race: Race) -> None:
+        """Send one more attempt, unless it had to wait for its turn."""
+        slot = self._slot_of(race.request)
+        if self.is_closed or not self._slots.take(slot):
+            return race.stop()
+        request = race.next()
+        if request is None:
+            return self._slots.give(slot)
+        rival = self._begin(request, slot)
+        race.running.append(rival)
+        if rival.multiplexes and not race.may_share:
+            self._driver.separate(rival)
+        if rival.feed is not None:
+            await self._pump(rival, race)
+        return None
+
+    def _leave(self, loser: Transfer, other: Transfer) -> None:
+        self._drop(loser)
+
     # request bodies that come piece by piece
 
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
         transfer.feed = None if body is None or body.data is not None else _Feed(self._gate)
 
-    async def _pump(self, transfer: Transfer) -> None:
-        """Feed the body to libcurl until it has all, or the exchange ends before."""
+    async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
+        """Feed the body to libcurl until it has all, or the exchange or race ends before."""
         request, feed = transfer.request, transfer.feed
         assert request is not None
         assert request.body is not None
@@ -262,7 +348,12 @@ class AsyncEngine(ABC):
                     tasks.cancel_scope.deadline = anyio.current_time() + left
                 tasks.start_soon(self._feed, transfer, body, feed)
                 while not (feed.has_ended or transfer.done):
-                    await self._park(transfer)
+                    if race is None:
+                        await self._park(transfer)
+                    elif race.winner() is None:
+                        await self._park(*race.running)
+                    else:
+                        break
                 feed.stop()
                 if body.is_async:
                     tasks.cancel_scope.cancel()
@@ -296,6 +387,17 @@ class AsyncEngine(ABC):
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await anyio.sleep(seconds)
+
+    now = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+
+    def gate(self) -> SharedGate:
+        """Return a closed gate, for a caller to wait at."""
+        return SharedGate(self._gate(), self._call_soon)
+
+    @abstractmethod
+    def _call_soon(self, call: Callable[[], object]) -> None:
+        """Have something called in the loop, from any thread; RuntimeError: it has ended."""
 
     def _shut(self) -> None:
         """Fail what runs, in the loop's own thread."""
@@ -343,7 +445,8 @@ class AsyncEngine(ABC):
 
     def part(self) -> None:
         """Go on in the parent of a forked child."""
-        self._driver.part()
+        if not self.is_closed:
+            self._driver.part()
 
     @abstractmethod
     def has_ended(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -116,10 +116,23 @@ class AsyncioEngine(AsyncEngine):
     def _gate(self) -> Gate:
         return _FutureGate(self.loop)
 
-    def _park(self, transfer: Transfer) -> Awaitable[None]:
+    def _park(self, transfer: Transfer, *rivals: Transfer) -> asyncio.Future[None]:
         future = self.loop.create_future()
         transfer.wake = partial(_settle, future)
+        for rival in rivals:
+            rival.wake = transfer.wake
         return future
+
+    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+        future = self._park(*transfers)
+        timer = self.loop.call_later(seconds, _settle, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    def _call_soon(self, call: Callable[[], object]) -> None:
+        self.loop.call_soon_threadsafe(call)
 
     def has_ended(self) -> bool:
         """Tell whether the event loop runs no more, for good."""

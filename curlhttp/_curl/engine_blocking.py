@@ -10,6 +10,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pycurl
@@ -24,20 +26,46 @@ from curlhttp._curl.handles import (
     open_files_bound,
     pool_seconds,
 )
+from curlhttp._curl.race import Plan, Race
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed
 
-__all__ = ["BlockingEngine"]
+__all__ = ["BlockingEngine", "ThreadGate"]
 
+# What a transfer runs on: so many connections on a driver of its own, none for easy.perform.
+_PERFORM, _ALONE, _RIVAL = 0, 1, -1  # the last: on the driver of the attempt that it may replace
 _FILES = 4  # per handle: a socket, and what libcurl and the loop wake up with
 _PARKED = 8
 _MAIN = threading.main_thread()  # the one that gets KeyboardInterrupt
 _JUST_NOW = 500e-6  # seconds of idleness that need no look, as in the async engine
 _RECENT = 1.0  # seconds since an answer, within which the next connection hardly stalls
 _SHORT_READ = 1.0  # seconds: shorter read timeouts than perform's callback can keep
+
+
+class ThreadGate:
+    """Something that one thread waits at until it is opened, from any.
+
+    No threading.Event: a finalizer that opens one in the thread that waits for it would wait for
+    itself.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        """Let the thread go on; never waits, may be called twice."""
+        with suppress(RuntimeError):  # it was open
+            self._lock.release()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until it is open, or for so long."""
+        self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
 
 
 class BlockingEngine:
@@ -69,18 +97,18 @@ class BlockingEngine:
         self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_SSL_SESSION)
 
     def _make(self, key: Any) -> Transfer:
-        loops = key[2]
-        transfer = Transfer(self._limits, self._share, watches_progress=not loops)
+        connections = key[2]
+        transfer = Transfer(self._limits, self._share, watches_progress=connections == _PERFORM)
         transfer.easy.setopt(pycurl.MAXCONNECTS, 1)
-        if loops:
-            transfer.driver = Driver(self._limits, 1)
+        if connections > 0:
+            transfer.driver = Driver(self._limits, connections)
         return transfer
 
     # the pool
 
-    def _take(self, request: Request, loops: bool) -> Transfer:
+    def _take(self, request: Request, connections: int) -> Transfer:
         origin = request.url.origin
-        key = (origin, id(request.transport), loops)
+        key = (origin, id(request.transport), connections)
         if self._orphans:
             self._reap()
         parked = self._parked.pop(key, None)
@@ -136,9 +164,9 @@ class BlockingEngine:
             self._reap()
 
     def _park(self, transfer: Transfer) -> bool:
-        """Keep a transfer with its slot, unless somebody waits for one or it would be too many."""
+        """Keep a transfer of `perform` with its slot, unless somebody waits or it is too many."""
         parked, handles, slots = self._parked, self._handles, self._slots
-        if len(parked) >= _PARKED or not handles.keep or slots.has_waiters:
+        if transfer.key[2] or len(parked) >= _PARKED or not handles.keep or slots.has_waiters:
             return False
         if parked.setdefault(transfer.key, transfer) is not transfer:
             return False
@@ -183,19 +211,25 @@ class BlockingEngine:
 
     # buffered exchanges
 
-    async def perform(self, request: Request) -> Response:
+    async def perform(self, request: Request, plan: Plan | None = None) -> Response:
         """Send the request and return the response with its body in memory.
+
+        Args:
+            request: complete.
+            plan: when to send it again while it is under way, or None for never.
 
         Raises:
             RequestException: the exchange failed.
         """
         body, read = request.body, request.timeout.read
-        loops = (body is not None and body.data is None) or (
-            read is not None and read < _SHORT_READ
-        )
-        transfer = self._start(request, loops)
+        if plan is not None:
+            transfer = self._race(request, plan)
+        elif (body is not None and body.data is None) or (read is not None and read < _SHORT_READ):
+            transfer = self._start(request, _ALONE)
+        else:
+            transfer = self._start(request, _PERFORM)
         try:
-            if loops:
+            if transfer.driver is not None:
                 self._loop(transfer, lambda: transfer.done)
             elif transfer.may_stall and threading.current_thread() is _MAIN:
                 _perform_apart(transfer)
@@ -208,13 +242,13 @@ class BlockingEngine:
         self._give(transfer)
         return response
 
-    def _start(self, request: Request, loops: bool) -> Transfer:
+    def _start(self, request: Request, connections: int) -> Transfer:
         begun = time.monotonic()
-        transfer = self._take(request, loops)
+        transfer = self._take(request, connections)
         try:
             transfer.prepare(request)
             transfer.queued = transfer.stamp - begun
-            if loops:
+            if connections:
                 transfer.driver.add(transfer)
             else:
                 self._look_at_connection(transfer)
@@ -244,15 +278,71 @@ class BlockingEngine:
             driver.turn(driver.wait_seconds())
         transfer.wake = None
 
+    # several attempts at once
+
+    def _race(self, request: Request, plan: Plan) -> Transfer:
+        """Return the attempt that surfaces; the driver of the first one drives them all."""
+        first = self._start(request, _ALONE + plan.most)
+        driver = first.driver
+        race = Race(plan, first, partial(self._leave, driver))
+        first.wake = _ignore
+        try:
+            while (winner := race.winner()) is None:
+                driver.turn(race.wait_seconds(driver.wait_seconds()))
+                if race.is_due:
+                    self._join(race, driver)
+            race.settle(winner)
+        except BaseException:
+            self._drop(race.abandon())
+            raise
+        return winner
+
+    def _join(self, race: Race, driver: Driver) -> None:
+        """Send one more attempt, unless it had to wait for its turn."""
+        origin = race.request.url.origin
+        if self._slots.used >= self._slots.total or self._slots.per_origin is not None:
+            self._unpark()
+        with self._lock:
+            if self._closed or not self._slots.take(origin):
+                return race.stop()
+        request = race.next()
+        with self._lock:
+            if request is None:
+                return self._slots.give(origin)
+            rival = self._pop((origin, id(request.transport), _RIVAL), request)
+        try:
+            rival.prepare(request)
+            rival.wake = _ignore
+            driver.add(rival)
+        except BaseException:
+            self._drop(rival)
+            raise
+        race.running.append(rival)
+        if rival.multiplexes and not race.may_share:
+            driver.separate(rival)
+        return None
+
+    def _leave(self, driver: Driver, loser: Transfer, other: Transfer) -> None:
+        """Let go of an attempt; if the driver is its own, the other one inherits it."""
+        driver.remove(loser)
+        if loser.driver is not None:
+            loser.driver, other.driver = None, loser.driver
+            loser.key, other.key = other.key, loser.key
+        self._drop(loser)
+
     # streamed exchanges
 
-    async def open(self, request: Request) -> Transfer:
+    async def open(self, request: Request, plan: Plan | None = None) -> Transfer:
         """Send the request and return once the head of the response is in.
+
+        Args:
+            request: complete.
+            plan: see perform.
 
         Raises:
             RequestException: the exchange failed up to there.
         """
-        transfer = self._start(request, loops=True)
+        transfer = self._start(request, _ALONE) if plan is None else self._race(request, plan)
         try:
             self._loop(transfer, lambda: transfer.head is not None or transfer.done)
             if transfer.head is None:  # else reading the body will tell
@@ -314,6 +404,13 @@ class BlockingEngine:
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
+
+    now = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+
+    def gate(self) -> ThreadGate:
+        """Return a closed gate, for a caller to wait at."""
+        return ThreadGate()
 
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends."""

@@ -39,6 +39,7 @@ class Failure(NamedTuple):
     timings: Timings | None
     deadline_passed: bool
     aborted_resend: bool  # our guard stopped libcurl from sending a request twice
+    refused: bool = False  # the server said that it did not process the request
 
 
 _Kind = type[e.RequestException]
@@ -106,13 +107,17 @@ def error_for(failure: Failure) -> e.RequestException:
     kind, what = _kind(failure)
     request = failure.request
     where = f"{request.method} {_shown(request)}"
-    return kind(
+    error = kind(
         f"{where}: {what} (curl error {failure.code}: {failure.message})",
         request=request,
         curl_code=failure.code,
         request_sent=failure.sent,
         timings=failure.timings,
     )
+    error.refused = failure.refused
+    if isinstance(error, e.ProxyError):
+        error.connect_status = failure.connect_code or None
+    return error
 
 
 def _shown(request: Request) -> str:
@@ -124,6 +129,8 @@ def _kind(failure: Failure) -> tuple[_Kind, str]:
     code = failure.code
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timed_out(failure)
+    if failure.refused:
+        return e.ConnectionError, "the server refused the request before it processed any of it"
     if code == pycurl.E_COULDNT_CONNECT:
         return _not_connected(failure)
     if code == pycurl.E_SSL_CONNECT_ERROR:

@@ -244,9 +244,13 @@ class Driver:
         for transfer in list(self.running.values()):
             assert transfer.request is not None
             if transfer.is_waiting and self._shares.get(transfer.request.url.origin) is False:
-                self.multi.remove_handle(transfer.easy)
-                transfer.wait_to_share(False)
-                self.multi.add_handle(transfer.easy)
+                self.separate(transfer)
+
+    def separate(self, transfer: Transfer) -> None:
+        """Have a transfer that was added wait no longer for a connection that it might share."""
+        self.multi.remove_handle(transfer.easy)
+        transfer.wait_to_share(False)
+        self.multi.add_handle(transfer.easy)
 
     def _avoids_reuse(self, transfer: Transfer) -> bool:
         if not self._idle and not self._stale_until:

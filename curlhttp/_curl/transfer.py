@@ -51,6 +51,7 @@ _NEVER = math.inf
 _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
 _SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
+_REFUSED = re.compile(rb"HTTP/2 stream \d+ refused by server").match  # of libcurl's log
 _MICROSECOND = 1e-6
 _UNWATCHED = 0.25  # seconds in which no read timeout can end; the shortest here is 1 s
 _LAST_DATA_RECV = 52  # offset in struct tcp_info (linux/tcp.h)
@@ -92,10 +93,14 @@ class Transfer:
         "_connect_ms",
         "_connecting",
         "_custom",
+        "_downgrades",
         "_fresh",
         "_has_body",
+        "_heard",
+        "_is_refused",
         "_limits",
         "_lines_set",
+        "_listens",
         "_local",
         "_method",
         "_odd",
@@ -181,6 +186,8 @@ class Transfer:
         self._transport: Transport | None = None
         self._connect_ms = self._timeout_ms = 0
         self._fresh = self._odd = self._secret = self._has_body = self._waits = False
+        self._listens = False
+        self._heard: Callable[[str, bool], None] | None = None
         for option, value in (*base_options(), *limit_options(self._limits)):
             self._set(option, value)
         easy.setopt(pycurl.HEADERFUNCTION, self.lines.append)
@@ -258,6 +265,9 @@ class Transfer:
         if request.stream or self._odd:
             self._set_streaming(request)
         self.sends_once = not request.is_idempotent or (body is not None and body.data is None)
+        self._is_refused = self._downgrades = False
+        if request.retry is not None and self.sends_once and self.multiplexes:
+            self._listen()  # 20 us: worth it only for those who may send again what was refused
         now = monotonic()
         self.idle = now - self.stamp
         self.stamp = now
@@ -332,16 +342,31 @@ class Transfer:
         Args:
             heard: called with the origin and whether its connections can be shared.
         """
+        self._heard = heard
+        self._odd = True
+        self._listen()
 
-        def on_log(kind: int, text: bytes) -> None:
-            if kind == pycurl.INFOTYPE_TEXT and text.startswith(b"ALPN: server "):
+    def _listen(self) -> None:
+        self.easy.setopt(pycurl.VERBOSE, 1)
+        self.easy.setopt(pycurl.DEBUGFUNCTION, self._on_log)
+        self._listens = True
+
+    def _on_log(self, kind: int, text: bytes) -> None:
+        """Read in libcurl's log what it tells in no other way."""
+        if kind != pycurl.INFOTYPE_TEXT:
+            return
+        if text.startswith(b"ALPN: server "):
+            if self._heard is not None:
                 assert self.request is not None
                 is_http1 = b"accepted http/1" in text or b"did not agree" in text
-                heard(self.request.url.origin, not is_http1)
-
-        self.easy.setopt(pycurl.VERBOSE, 1)
-        self.easy.setopt(pycurl.DEBUGFUNCTION, on_log)
-        self._odd = True
+                self._heard(self.request.url.origin, not is_http1)
+        elif _REFUSED(text):
+            # REFUSED_STREAM, or a GOAWAY that leaves the stream out. When a reused connection
+            # breaks libcurl sends again likewise, but then the request may have been processed.
+            self._is_refused = True
+        elif text.startswith(b"Downgrades to HTTP/1.1"):
+            # HTTP_1_1_REQUIRED (RFC 9113, section 7): nothing was processed either.
+            self._downgrades = True
 
     @property
     def is_waiting(self) -> bool:
@@ -384,7 +409,7 @@ class Transfer:
         is_fresh, self._connecting = self._connecting, False
         self.stamp = monotonic()
         if self._sends > 1:
-            if self.sends_once or self._sends > 2:
+            if self._sends > 2 or (self.sends_once and not self._downgrades):
                 return int(pycurl.PREREQFUNC_ABORT)
             if not is_fresh and not self.is_second:
                 # After a restart of the server all kept-alive connections are dead, and libcurl
@@ -542,6 +567,11 @@ class Transfer:
             return None
         return Head(b"".join(self.lines[start:end]), b"".join(self.lines[end:]))
 
+    def status(self) -> int:
+        """Return the status of the final answer so far, 0 while there is none."""
+        head = self.head or self._read_head()
+        return head.status_code if head is not None and head.status_code >= 200 else 0
+
     def response(self) -> Response:
         """Return the response of a buffered attempt, and forget it.
 
@@ -618,6 +648,7 @@ class Transfer:
                 timings=self.timings(),
                 deadline_passed=request.is_late(monotonic()),
                 aborted_resend=self.code == pycurl.E_ABORTED_BY_CALLBACK and self._sends > 1,
+                refused=self._is_refused,
             )
         )
         error.response = self._so_far()
@@ -731,6 +762,9 @@ class Transfer:
             self.easy.reset()
             self._set_base()
             return
+        if self._listens:
+            self.easy.setopt(pycurl.VERBOSE, 0)
+            self._listens = False
         if self._secret:
             self.easy.setopt(pycurl.HTTPHEADER, [])
             self._lines_set, self._secret = None, False

@@ -1,21 +1,29 @@
 """The order of the layers, in one visible tuple, and how they become one function.
 
 A layer is made around the `send` below it. One that has nothing to do for a request returns
-send(request) itself: that costs a call and no coroutine of its own.
+send(request) itself: that costs a call and no coroutine of its own. Those that keep a request
+going when a server fails are in the chain, and loaded, only where they are asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curlhttp._flow.auth import auth
 from curlhttp._flow.cookies import cookies
 from curlhttp._flow.deadline import deadline
-from curlhttp._flow.engine import Layer, Middleware, Send
+from curlhttp._flow.engine import Clock, Gate, Layer, Middleware, Send
 from curlhttp._flow.observe import observe
 from curlhttp._flow.redirect import redirect
 from curlhttp._models.request import Request
+
+if TYPE_CHECKING:
+    from curlhttp._flow.hooks import Hooks
+    from curlhttp._policy.breaker import CircuitBreaker
+    from curlhttp._policy.hedge import Hedge
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._policy.retry import RetryPolicy
 
 __all__ = ["build"]
 
@@ -23,30 +31,52 @@ __all__ = ["build"]
 def build(
     last: Send,
     *,
+    clock: Clock,
+    gate: Callable[[], Gate],
     hooks: dict[str, list[Any]],
+    awaits_hooks: bool,
     max_redirects: int,
     sensitive: frozenset[str],
     netrc: Callable[[str], tuple[str, str] | None] | None,
     middleware: Sequence[Middleware],
+    retries: bool = False,
+    retry: RetryPolicy | None = None,
+    rate_limit: RateLimit | None = None,
+    concurrency_limit: ConcurrencyLimit | None = None,
+    breaker: CircuitBreaker | None = None,
+    hedge: Hedge | None = None,
 ) -> Send:
     """Return the function that takes a request through all layers to the engine.
 
     Args:
         last: hands the request to the engine.
+        clock: the engine's.
+        gate: makes a gate of the engine.
         hooks: lists of functions by event.
+        awaits_hooks: hooks may be coroutine functions that wait.
         max_redirects: how many to follow.
         sensitive: lower-case header names that must not reach another origin.
         netrc: gives the user name and password that netrc has for a host, or None.
         middleware: the user's own, outermost first.
+        retries: requests may have a retry policy, or hooks want to hear of attempts.
+        retry: the policy of requests that have none of their own.
+        rate_limit: of attempts, or None.
+        concurrency_limit: of attempts, or None.
+        breaker: or None.
+        hedge: or None.
     """
+    told = _hooks(hooks, awaits_hooks) if retries or breaker is not None or hedge else None
     layers: tuple[Layer, ...] = (
         observe(hooks),  # sees the request first and the final response last
-        deadline,  # one budget over all below
+        deadline(clock),  # one budget over all below
         redirect(max_redirects, sensitive),  # each hop goes through all below anew
         auth(netrc),
         cookies,  # below auth: the answer to a challenge carries what the challenge set
         *map(_layer, middleware),
-        # retry, rate limit and breaker: here, so that each attempt is admitted and counted
+        *_retry(retries, clock, told),  # repeats all below: each attempt is admitted and counted
+        *_limits(rate_limit, concurrency_limit, clock, gate),
+        *_breaker(breaker, clock, told),
+        *_hedge(hedge, clock, told, retry, rate_limit, concurrency_limit, breaker),
     )
     send = last
     for layer in reversed(layers):
@@ -64,3 +94,64 @@ def _layer(middleware: Middleware) -> Layer:
         return through
 
     return around
+
+
+def _hooks(functions: dict[str, list[Any]], awaits: bool) -> Hooks:
+    from curlhttp._flow.hooks import Hooks
+
+    return Hooks(functions, awaits=awaits)
+
+
+def _retry(retries: bool, clock: Clock, hooks: Any) -> tuple[Layer, ...]:
+    if not retries:
+        return ()
+    from curlhttp._flow.retry import retry
+
+    return (retry(clock, hooks),)
+
+
+def _limits(
+    rate_limit: RateLimit | None,
+    concurrency_limit: ConcurrencyLimit | None,
+    clock: Clock,
+    gate: Callable[[], Gate],
+) -> tuple[Layer, ...]:
+    if rate_limit is None and concurrency_limit is None:
+        return ()
+    from curlhttp._flow.limits import limits
+
+    return (limits(rate_limit, concurrency_limit, clock, gate),)
+
+
+def _breaker(breaker: CircuitBreaker | None, clock: Clock, hooks: Any) -> tuple[Layer, ...]:
+    if breaker is None:
+        return ()
+    from curlhttp._flow.breaker import breaker as layer
+
+    return (layer(breaker, clock, hooks),)
+
+
+def _hedge(
+    hedge: Hedge | None,
+    clock: Clock,
+    hooks: Any,
+    retry: RetryPolicy | None,
+    rate_limit: RateLimit | None,
+    concurrency_limit: ConcurrencyLimit | None,
+    breaker: CircuitBreaker | None,
+) -> tuple[Layer, ...]:
+    if hedge is None:
+        return ()
+    from curlhttp._flow.hedge import hedge as layer
+
+    return (
+        layer(
+            hedge,
+            clock.now,
+            budget=None if retry is None else retry.budget,
+            rate_limit=rate_limit,  # it lets each further attempt in by itself
+            concurrency_limit=concurrency_limit,
+            breaker=breaker,
+            hooks=hooks,
+        ),
+    )

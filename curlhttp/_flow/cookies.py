@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from curlhttp._flow.engine import Send
+from curlhttp._models.jar import Jar
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
-__all__ = ["cookies"]
+__all__ = ["cookies", "store_cookies"]
 
 
 def cookies(send: Send) -> Send:
@@ -21,8 +22,13 @@ def cookies(send: Send) -> Send:
                 request = request.copy()
                 request.headers["Cookie"] = header
         response = await send(request)
-        if jar is not None and response.sets_cookies:
-            jar.store(response.request.url, response.headers.get_list("set-cookie"))
+        store_cookies(jar, response)
         return response
 
     return with_cookies
+
+
+def store_cookies(jar: Jar | None, response: Response) -> None:
+    """Put what a response sets into a jar, if there are both."""
+    if jar is not None and response.sets_cookies:
+        jar.store(response.request.url, response.headers.get_list("set-cookie"))

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import Any
 
-from curlhttp._flow.engine import Send
+from curlhttp._flow.engine import Clock, Layer, Send
 from curlhttp._models.request import Request
 
-__all__ = ["deadline"]
+__all__ = ["LEAST", "deadline"]
+
+LEAST = 0.001  # seconds without which an attempt is not worth beginning
 
 
-def deadline(send: Send) -> Send:
-    """Return the layer that sets the deadline of what is sent."""
+def deadline(clock: Clock) -> Layer:
+    """Return the layer that sets the deadline of what is sent.
 
-    def bounded(request: Request) -> Any:
-        total = request.timeout.total
-        if total is not None and request.deadline is None:
-            request = request.copy()  # the caller may send this one again, later
-            request.deadline = monotonic() + total
-        return send(request)
+    Args:
+        clock: tells the time.
+    """
+    now = clock.now
 
-    return bounded
+    def around(send: Send) -> Send:
+        def bounded(request: Request) -> Any:
+            total = request.timeout.total
+            if total is not None and request.deadline is None:
+                request = request.copy()  # the caller may send this one again, later
+                request.deadline = now() + total
+            return send(request)
+
+        return bounded
+
+    return around

@@ -9,7 +9,11 @@ from curlhttp._flow.engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
-__all__ = ["observe"]
+__all__ = ["ATTEMPT_EVENTS", "EVENTS", "observe"]
+
+# What _flow/hooks.py tells of; here, since that is loaded only where somebody listens.
+ATTEMPT_EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
+EVENTS = (*ATTEMPT_EVENTS, "breaker_transition")
 
 T = TypeVar("T")
 

@@ -67,6 +67,10 @@ class Body:
         """
         raise NotImplementedError
 
+    def twin(self) -> Body | None:
+        """Return a body of the same content that can be sent while this one is, or None."""
+        return None
+
     def seek(self, offset: int) -> None:
         """Go to `offset` bytes after the start, by reading up to there."""
         self.rewind()
@@ -101,6 +105,9 @@ class BytesBody(Body):
     def rewind(self) -> None:
         self._at = 0
 
+    def twin(self) -> Body:
+        return BytesBody(self.data, self.content_type)
+
     def seek(self, offset: int) -> None:
         self._at = offset
 
@@ -129,6 +136,13 @@ class StreamBody(Body):
     def _restart(self) -> None:
         self._pulled = 0
         self._spare = memoryview(b"")
+
+    def twin(self) -> Body | None:
+        # Two readers of one file would get half each; one that has all needs it no more.
+        if not self.replayable or self._pulled != self.length or self._spare:
+            return None
+        self.rewind()
+        return self
 
     def read(self, size: int) -> bytes:
         piece: Piece = self._spare
@@ -224,6 +238,9 @@ class IterBody(StreamBody):
         self._iterator = None
         self._restart()
 
+    def twin(self) -> Body | None:
+        return IterBody(self._source, self.length) if self.replayable else None
+
 
 class AsyncIterBody(StreamBody):
     """The pieces of an async iterable of bytes, for AsyncClient."""
@@ -306,6 +323,9 @@ class FactoryBody(StreamBody):
             self.close()
             self._renew()
         self._restart()
+
+    def twin(self) -> Body:
+        return FactoryBody(self._make, self.length)
 
     def close(self) -> None:
         self._fresh = False

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from curlhttp._models.body import Body
     from curlhttp._models.jar import Jar
     from curlhttp._policy.auth import Auth
+    from curlhttp._policy.retry import RetryPolicy
 
 __all__ = ["IDEMPOTENT", "Request"]
 
@@ -44,6 +45,7 @@ class Request:
         max_response_size: bytes that the body may have, on the wire and decoded, or None.
         decode: the content coding of the response is undone.
         deadline: the time.monotonic() at which the total runs out, or None.
+        retry: the RetryPolicy, or None to send it once.
         extensions: a place for a middleware's own data.
     """
 
@@ -60,6 +62,7 @@ class Request:
         "jar",
         "max_response_size",
         "method",
+        "retry",
         "route",
         "stream",
         "timeout",
@@ -108,6 +111,7 @@ class Request:
         self.max_response_size = max_response_size
         self.decode = True
         self.deadline: float | None = None
+        self.retry: RetryPolicy | None = None
         self.extensions: dict[str, Any] | None = None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -82,11 +82,13 @@ class Response:
         url: where it came from, a str without userinfo.
         history: the responses that redirected here, oldest first.
         timings: where the time of the last transfer went.
-        attempts: the tries that a retry made, oldest first.
+        attempts: the tries that a RetryPolicy made, oldest first; () without one.
+        budget_exhausted: there was no further try since the policy's budget was spent.
     """
 
     # On the class, since most responses never need their own.
     attempts: tuple[Any, ...] = ()
+    budget_exhausted: bool = False
     _headers: Headers | None = None
     _encoding: str | None = None
     _cookies: Any = None
@@ -306,6 +308,10 @@ class Response:
 
     async def discard(self) -> None:
         """Do without the body, for another response that takes this one's place."""
+
+    def _at_end(self, tell: Callable[[BaseException | None], object]) -> None:
+        """Call tell(error or None) once, when the body has ended or was given up: now."""
+        tell(None)
 
     def close(self) -> None:
         """Do nothing: the body is in memory."""

@@ -50,6 +50,7 @@ def core_request(
     # Redirects, cookies, credentials and content codings are the facade's business.
     made.follow_redirects = made.decode = False
     made.auth = made.cookies = made.jar = made.route = made.max_response_size = None
+    made.retry = None  # an adapter's max_retries are urllib3's
     made.deadline = None if limits.total is None else monotonic() + limits.total
     made.extensions = None
     return made

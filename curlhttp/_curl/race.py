@@ -1,0 +1,173 @@
+"""Several attempts of one request at once: which run, when the next is due, which one wins.
+
+Decides nothing of its own: the plan says when, whether and what is good. Waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.request import Request
+
+__all__ = ["Plan", "Race"]
+
+_EARLY = 0.001  # seconds that a loop's timer may be; uvloop's clock has milliseconds
+
+
+class Plan(Protocol):
+    """What is asked about the attempts of one request.
+
+    Attributes:
+        after: seconds without a head, after which one more attempt is due; None for never.
+        most: attempts beside the first.
+    """
+
+    after: float | None
+    most: int
+
+    def again(self) -> Request | None:
+        """Return one more attempt's request, or None when there shall be none, now or later."""
+
+    def is_good(self, status_code: int) -> bool:
+        """Tell whether an answer wins while others are under way."""
+
+    def dropped(self, outcome: int | Exception | None, elapsed: float, was_sent: bool) -> None:
+        """Hear of an attempt that does not surface: its status, its error, None if cancelled."""
+
+    def timed(self, seconds: float) -> None:
+        """Hear how long the first attempt took to its head, or has taken without one."""
+
+
+class Race:
+    """The attempts of one request that run at once.
+
+    Args:
+        plan: says when, whether and what is good.
+        first: the first attempt, started.
+        drop: called with an attempt that is out and one that is not; lets go of the former.
+
+    Attributes:
+        running: those that are not out, oldest first; never none.
+    """
+
+    __slots__ = ("_begun", "_drop", "_due", "_first", "_left", "_plan", "running")
+
+    def __init__(
+        self, plan: Plan, first: Transfer, drop: Callable[[Transfer, Transfer], None]
+    ) -> None:
+        self._plan = plan
+        self._first: Transfer | None = first  # None once it failed
+        self._drop = drop
+        self._begun = first.stamp
+        self._left = plan.most
+        self._due: float | None = None
+        self._set_due(first.stamp)
+        self.running = [first]
+
+    def _set_due(self, now: float) -> None:
+        after = self._plan.after
+        self._due = None if after is None or not self._left else now + after
+
+    def wait_seconds(self, limit: float | None = None) -> float | None:
+        """Return how long until the next attempt is due, None if there will be none.
+
+        Args:
+            limit: seconds that the wait must not exceed, or None.
+        """
+        if self._due is None:
+            return limit
+        seconds = max(0.0, self._due - monotonic())
+        return seconds if limit is None else min(seconds, limit)
+
+    @property
+    def is_due(self) -> bool:
+        """Tell whether it is time for one more attempt."""
+        if self._due is None or monotonic() < self._due - _EARLY:
+            return False
+        if any(transfer.status() for transfer in self.running):  # a slow body is no reason
+            self._due = None
+        return self._due is not None
+
+    @property
+    def request(self) -> Request:
+        """Return the request of an attempt that runs."""
+        request = self.running[0].request
+        assert request is not None
+        return request
+
+    @property
+    def may_share(self) -> bool:
+        """Tell whether one more attempt may wait for a connection that this one opens."""
+        return any(transfer.sent for transfer in self.running)
+
+    def next(self) -> Request | None:
+        """Return the request of the attempt that is due, None if there shall be no more."""
+        request = self._plan.again()
+        self._left = 0 if request is None else self._left - 1
+        self._set_due(monotonic())
+        return request
+
+    def stop(self) -> None:
+        """Want no further attempts."""
+        self._due = None
+
+    def winner(self) -> Transfer | None:
+        """Return the attempt that surfaces, once there is one: the first good, or the last."""
+        for transfer in tuple(self.running):
+            if not _has_ended(transfer):
+                continue
+            if len(self.running) == 1 or self._is_good(transfer):
+                return transfer
+            self._leave(transfer, _outcome(transfer))
+        return None
+
+    def settle(self, winner: Transfer) -> None:
+        """Let go of all but the winner."""
+        first = self._first
+        if first is not None and first.status():
+            self._plan.timed(first.timings().first_byte)
+        elif first is not None and first is not winner:
+            self._plan.timed(monotonic() - self._begun)
+        for transfer in tuple(self.running):
+            if transfer is not winner:
+                self._leave(transfer, None)
+
+    def abandon(self) -> Transfer:
+        """Let go of all but one attempt, and return that."""
+        last = self.running[-1]
+        for transfer in self.running[:-1]:
+            self._leave(transfer, None)
+        return last
+
+    def _is_good(self, transfer: Transfer) -> bool:
+        failed = transfer.failed
+        if failed is not None:
+            return not isinstance(failed, Exception)  # Ctrl-C ends everything
+        if transfer.code and not transfer.enough:
+            return False
+        status = transfer.status()
+        return status > 0 and self._plan.is_good(status)
+
+    def _leave(self, transfer: Transfer, outcome: int | Exception | None) -> None:
+        self.running.remove(transfer)
+        if transfer is self._first:
+            self._first = None
+        self._plan.dropped(outcome, transfer.timings().total, bool(transfer.sent))
+        self._drop(transfer, self.running[0])
+
+
+def _has_ended(transfer: Transfer) -> bool:
+    request = transfer.request
+    assert request is not None
+    return transfer.done or (request.stream and transfer.head is not None)
+
+
+def _outcome(transfer: Transfer) -> int | Exception:
+    try:
+        transfer.raise_failure()
+        return transfer.final_head().status_code
+    except Exception as error:
+        return error

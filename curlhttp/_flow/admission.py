@@ -1,0 +1,152 @@
+"""Let one more attempt of a request through limits, breaker and budget at once, or not at all.
+
+Nobody waits here: what may not go now does not go. The first attempt takes the way through the
+layers, which may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from curlhttp._models.request import Request
+from curlhttp._policy.breaker import CircuitBreaker, Permit, Transition, proxy_key
+from curlhttp._policy.budget import RetryBudget
+from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit
+from curlhttp._policy.outcome import (
+    Outcome,
+    outcome_of_error,
+    outcome_of_status,
+    outcome_of_way,
+)
+from curlhttp.exceptions import CircuitBreakerOpen
+
+__all__ = ["Admission", "Result", "Ticket"]
+
+Result: TypeAlias = "int | Exception | None"
+"""What became of an attempt: its status, its error, or None when it was cancelled."""
+
+_Judge: TypeAlias = Callable[["int | Exception"], Outcome]
+
+
+class Ticket:
+    """The admission of one attempt.
+
+    Args:
+        lease: its place among the requests at once, or None.
+        permits: of the breaker for all that take part, each with who judges for it.
+    """
+
+    __slots__ = ("_lease", "_permits")
+
+    def __init__(self, lease: Lease | None, permits: list[tuple[Permit, _Judge]]) -> None:
+        self._lease = lease
+        self._permits = permits
+
+    def settle(self, result: Result, now: float, elapsed: float) -> list[Transition]:
+        """Count the attempt, and return the changes of state that it led to.
+
+        Args:
+            result: what became of it.
+            now: monotonic seconds.
+            elapsed: seconds that it took.
+        """
+        if self._lease is not None:
+            self._lease.give()
+        changes = []
+        for permit, judge in self._permits:
+            outcome = Outcome.NEITHER if result is None else judge(result)
+            changes += [permit.transition, _count(permit, outcome, now, elapsed)]
+        return [change for change in changes if change is not None]
+
+
+class Admission:
+    """What an attempt must be let in by.
+
+    Args:
+        rate: requests per second, or None.
+        concurrency: requests at once, or None.
+        circuits: the breaker, or None.
+        budget: what it is paid from, or None.
+    """
+
+    def __init__(
+        self,
+        rate: RateLimit | None,
+        concurrency: ConcurrencyLimit | None,
+        circuits: CircuitBreaker | None,
+        budget: RetryBudget | None,
+    ) -> None:
+        self._rate = rate
+        self._concurrency = concurrency
+        self._circuits = circuits
+        self._budget = budget
+
+    def admit(self, request: Request, now: float) -> Ticket | None:
+        """Return a ticket, or None when one of them says no; that costs nothing with the others.
+
+        Args:
+            request: what would be sent.
+            now: monotonic seconds.
+        """
+        origin = request.url.origin
+        lease = None
+        if self._concurrency is not None:
+            lease = self._concurrency.take(origin)
+            if lease is None:
+                return None
+        if self._rate is None or self._rate.take(origin, now):
+            permits = self._permits(request, now)
+            if permits is not None:
+                # Last: what the others refuse must not cost a retry.
+                if self._budget is None or self._budget.withdraw(origin, now):
+                    return Ticket(lease, permits)
+                _release(permits)
+            if self._rate is not None:
+                self._rate.give_back(origin)
+        if lease is not None:
+            lease.give()
+        return None
+
+    def _permits(self, request: Request, now: float) -> list[tuple[Permit, _Judge]] | None:
+        circuits = self._circuits
+        if circuits is None:
+            return []
+        proxy = request.transport.proxy
+        parties: list[tuple[str, _Judge]] = []
+        if proxy is not None:
+            parties.append((proxy_key(proxy.url), _of_proxy))
+        parties.append((request.url.origin, partial(_of_origin, circuits, proxy is not None)))
+        permits: list[tuple[Permit, _Judge]] = []
+        try:
+            for key, judge in parties:
+                permits.append((circuits.admit(key, now), judge))
+        except CircuitBreakerOpen:
+            _release(permits)
+            return None
+        return permits
+
+
+def _release(permits: list[tuple[Permit, _Judge]]) -> None:
+    for permit, _ in permits:
+        permit.release()
+
+
+def _count(permit: Permit, outcome: Outcome, now: float, elapsed: float) -> Transition | None:
+    if outcome is Outcome.SUCCESS:
+        return permit.succeed(now, elapsed)
+    if outcome is Outcome.FAILURE:
+        return permit.fail(now, elapsed)
+    permit.release()
+    return None
+
+
+def _of_proxy(result: int | Exception) -> Outcome:
+    return Outcome.SUCCESS if isinstance(result, int) else outcome_of_way(result)
+
+
+def _of_origin(circuits: CircuitBreaker, via_proxy: bool, result: int | Exception) -> Outcome:
+    if isinstance(result, int):
+        return outcome_of_status(result, circuits.failure_statuses)
+    return outcome_of_error(result, count_tls=circuits.count_tls, via_proxy=via_proxy)

@@ -1,0 +1,159 @@
+"""Give the engine a plan for requests that may be hedged. What is worth it: _policy/hedge.py.
+
+The lowest layer, so that a retry repeats a race as a whole and the layers above count the attempt
+that surfaces. Each attempt beside the first asks limits, breaker and budget for itself just
+before it is sent, and is counted by what becomes of it; none of them ever waits for admission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from curlhttp._flow.admission import Admission, Result, Ticket
+from curlhttp._flow.engine import Layer, Send
+from curlhttp._flow.hooks import Hooks
+from curlhttp._models.body import Body
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._policy.breaker import CircuitBreaker, Transition
+from curlhttp._policy.budget import RetryBudget
+from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge
+from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+from curlhttp.exceptions import RequestException
+
+__all__ = ["hedge"]
+
+_EVENT = "breaker_transition"
+
+
+def hedge(
+    policy: Hedge,
+    now: Callable[[], float],
+    *,
+    budget: RetryBudget | None = None,
+    rate_limit: RateLimit | None = None,
+    concurrency_limit: ConcurrencyLimit | None = None,
+    breaker: CircuitBreaker | None = None,
+    hooks: Hooks | None = None,
+) -> Layer:
+    """Return the layer that has slow requests sent again.
+
+    Args:
+        policy: when to do so.
+        now: gives monotonic seconds.
+        budget: the retry policy's, which that layer puts into; or None.
+        rate_limit: what the layer above asks for the first attempt, or None.
+        concurrency_limit: the same.
+        breaker: the same.
+        hooks: the user's, or None; they hear of what the breaker does.
+    """
+    times = HeadTimes()
+    pays = policy.budget or budget or RetryBudget()
+    admission = Admission(rate_limit, concurrency_limit, breaker, pays)
+
+    def around(send: Any) -> Send:
+        def hedged(request: Request) -> Any:
+            if not may_hedge(request, policy):
+                return send(request)
+            if pays is not budget:
+                pays.deposit(request.url.origin, now())
+            return _race(_Plan(request, policy, times, admission, now), send, hooks)
+
+        return hedged
+
+    return around
+
+
+async def _race(plan: _Plan, send: Any, hooks: Hooks | None) -> Response:
+    try:
+        response: Response = await send(plan.request, plan)
+        return response
+    except RequestException as error:
+        if plan.was_sent:  # by an attempt before the one that tells of its own failure
+            error.request_sent, error.refused = True, False
+        raise
+    finally:
+        plan.close()
+        if hooks is not None:
+            for transition in plan.transitions:
+                await hooks.tell(_EVENT, transition)
+
+
+class _Plan:
+    """What the engine asks about the attempts of one request; see curlhttp._curl.race.Plan."""
+
+    __slots__ = (
+        "_admission",
+        "_now",
+        "_tickets",
+        "_times",
+        "after",
+        "most",
+        "request",
+        "transitions",
+        "was_sent",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        policy: Hedge,
+        times: HeadTimes,
+        admission: Admission,
+        now: Callable[[], float],
+    ) -> None:
+        self.request = request
+        self.after = policy.seconds(times, request.url.origin)
+        self.most = policy.max
+        self.transitions: list[Transition] = []
+        self.was_sent = False  # by an attempt that did not surface
+        self._times = times
+        self._admission = admission
+        self._now = now
+        self._tickets: list[Ticket] = []
+
+    def again(self) -> Request | None:
+        """Return one more attempt's request, admitted and paid for, or None."""
+        request, body = self.request, None
+        if request.body is not None:
+            body = _twin(request.body)
+            if body is None:
+                return None
+        ticket = self._admission.admit(request, self._now())
+        if ticket is None:
+            if body is not None:
+                body.close()
+            return None
+        self._tickets.append(ticket)
+        return request.derive(body=body)
+
+    def is_good(self, status_code: int) -> bool:
+        """Tell whether an answer wins while others are under way."""
+        return status_code not in HEDGED_STATUSES
+
+    def dropped(self, result: Result, elapsed: float, was_sent: bool) -> None:
+        """Count an attempt that does not surface.
+
+        There are as many as tickets: the layers above have one for the attempt that does.
+        """
+        self.was_sent = self.was_sent or was_sent
+        if self._tickets:
+            ticket = self._tickets.pop()
+            self.transitions += ticket.settle(result, self._now(), elapsed)
+
+    def timed(self, seconds: float) -> None:
+        """Learn how long a first attempt takes."""
+        self._times.add(self.request.url.origin, seconds)
+
+    def close(self) -> None:
+        """Give back the tickets of attempts that were let in and could not begin."""
+        while self._tickets:
+            self.dropped(None, 0.0, was_sent=False)
+
+
+def _twin(body: Body) -> Body | None:
+    try:
+        return body.twin()
+    except Exception:  # the caller's factory; the first attempt is not worse off for it
+        return None

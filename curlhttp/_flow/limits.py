@@ -1,0 +1,131 @@
+"""Hold requests back until the limits have room for them; how that is told is _policy/limits.py.
+
+A place among those under way comes first, and the rate after it: what was let go by the rate
+goes at once, so that the server sees the rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from curlhttp._flow.engine import Clock, Gate, Layer, Send
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit, Turn
+from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, PoolTimeout
+
+__all__ = ["limits"]
+
+MakeGate = Callable[[], Gate]
+
+
+def limits(
+    rate: RateLimit | None, concurrency: ConcurrencyLimit | None, clock: Clock, gate: MakeGate
+) -> Layer:
+    """Return the layer that keeps limits, which other clients may share.
+
+    Args:
+        rate: requests per second, or None.
+        concurrency: requests at once, or None.
+        clock: tells the time, and sleeps.
+        gate: makes a gate of the engine, to wait at.
+    """
+
+    def around(send: Send) -> Send:
+        inner = send if rate is None else _rated(rate, clock, gate, send)
+        return inner if concurrency is None else _counted(concurrency, clock, gate, inner)
+
+    return around
+
+
+# --- per second ---
+
+
+def _rated(rate: RateLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
+    async def rated(request: Request) -> Response:
+        origin = request.url.origin
+        if not rate.take(origin, clock.now()):
+            await _wait_for_turn(rate, request, clock, gate)
+        try:
+            return await send(request)
+        except CircuitBreakerOpen:
+            rate.give_back(origin)  # nothing was sent
+            raise
+
+    return rated
+
+
+async def _wait_for_turn(rate: RateLimit, request: Request, clock: Clock, gate: MakeGate) -> None:
+    now, deadline = clock.now(), request.deadline
+    patience = math.inf if deadline is None else deadline - now
+    woken = gate()
+    turn = Turn(rate, woken.open)
+    try:
+        rate.join(turn, request.url.origin, now, patience)
+        if not turn.is_first:
+            await woken.wait(None)
+        while (seconds := turn.take(clock.now())) > 0:
+            await clock.sleep(seconds)
+    except BaseException as error:
+        turn.leave()
+        if isinstance(error, DeadlineExceeded):
+            error.request = request
+        raise
+
+
+# --- at once ---
+
+
+def _counted(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
+    async def counted(request: Request) -> Response:
+        lease = limit.take(request.url.origin)
+        if lease is None:
+            lease = await _wait_for_lease(limit, request, clock, gate)
+        try:
+            response = await send(request)
+        except BaseException:
+            lease.give()
+            raise
+        if request.stream:
+            response._at_end(lease.end)
+        else:
+            lease.give()
+        return response
+
+    return counted
+
+
+async def _wait_for_lease(
+    limit: ConcurrencyLimit, request: Request, clock: Clock, gate: MakeGate
+) -> Lease:
+    woken = gate()
+    lease = Lease(limit, woken.open)
+    try:
+        limit.join(lease, request.url.origin)
+        if not lease.granted:
+            await woken.wait(_patience(request, clock.now()))
+        if not lease.granted:
+            raise _no_room(limit, request, clock.now())
+    except BaseException:
+        lease.give()
+        raise
+    return lease
+
+
+def _patience(request: Request, now: float) -> float | None:
+    """Return how long a request may wait, None without end."""
+    pool, deadline = request.timeout.pool, request.deadline
+    if deadline is None:
+        return pool
+    left = max(0.0, deadline - now)
+    return left if pool is None else min(pool, left)
+
+
+def _no_room(limit: ConcurrencyLimit, request: Request, now: float) -> Any:
+    return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
+        f"{request.method} {request.url}: none of the {limit.limit} requests at once that the "
+        "limit allows ended in time; close streamed responses, or raise the limit",
+        request=request,
+    )

@@ -1,0 +1,153 @@
+"""How many retries an origin may get: a share of the requests that it gets anyway.
+
+A server that fails wholly would else see each request as many times as the policy allows, just
+when it has no room for them. Pure: the time comes in as an argument.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+
+from curlhttp._policy.after_fork import forget_after_fork
+
+__all__ = ["RetryBudget"]
+
+_SLICES = 10  # a window moves on in steps of a tenth of it
+_ROUNDING = 1e-9  # five deposits of 0.2 are a little less than one
+
+
+class RetryBudget:
+    """Allow retries in proportion to requests, for each origin by itself; thread-safe.
+
+    Each first attempt deposits `ratio`, each retry takes one. Deposits and withdrawals are
+    forgotten after `window` seconds. Share one budget among clients to bound them together.
+
+    Args:
+        ratio: retries per request.
+        reserve: retries per second that are always allowed, for clients with little to do.
+        window: seconds that a deposit is good for.
+        max_origins: budgets that are kept; the one unused for longest is forgotten first.
+
+    Raises:
+        ValueError: a number is negative or not finite, the window is nothing, or max_origins is
+            below one.
+
+    Source: Finagle's RetryBudget.
+    """
+
+    def __init__(
+        self,
+        ratio: float = 0.2,
+        reserve: float = 10.0,
+        window: float = 10.0,
+        max_origins: int = 1000,
+    ) -> None:
+        for name, value in (("ratio", ratio), ("reserve", reserve), ("window", window)):
+            if not (value >= 0 and math.isfinite(value)):
+                raise ValueError(f"{name} must not be negative, as {value!r} is")
+        if window == 0 or max_origins < 1:
+            raise ValueError("window must be above zero, and max_origins at least 1")
+        self.ratio = ratio
+        self.reserve = reserve
+        self.window = window
+        self.max_origins = max_origins
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """Know of no requests."""
+        self._lock = threading.Lock()
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()
+
+    def deposit(self, origin: str, now: float) -> None:
+        """Count a first attempt.
+
+        Args:
+            origin: whom it goes to.
+            now: monotonic seconds.
+        """
+        with self._lock:
+            self._account(origin).add(self.ratio, now)
+
+    def withdraw(self, origin: str, now: float) -> bool:
+        """Take what one retry costs, and tell whether there was enough.
+
+        Args:
+            origin: whom it would go to.
+            now: monotonic seconds.
+        """
+        with self._lock:
+            account = self._account(origin)
+            if account.sum(now) + self.reserve * self.window < 1 - _ROUNDING:
+                return False
+            account.add(-1.0, now)
+            return True
+
+    def refund(self, origin: str, now: float) -> None:
+        """Give back what a retry took that was not sent, such as one that a breaker refused.
+
+        Args:
+            origin: whom it would have gone to.
+            now: monotonic seconds.
+        """
+        with self._lock:
+            self._account(origin).add(1.0, now)
+
+    def balance(self, origin: str, now: float) -> float:
+        """Return how many retries the origin may get at once now.
+
+        Args:
+            origin: whom they would go to.
+            now: monotonic seconds.
+        """
+        with self._lock:
+            account = self._accounts.get(origin)
+            earned = 0.0 if account is None else account.sum(now)
+            return earned + self.reserve * self.window
+
+    def _account(self, origin: str) -> _Account:
+        accounts = self._accounts
+        account = accounts.get(origin)
+        if account is None:
+            account = accounts[origin] = _Account(self.window / _SLICES)
+            if len(accounts) > self.max_origins:
+                accounts.popitem(last=False)
+        else:
+            accounts.move_to_end(origin)
+        return account
+
+    def __repr__(self) -> str:
+        return f"RetryBudget(ratio={self.ratio}, reserve={self.reserve}, window={self.window})"
+
+
+class _Account:
+    """The deposits less the withdrawals of one origin, by slices of the window."""
+
+    __slots__ = ("_latest", "_slice", "_sums")
+
+    def __init__(self, slice_seconds: float) -> None:
+        self._slice = slice_seconds
+        self._latest = 0  # the number of the slice that is filled now
+        self._sums = [0.0] * _SLICES
+
+    def add(self, amount: float, now: float) -> None:
+        latest = int(now // self._slice)
+        if latest != self._latest:
+            self._move_to(latest)
+        self._sums[self._latest % _SLICES] += amount
+
+    def sum(self, now: float) -> float:
+        latest = int(now // self._slice)
+        if latest != self._latest:
+            self._move_to(latest)
+        return math.fsum(self._sums)
+
+    def _move_to(self, latest: int) -> None:
+        # Threads may come with times in another order than theirs: the newest counts.
+        passed = min(latest - self._latest, _SLICES)
+        for step in range(1, passed + 1):
+            self._sums[(self._latest + step) % _SLICES] = 0.0
+        if passed > 0:
+            self._latest = latest

@@ -1,0 +1,104 @@
+"""What a response or an exception says of the health of an origin or a proxy. It counts nothing.
+
+failure   500, 502, 503, 504; not connected, cut off, silent, HTTP broken, TLS handshake failed
+success   every other status but 429, which only asks to be slower
+neither   what is not the server's doing: our deadline, a full pool, cancellation, settings,
+          decoding, a limit on sizes, the caller's own exceptions, an open breaker
+proxy     the proxy could not be reached, or broke: its failure, and nobody else's. What it
+          answers to CONNECT is of the origin (502, 503, 504), or of neither (403, 407)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from enum import Enum
+
+from curlhttp import exceptions as e
+
+__all__ = ["FAILURE_STATUSES", "Outcome", "outcome_of_error", "outcome_of_status", "outcome_of_way"]
+
+FAILURE_STATUSES = frozenset({500, 502, 503, 504})
+_TOO_MANY_REQUESTS = 429
+
+# libcurl's codes, in curl.h. These two end as ConnectionError without any word of the server:
+# the local interface cannot be used, the end of a TLS connection went wrong.
+_LOCAL = frozenset({45, 80})
+_HANDSHAKE = frozenset({35, 56})  # the peer broke it off, or sent an alert
+_UNTRUSTED = frozenset({60, 90, 91})  # certificate, pin, status of the certificate
+_UNREACHED = frozenset({502, 503, 504})  # what a proxy says to CONNECT of an origin that is down
+
+
+class Outcome(Enum):
+    """What one call tells."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    NEITHER = "neither"
+    PROXY_FAILURE = "proxy failure"
+
+
+_SUCCESS, _NEITHER = Outcome.SUCCESS, Outcome.NEITHER  # a look-up in an Enum costs
+
+
+def outcome_of_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Outcome:
+    """Return what a response says of its origin.
+
+    Args:
+        status: its status code.
+        failures: the codes that are failures.
+    """
+    if status in failures:
+        return Outcome.FAILURE
+    return _NEITHER if status == _TOO_MANY_REQUESTS else _SUCCESS
+
+
+def outcome_of_error(
+    error: BaseException, *, count_tls: bool = False, via_proxy: bool = False
+) -> Outcome:
+    """Return what an exception says of the origin, or of the proxy in between.
+
+    Args:
+        error: what the attempt raised, of any kind.
+        count_tls: a certificate that is not trusted is a failure, too.
+        via_proxy: there is a proxy in between.
+    """
+    if isinstance(error, e.ProxyError):
+        return _outcome_of_connect(error.connect_status)
+    if isinstance(error, e.ConnectTimeout) and via_proxy and not _connected(error):
+        return Outcome.PROXY_FAILURE
+    return Outcome.FAILURE if _is_failure(error, count_tls) else Outcome.NEITHER
+
+
+def outcome_of_way(result: object) -> Outcome:
+    """Return what a response or an exception says of the proxy that it came through.
+
+    Args:
+        result: what the attempt returned or raised.
+    """
+    if not isinstance(result, BaseException):
+        return Outcome.SUCCESS
+    if outcome_of_error(result, via_proxy=True) is Outcome.PROXY_FAILURE:
+        return Outcome.FAILURE
+    return Outcome.NEITHER  # it may have come from anywhere behind the proxy
+
+
+def _outcome_of_connect(status: int | None) -> Outcome:
+    if status is None:
+        return Outcome.PROXY_FAILURE
+    # It works, but one origin behind it does not: that must not close the way to all others.
+    return Outcome.FAILURE if status in _UNREACHED else Outcome.NEITHER
+
+
+def _is_failure(error: BaseException, count_tls: bool) -> bool:
+    if isinstance(error, e.SSLError):
+        return error.curl_code in _HANDSHAKE or (count_tls and error.curl_code in _UNTRUSTED)
+    if isinstance(error, (e.BlockedAddress, e.CircuitBreakerOpen)):
+        return False
+    if isinstance(error, e.ConnectionError):  # with RemoteProtocolError and ConnectTimeout
+        return error.curl_code not in _LOCAL
+    return isinstance(error, (e.ReadTimeout, e.ChunkedEncodingError))
+
+
+def _connected(error: e.RequestException) -> bool:
+    """Tell whether there was a TCP connection, to the proxy that is."""
+    return error.timings is not None and error.timings.connect > 0

@@ -1,0 +1,224 @@
+"""Whether a failed attempt may be followed by another, and after how long.
+
+Pure: no clock and no I/O; time and chance come in as arguments. What decides is whether the request
+may have been processed: if not, any method may go out again, else only what does no harm twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import KW_ONLY, dataclass, field, replace
+from random import Random, uniform
+from typing import Literal, NamedTuple, TypeAlias
+
+from curlhttp._models.request import IDEMPOTENT, Request
+from curlhttp._models.response import Response
+from curlhttp._policy.backoff import Backoff, FullJitterBackoff, Uniform
+from curlhttp._policy.budget import RetryBudget
+from curlhttp.exceptions import (
+    BlockedAddress,
+    ChunkedEncodingError,
+    CircuitBreakerOpen,
+    ConnectionError,
+    ProxyError,
+    ReadTimeout,
+    RequestException,
+    SSLError,
+)
+
+__all__ = [
+    "NO_RETRIES",
+    "OBJECTIONS",
+    "Attempt",
+    "Objection",
+    "RetryInput",
+    "RetryPolicy",
+    "outcomes",
+]
+
+Objection: TypeAlias = Literal[
+    "not_retriable",
+    "not_idempotent",
+    "max_retries",
+    "retry_after",
+    "breaker",
+    "deadline",
+    "body",
+    "budget",
+]
+"""Why there is no other attempt; the texts are in OBJECTIONS."""
+
+OBJECTIONS: dict[Objection, str] = {
+    "not_retriable": "another attempt would fail likewise",
+    "not_idempotent": "the request may have been processed, and must not be processed twice",
+    "max_retries": "the policy's max_retries are spent",
+    "retry_after": "the server asks to wait for longer than the policy's retry_after_max",
+    "breaker": "the circuit breaker is open",
+    "deadline": "the wait would pass the deadline",
+    "body": "the body cannot be sent again",
+    "budget": "the retry budget of this origin is spent",
+}
+
+# 500 is an error of the program there, more often than not: it would fail again.
+STATUSES = frozenset({408, 425, 429, 502, 503, 504})
+_MAY_ASK_TO_WAIT = frozenset({413, 429, 503})  # RFC 9110, section 10.2.3; never 3xx
+_CONNECT_STATUSES = frozenset({None, 502, 503, 504})  # of a proxy; None: it did not answer
+# CURLE_INTERFACE_FAILED, CURLE_SSL_SHUTDOWN_FAILED, CURLE_TOO_LARGE: the same next time
+_LASTING = frozenset({45, 80, 100})
+_BY_CHANCE = (ConnectionError, ReadTimeout, ChunkedEncodingError)
+_NEVER = (SSLError, BlockedAddress, CircuitBreakerOpen)
+_LATENESS = 0.1  # of a Retry-After, at most, so that not all come back at once
+
+
+class Attempt(NamedTuple):
+    """One try of a request.
+
+    Attributes:
+        number: from 1 on.
+        status_code: what came of it, or None.
+        error: what came of it instead, or None; without its traceback, unless it was the last.
+        elapsed: seconds that it took; of a streamed response, to the end of its head.
+        delay: seconds until the next one, None for the last.
+    """
+
+    number: int
+    status_code: int | None
+    error: RequestException | None
+    elapsed: float
+    delay: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Send a request again when that may help and can do no harm.
+
+    What surely was not processed may go out again with any method: no connection, a handshake that
+    was cut, HTTP/2's REFUSED_STREAM. Everything else is repeated for idempotent methods only, or
+    if the request has an Idempotency-Key. Certificates that do not hold are never tried again.
+
+    A policy is a value: threads, loops and clients may share one, and with it its budget.
+
+    Args:
+        max_retries: attempts after the first.
+        backoff_strategy: how long to wait before each.
+        statuses: those that are worth another attempt, of idempotent requests.
+        methods: those that may be processed twice.
+        retry_non_idempotent: treat all methods as such. Only for servers that can tell.
+        retry_after_max: the longest Retry-After that is waited for, in seconds, to which chance
+            adds up to a tenth. With a longer one the response is returned.
+        budget: bounds the retries of all requests together; None for no bound.
+        random: the random source, for tests; None for the module `random`.
+
+    Raises:
+        ValueError: a number is negative or not finite.
+    """
+
+    max_retries: int = 2
+    _: KW_ONLY
+    backoff_strategy: Backoff = field(default_factory=FullJitterBackoff)
+    statuses: Collection[int] = STATUSES
+    methods: Collection[str] = IDEMPOTENT
+    retry_non_idempotent: bool = False
+    retry_after_max: float = 60.0
+    budget: RetryBudget | None = field(default_factory=RetryBudget)
+    random: Random | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_retries, bool) or not isinstance(self.max_retries, int):
+            raise TypeError(f"max_retries must be a number, not {self.max_retries!r}")
+        if self.max_retries < 0:
+            raise ValueError(f"max_retries must not be negative, as {self.max_retries} is")
+        if not (self.retry_after_max >= 0 and math.isfinite(self.retry_after_max)):
+            raise ValueError(f"retry_after_max must be seconds, not {self.retry_after_max!r}")
+        object.__setattr__(self, "statuses", frozenset(self.statuses))
+        object.__setattr__(self, "methods", frozenset(name.upper() for name in self.methods))
+
+    @classmethod
+    def of(cls, value: RetryInput, base: RetryPolicy | None = None) -> RetryPolicy | None:
+        """Return the policy that a `retry=` argument stands for.
+
+        Args:
+            value: a policy; a number of retries; True for the default's; None or False for none.
+            base: what a number is put into, so that requests share one budget.
+
+        Raises:
+            TypeError: it is none of these.
+            ValueError: the number is negative.
+        """
+        if value is None or value is False or isinstance(value, cls):
+            return value or None
+        if value is True:
+            return base or cls()
+        if not isinstance(value, int):
+            raise TypeError(f"retry must be a RetryPolicy, a number or None, not {value!r}")
+        if value == 0:
+            return None
+        return cls(value) if base is None else replace(base, max_retries=value)
+
+    @property
+    def uniform(self) -> Uniform:
+        """Return the random source."""
+        return uniform if self.random is None else self.random.uniform
+
+    def objection(self, request: Request, failure: Response | RequestException) -> Objection | None:
+        """Return what speaks against another attempt, as far as the failure itself can tell.
+
+        Args:
+            request: what was sent.
+            failure: a response with one of `statuses`, or an exception.
+        """
+        if isinstance(failure, RequestException):
+            if not _happens_by_chance(failure):
+                return "not_retriable"
+            if failure.refused or not failure.request_sent:
+                return None
+        return None if self.may_repeat(request) else "not_idempotent"
+
+    def may_repeat(self, request: Request) -> bool:
+        """Tell whether it does no harm if the request is processed twice."""
+        return (
+            request.method in self.methods
+            or self.retry_non_idempotent
+            or request.get_header("idempotency-key") is not None
+        )
+
+    def heeds_retry_after(self, status_code: int) -> bool:
+        """Tell whether a status is one whose Retry-After counts."""
+        return status_code in _MAY_ASK_TO_WAIT
+
+    def delay(self, backoff: float, asked: float | None) -> float | None:
+        """Return the seconds to wait, or None if that would be too long.
+
+        Args:
+            backoff: the next delay of the strategy.
+            asked: what the server asked for, or None.
+        """
+        if asked is None:
+            return backoff
+        if asked > self.retry_after_max:
+            return None
+        return max(backoff, asked + self.uniform(0.0, asked * _LATENESS))
+
+
+RetryInput: TypeAlias = "RetryPolicy | int | bool | None"
+
+NO_RETRIES = RetryPolicy(0, statuses=(), budget=None)
+"""What stands for no policy where attempts are watched all the same."""
+
+
+def _happens_by_chance(error: RequestException) -> bool:
+    """Tell whether the same request may well succeed the next time."""
+    if isinstance(error, _NEVER) or not isinstance(error, _BY_CHANCE):
+        return False
+    if isinstance(error, ProxyError) and error.connect_status not in _CONNECT_STATUSES:
+        return False
+    return error.curl_code not in _LASTING
+
+
+def outcomes(attempts: Collection[Attempt]) -> str:
+    """Return in a few words what came of attempts, for a note."""
+    return ", ".join(
+        str(attempt.status_code) if attempt.error is None else type(attempt.error).__name__
+        for attempt in attempts
+    )

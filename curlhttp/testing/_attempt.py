@@ -1,0 +1,185 @@
+"""What becomes of the attempts on a script: how long each takes, how it ends, which one wins.
+
+Computed ahead, since nothing but the script has a say; the engine moves its clock accordingly.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+from curlhttp._models.request import Request
+from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import Timings
+from curlhttp.exceptions import DeadlineExceeded, ReadTimeout, RequestException
+from curlhttp.testing._script import Answer, Fault
+
+__all__ = ["Attempted", "Incoming", "Race", "copy_of", "limited"]
+
+_NO_BODY = frozenset({204, 304})
+
+
+class Attempted:
+    """One attempt, up to its head.
+
+    Attributes:
+        request: what was asked for.
+        step: the step of the script.
+        begun: when, on the engine's clock.
+        ends: when its head is in, or it fails.
+        error: what it fails with, or None.
+    """
+
+    def __init__(self, request: Request, step: Answer | Fault, begun: float) -> None:
+        self.request = request
+        self.step = step
+        self.begun = begun
+        if isinstance(step, Answer):
+            seconds, self.error = limited(request, step.delay, begun)
+        else:
+            delay = step.delay
+            if math.isinf(delay):
+                delay = request.timeout.connect or math.inf
+            seconds, late = limited(request, delay, begun, waits_for_answer=False)
+            self.error = late or copy_of(step.error, request)
+        self.ends = begun + seconds
+
+    @property
+    def outcome(self) -> int | RequestException:
+        """Return its status or its error."""
+        if self.error is not None:
+            return self.error
+        assert isinstance(self.step, Answer)
+        return self.step.status_code
+
+    def take_error(self) -> RequestException:
+        """Return the error to raise, and forget it: its traceback will hold this attempt."""
+        error, self.error = self.error, None
+        assert error is not None
+        return error
+
+
+def limited(
+    request: Request, seconds: float, now: float, *, waits_for_answer: bool = True
+) -> tuple[float, RequestException | None]:
+    """Return how much of a delay its timeouts leave, and what they end it with.
+
+    Args:
+        request: whose timeouts.
+        seconds: the delay.
+        now: when it begins.
+        waits_for_answer: the read timeout counts.
+
+    Raises:
+        AssertionError: it would never end.
+    """
+    read = request.timeout.read if waits_for_answer else None
+    silence = math.inf if read is None else read
+    left = math.inf if request.deadline is None else max(0.0, request.deadline - now)
+    limit = min(silence, left)
+    if seconds <= limit and not math.isinf(seconds):
+        return seconds, None
+    if math.isinf(limit):
+        raise AssertionError(f"{request.method} {request.url} would wait for ever: no timeout")
+    kind, what = (DeadlineExceeded, "total") if left <= silence else (ReadTimeout, "read timeout")
+    return limit, kind(
+        f"{request.method} {request.url}: the {what} ran out",
+        request=request,
+        curl_code=28,
+        request_sent=waits_for_answer,
+    )
+
+
+def copy_of(error: RequestException, request: Request, was_sent: bool = False) -> RequestException:
+    """Return an error for this attempt alone: it gets attributes and a traceback of its own."""
+    twin = copy.copy(error)
+    twin.request = request
+    twin.request_sent = twin.request_sent or was_sent
+    return twin
+
+
+class Incoming:
+    """A response on the wire, as far as there is one.
+
+    Args:
+        request: what was asked for.
+        answer: the step of the script.
+        seconds: what it took up to the head.
+    """
+
+    def __init__(self, request: Request, answer: Answer, seconds: float) -> None:
+        made = Response.of(request, answer.status_code, headers=answer.headers)
+        self.request = request
+        self.head: Head = made._head
+        has_body = request.method != "HEAD" and answer.status_code not in _NO_BODY
+        self.pieces = answer.pieces if has_body else []
+        self.error = answer.error
+        self.pace = answer.pace
+        self.size = 0
+        self._seconds = seconds
+
+    def timings(self) -> Timings:
+        """Return the time to the head, as the engine's clock has it."""
+        return Timings(0.0, 0.0, 0.0, 0.0, self._seconds, self._seconds, False, None)
+
+    def certificate(self) -> None:
+        """Return None: there was no TLS."""
+
+
+class Race:
+    """The attempts of one hedged request.
+
+    Args:
+        first: the first attempt.
+        plan: the hedge's, see _flow/hedge.py.
+    """
+
+    def __init__(self, first: Attempted, plan: Any) -> None:
+        self._first = first
+        self._plan = plan
+        self._left = plan.most if plan.after is not None else 0
+        self._running = [first]
+        self._latest = first.begun
+
+    @property
+    def winner(self) -> Attempted:
+        """Return the attempt that surfaces."""
+        return min(self._running, key=lambda attempt: attempt.ends)
+
+    def due(self) -> float | None:
+        """Return when one more attempt is due, after those that end before; None for never."""
+        while True:
+            due = self._latest + self._plan.after if self._left else math.inf
+            attempt = self.winner
+            if due < attempt.ends:
+                return due
+            if len(self._running) == 1 or self._is_good(attempt):
+                return None
+            self._running.remove(attempt)
+            self._drop(attempt, attempt.outcome, attempt.ends)
+
+    def add(self, attempt: Attempted | None) -> None:
+        """Take in one more attempt, or hear that there shall be none."""
+        if attempt is None:
+            self._left = 0
+            return
+        self._left -= 1
+        self._latest = attempt.begun
+        self._running.append(attempt)
+
+    def cancel_others(self) -> int:
+        """Cancel what runs beside the winner, and return how many attempts that were."""
+        winner = self.winner
+        self._plan.timed(min(self._first.ends, winner.ends) - self._first.begun)
+        others = [attempt for attempt in self._running if attempt is not winner]
+        for attempt in others:
+            self._drop(attempt, None, winner.ends)
+        return len(others)
+
+    def _is_good(self, attempt: Attempted) -> bool:
+        return isinstance(attempt.outcome, int) and self._plan.is_good(attempt.outcome)
+
+    def _drop(self, attempt: Attempted, outcome: int | Exception | None, now: float) -> None:
+        was_sent = isinstance(attempt.step, Answer) or attempt.step.error.request_sent
+        self._plan.dropped(outcome, now - attempt.begun, was_sent)

@@ -1,0 +1,243 @@
+"""An engine whose network is a script and whose clock is a number. It decides nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from curlhttp._models.decoders import codings, decode
+from curlhttp._models.headers import Headers
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp.exceptions import ClientClosed, RequestException, ResponseTooLarge
+from curlhttp.testing._attempt import Attempted, Incoming, Race, copy_of, limited
+from curlhttp.testing._script import Answer, Fault, Script, Step
+
+__all__ = ["ScriptedEngine", "Sent"]
+
+_PIECE = 64 * 1024
+
+
+class Sent(NamedTuple):
+    """One attempt, as the engine got it.
+
+    Attributes:
+        at: the time on the engine's clock.
+        method: such as "GET".
+        url: without userinfo.
+        headers: a copy of them.
+        body: what of it was read, b"" when there is none.
+        arrived: any byte of it left this machine, as far as the script says.
+    """
+
+    at: float
+    method: str
+    url: str
+    headers: Headers
+    body: bytes
+    arrived: bool
+
+
+class ScriptedEngine:
+    """Answer from a script instead of the network: `Client(transport=ScriptedEngine([...]))`.
+
+    Its clock stands still, but for the delays of the script, the waits of the client, and
+    `advance`. All requests share it, those of threads and tasks too: a wait of one moves it for
+    all, and nothing ever waits for another request.
+
+    Args:
+        script: steps, one per attempt: an Answer, a Fault, an exception, or a status code; or a
+            function that returns the step for a Request.
+        now: what the clock shows at first, in monotonic seconds.
+        wall: the time of day at first, in seconds since the epoch.
+
+    Attributes:
+        sent: a Sent for each attempt, oldest first.
+        sleeps: how long the client waited each time, in seconds.
+        aborted: responses that were let go of before their end.
+        cancelled: attempts of hedges that lost.
+    """
+
+    def __init__(self, script: Script, *, now: float = 0.0, wall: float = 1_750_000_000.0) -> None:
+        self.sent: list[Sent] = []
+        self.sleeps: list[float] = []
+        self.aborted = 0
+        self.cancelled = 0
+        self._steps: Iterator[Step] | None = None if callable(script) else iter(script)
+        self._choose: Callable[[Request], Step] | None = script if callable(script) else None
+        self._now = now
+        self._epoch = wall - now
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    # the clock
+
+    def now(self) -> float:
+        """Return what the clock shows, in monotonic seconds."""
+        return self._now
+
+    def wall(self) -> float:
+        """Return the time of day, in seconds since the epoch."""
+        return self._epoch + self._now
+
+    def advance(self, seconds: float) -> None:
+        """Let time go by."""
+        with self._lock:
+            self._now += seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, which takes no time."""
+        self.sleeps.append(seconds)
+        self.advance(seconds)
+
+    def gate(self) -> _Gate:
+        """Return a closed gate."""
+        return _Gate(self)
+
+    # exchanges
+
+    async def perform(self, request: Request, plan: Any = None) -> Response:
+        """Play the next step and return the response with its body in memory.
+
+        Args:
+            request: what is asked for.
+            plan: of a hedge, whose attempts are steps of the script as well; None without one.
+        """
+        incoming = await self.open(request, plan)
+        pieces = []
+        while piece := await self.read(incoming):
+            pieces.append(piece)
+        response = Response(request, incoming.head, b"".join(pieces), incoming.timings())
+        self._decode(response, request)
+        return response
+
+    async def open(self, request: Request, plan: Any = None) -> Incoming:
+        """Play the next step up to the head of the response.
+
+        Args:
+            request: what is asked for.
+            plan: see perform.
+        """
+        first = await self._begin(request)
+        attempt = first if plan is None else await self._race(first, plan)
+        self._move_to(attempt.ends)
+        if attempt.error is not None:
+            raise attempt.take_error()
+        assert isinstance(attempt.step, Answer)
+        return Incoming(attempt.request, attempt.step, attempt.ends - attempt.begun)
+
+    async def _begin(self, request: Request) -> Attempted:
+        if self._is_closed:
+            raise ClientClosed("this client was closed; make a new one", request=request)
+        begun = self._now
+        step = self._next(request)
+        arrives = isinstance(step, Answer) or step.error.request_sent
+        body = await _read_body(request) if arrives else b""
+        headers = request.headers.copy()
+        self.sent.append(Sent(begun, request.method, str(request.url), headers, body, arrives))
+        return Attempted(request, step, begun)
+
+    async def _race(self, first: Attempted, plan: Any) -> Attempted:
+        """Return the attempt that surfaces; the others are cancelled."""
+        race = Race(first, plan)
+        while (due := race.due()) is not None:
+            self._move_to(due)
+            again = plan.again()
+            race.add(None if again is None else await self._begin(again))
+        self.cancelled += race.cancel_others()
+        return race.winner
+
+    def _move_to(self, moment: float) -> None:
+        with self._lock:
+            self._now = max(self._now, moment)
+
+    async def read(self, incoming: Incoming) -> bytes:
+        """Return the next piece of a body, b"" at its end."""
+        if not incoming.pieces:
+            if incoming.error is not None:
+                raise copy_of(incoming.error, incoming.request, was_sent=True)
+            return b""
+        seconds, error = limited(incoming.request, incoming.pace, self._now)
+        self.advance(seconds)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # or its traceback would hold it, in a circle
+        piece = incoming.pieces.pop(0)
+        incoming.size += len(piece)
+        limit = incoming.request.max_response_size
+        if limit is not None and incoming.size > limit:
+            raise ResponseTooLarge(
+                f"the response body is larger than max_response_size={limit} bytes",
+                request=incoming.request,
+                request_sent=True,
+            )
+        return piece
+
+    def abort(self, incoming: Incoming) -> None:
+        """Let go of a response before its end."""
+        self.aborted += 1
+        incoming.pieces.clear()
+
+    def orphan(self, incoming: Incoming) -> None:
+        """Let go of a response that was dropped."""
+        self.abort(incoming)
+
+    def close(self) -> None:
+        """Raise ClientClosed from now on."""
+        self._is_closed = True
+
+    # the script
+
+    def _next(self, request: Request) -> Answer | Fault:
+        with self._lock:
+            choose = self._choose or self._next_in_turn
+            step = choose(request)
+        if isinstance(step, int):
+            return Answer(step)
+        return Fault(step) if isinstance(step, RequestException) else step
+
+    def _next_in_turn(self, request: Request) -> Step:
+        assert self._steps is not None
+        for step in self._steps:
+            return step
+        raise AssertionError(
+            f"the script has no step left for {request.method} {request.url}, "
+            f"after {len(self.sent)} attempts"
+        )
+
+    def _decode(self, response: Response, request: Request) -> None:
+        coded = codings(response.headers.get_list("content-encoding")) if request.decode else ()
+        if coded and response._content:
+            response._content = decode(response._content, coded, request.max_response_size)
+
+
+class _Gate:
+    """Something that a request waits at, for others that the script may not have."""
+
+    def __init__(self, engine: ScriptedEngine) -> None:
+        self._engine = engine
+        self._is_open = False
+
+    def open(self) -> None:
+        """Let the request go on."""
+        self._is_open = True
+
+    async def wait(self, seconds: float | None) -> None:
+        """Let the time go by, unless it is open."""
+        if self._is_open:
+            return
+        if seconds is None:
+            raise AssertionError("a request would wait for ever for one that does not end")
+        self._engine.advance(seconds)
+
+
+async def _read_body(request: Request) -> bytes:
+    body, pieces = request.body, []
+    if body is None:
+        return b""
+    while piece := (await body.next() if body.is_async else body.read(_PIECE)):
+        pieces.append(piece)
+    return b"".join(pieces)

@@ -1,0 +1,117 @@
+"""What a script is made of: answers, and the ways in which there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from curlhttp._models.headers import HeaderInput
+from curlhttp._models.request import Request
+from curlhttp.exceptions import ConnectionError, ConnectTimeout, RequestException, SSLError
+
+__all__ = [
+    "Answer",
+    "Fault",
+    "Script",
+    "Step",
+    "refused",
+    "reset",
+    "silent",
+    "stream_refused",
+    "unreachable",
+    "unresolved",
+    "untrusted",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer a request.
+
+    What takes longer than the request's timeouts ends as they end it, on the engine's clock.
+
+    Args:
+        status_code: of three digits.
+        headers: a mapping or pairs.
+        content: the body, or its pieces as a streamed response gives them; str is sent as UTF-8.
+        delay: seconds until the head is in; math.inf for a server that never answers.
+        pace: seconds before each piece of the body.
+        error: what breaks the body off after the content.
+    """
+
+    status_code: int = 200
+    headers: HeaderInput = None
+    content: bytes | str | Sequence[bytes] = b""
+    delay: float = 0.0
+    pace: float = 0.0
+    error: RequestException | None = None
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """Return the body's pieces, none of them empty."""
+        content = self.content.encode() if isinstance(self.content, str) else self.content
+        return [piece for piece in ([content] if isinstance(content, bytes) else content) if piece]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Fail a request.
+
+    Args:
+        error: what is raised: a copy of it, with the request filled in. Its request_sent says
+            whether the request left this machine: without that it is not among those that arrived.
+        delay: seconds until then; math.inf for the time that it may take to connect.
+    """
+
+    error: RequestException
+    delay: float = 0.0
+
+
+Step: TypeAlias = "Answer | Fault | RequestException | int"
+"""One step of a script; a number is the status of an answer without a body."""
+
+Script: TypeAlias = "Iterable[Step] | Callable[[Request], Step]"
+
+
+def refused() -> Fault:
+    """Return a connection that is refused: the request is not sent."""
+    return Fault(ConnectionError("the connection was refused", curl_code=7))
+
+
+def unresolved() -> Fault:
+    """Return a host name that leads nowhere: the request is not sent."""
+    return Fault(ConnectionError("the host name could not be resolved", curl_code=6))
+
+
+def unreachable() -> Fault:
+    """Return a host that does not react, until the connect timeout: the request is not sent."""
+    return Fault(ConnectTimeout("no connection in time", curl_code=28), delay=math.inf)
+
+
+def reset() -> Fault:
+    """Return a connection that breaks before the answer: the request may have been processed."""
+    broken = ConnectionError(
+        "the connection broke before the answer was complete", curl_code=56, request_sent=True
+    )
+    return Fault(broken)
+
+
+def stream_refused() -> Fault:
+    """Return HTTP/2's REFUSED_STREAM: the request was sent, and not processed."""
+    error = ConnectionError(
+        "the server refused the request unprocessed", curl_code=42, request_sent=True
+    )
+    error.refused = True
+    return Fault(error)
+
+
+def untrusted() -> Fault:
+    """Return a certificate that does not hold: the request is not sent."""
+    return Fault(SSLError("TLS failed; check the certificate", curl_code=60))
+
+
+def silent() -> Answer:
+    """Return a server that takes the request and never answers, until the read timeout."""
+    return Answer(delay=math.inf)
