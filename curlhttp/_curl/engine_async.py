@@ -24,7 +24,6 @@ from curlhttp._curl.handles import (
     Waiter,
     no_free_handle,
     open_files_bound,
-    pool_seconds,
 )
 from curlhttp._curl.race import Plan, Race
 from curlhttp._curl.readiness import Driver
@@ -161,7 +160,7 @@ class AsyncEngine(ABC):
         gate = self._gate()
         waiter = Waiter(origin, gate.open)
         self._slots.wait(waiter)
-        seconds = pool_seconds(request)
+        seconds = request.pool_seconds(monotonic())
         try:
             if seconds is None:
                 await gate.wait()

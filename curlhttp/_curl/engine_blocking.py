@@ -24,7 +24,6 @@ from curlhttp._curl.handles import (
     Waiter,
     no_free_handle,
     open_files_bound,
-    pool_seconds,
 )
 from curlhttp._curl.race import Plan, Race
 from curlhttp._curl.readiness import Driver
@@ -114,8 +113,7 @@ class BlockingEngine:
         parked = self._parked.pop(key, None)
         if parked is not None:
             return parked
-        if self._slots.used >= self._slots.total or self._slots.per_origin is not None:
-            self._unpark()
+        self._make_room()
         with self._lock:
             if self._slots.take(origin):
                 return self._pop(key, request)
@@ -139,7 +137,7 @@ class BlockingEngine:
             raise
 
     def _wait(self, waiter: Waiter, freed: threading.Event, request: Request) -> None:
-        seconds = pool_seconds(request)
+        seconds = request.pool_seconds(time.monotonic())
         try:
             if freed.wait(seconds):
                 return
@@ -179,6 +177,11 @@ class BlockingEngine:
         """Hold parked and idle transfers together to their bound."""
         # Again and again: another thread may park while this one gives back.
         while self._parked and self._handles.idle_count + len(self._parked) > self._handles.keep:
+            self._unpark()
+
+    def _make_room(self) -> None:
+        """See to it that no parked transfer has the slot that is wanted."""
+        if self._slots.used >= self._slots.total or self._slots.per_origin is not None:
             self._unpark()
 
     def _unpark(self) -> None:
@@ -300,8 +303,7 @@ class BlockingEngine:
     def _join(self, race: Race, driver: Driver) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
         origin = race.request.url.origin
-        if self._slots.used >= self._slots.total or self._slots.per_origin is not None:
-            self._unpark()
+        self._make_room()
         with self._lock:
             if self._closed or not self._slots.take(origin):
                 return race.stop()

@@ -16,7 +16,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-__all__ = ["Handles", "Slots", "Waiter", "no_free_handle", "open_files_bound", "pool_seconds"]
+__all__ = ["Handles", "Slots", "Waiter", "no_free_handle", "open_files_bound"]
 
 _SPARE_FILES = 64  # for the rest of the process, at least half of that
 
@@ -216,15 +216,6 @@ class Handles:
         for transfers in idle.values():
             for transfer in transfers:
                 self.drop(transfer)
-
-
-def pool_seconds(request: Request) -> float | None:
-    """Return how long a request may wait for a handle, None without end."""
-    pool, deadline = request.timeout.pool, request.deadline
-    if deadline is None:
-        return pool
-    left = max(0.0, deadline - monotonic())
-    return left if pool is None else min(pool, left)
 
 
 def no_free_handle(request: Request, bound: int) -> PoolTimeout | DeadlineExceeded:

@@ -6,20 +6,13 @@ layers, which may wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TypeAlias
 
 from curlhttp._models.request import Request
 from curlhttp._policy.breaker import CircuitBreaker, Permit, Transition, proxy_key
 from curlhttp._policy.budget import RetryBudget
 from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit
-from curlhttp._policy.outcome import (
-    Outcome,
-    outcome_of_error,
-    outcome_of_status,
-    outcome_of_way,
-)
+from curlhttp._policy.outcome import OfWay, Outcome, View
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = ["Admission", "Result", "Ticket"]
@@ -27,20 +20,18 @@ __all__ = ["Admission", "Result", "Ticket"]
 Result: TypeAlias = "int | Exception | None"
 """What became of an attempt: its status, its error, or None when it was cancelled."""
 
-_Judge: TypeAlias = Callable[["int | Exception"], Outcome]
-
 
 class Ticket:
     """The admission of one attempt.
 
     Args:
         lease: its place among the requests at once, or None.
-        permits: of the breaker for all that take part, each with who judges for it.
+        permits: of the breaker for all that take part, each with how things look to it.
     """
 
     __slots__ = ("_lease", "_permits")
 
-    def __init__(self, lease: Lease | None, permits: list[tuple[Permit, _Judge]]) -> None:
+    def __init__(self, lease: Lease | None, permits: list[tuple[Permit, View]]) -> None:
         self._lease = lease
         self._permits = permits
 
@@ -55,9 +46,9 @@ class Ticket:
         if self._lease is not None:
             self._lease.give()
         changes = []
-        for permit, judge in self._permits:
-            outcome = Outcome.NEITHER if result is None else judge(result)
-            changes += [permit.transition, _count(permit, outcome, now, elapsed)]
+        for permit, view in self._permits:
+            settled = permit.settle(_outcome(result, view), now, elapsed)
+            changes += [permit.transition, settled]
         return [change for change in changes if change is not None]
 
 
@@ -109,44 +100,31 @@ class Admission:
             lease.give()
         return None
 
-    def _permits(self, request: Request, now: float) -> list[tuple[Permit, _Judge]] | None:
+    def _permits(self, request: Request, now: float) -> list[tuple[Permit, View]] | None:
         circuits = self._circuits
         if circuits is None:
             return []
         proxy = request.transport.proxy
-        parties: list[tuple[str, _Judge]] = []
+        parties: list[tuple[str, View]] = []
         if proxy is not None:
-            parties.append((proxy_key(proxy.url), _of_proxy))
-        parties.append((request.url.origin, partial(_of_origin, circuits, proxy is not None)))
-        permits: list[tuple[Permit, _Judge]] = []
+            parties.append((proxy_key(proxy.url), OfWay()))
+        parties.append((request.url.origin, circuits.view(via_proxy=proxy is not None)))
+        permits: list[tuple[Permit, View]] = []
         try:
-            for key, judge in parties:
-                permits.append((circuits.admit(key, now), judge))
+            for key, view in parties:
+                permits.append((circuits.admit(key, now), view))
         except CircuitBreakerOpen:
             _release(permits)
             return None
         return permits
 
 
-def _release(permits: list[tuple[Permit, _Judge]]) -> None:
+def _release(permits: list[tuple[Permit, View]]) -> None:
     for permit, _ in permits:
         permit.release()
 
 
-def _count(permit: Permit, outcome: Outcome, now: float, elapsed: float) -> Transition | None:
-    if outcome is Outcome.SUCCESS:
-        return permit.succeed(now, elapsed)
-    if outcome is Outcome.FAILURE:
-        return permit.fail(now, elapsed)
-    permit.release()
-    return None
-
-
-def _of_proxy(result: int | Exception) -> Outcome:
-    return Outcome.SUCCESS if isinstance(result, int) else outcome_of_way(result)
-
-
-def _of_origin(circuits: CircuitBreaker, via_proxy: bool, result: int | Exception) -> Outcome:
-    if isinstance(result, int):
-        return outcome_of_status(result, circuits.failure_statuses)
-    return outcome_of_error(result, count_tls=circuits.count_tls, via_proxy=via_proxy)
+def _outcome(result: Result, view: View) -> Outcome:
+    if result is None:
+        return Outcome.NEITHER
+    return view.of_status(result) if isinstance(result, int) else view.of_error(result)

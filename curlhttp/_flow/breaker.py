@@ -6,19 +6,14 @@ What counts as what is decided in _policy/outcome.py, what follows from it in _p
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from curlhttp._flow.engine import Clock, Layer, Send
 from curlhttp._flow.hooks import Hooks
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker import CircuitBreaker, Permit, Transition, proxy_key
-from curlhttp._policy.outcome import (
-    Outcome,
-    outcome_of_error,
-    outcome_of_status,
-    outcome_of_way,
-)
+from curlhttp._policy.outcome import OfWay, Outcome, View
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = ["breaker"]
@@ -36,7 +31,7 @@ def breaker(circuits: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
         hooks: the user's; they hear of the transitions that this client's requests lead to.
     """
     guard = _Guard(circuits, clock, hooks)
-    origin, hidden_origin, way = _Origin(circuits), _Origin(circuits, via_proxy=True), _Way()
+    origin, hidden_origin, way = circuits.view(), circuits.view(via_proxy=True), OfWay()
 
     def around(send: Send) -> Send:
         def guarded(request: Request) -> Any:
@@ -52,39 +47,6 @@ def breaker(circuits: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
     return around
 
 
-class _View(Protocol):
-    """How what came of an attempt looks for one of those that took part."""
-
-    def of_status(self, status: int) -> Outcome: ...
-
-    def of_error(self, error: BaseException) -> Outcome: ...
-
-
-class _Origin:
-    def __init__(self, circuits: CircuitBreaker, *, via_proxy: bool = False) -> None:
-        self._circuits = circuits
-        self._failures = circuits.failure_statuses
-        self._via_proxy = via_proxy
-
-    def of_status(self, status: int) -> Outcome:
-        return outcome_of_status(status, self._failures)
-
-    def of_error(self, error: BaseException) -> Outcome:
-        return outcome_of_error(
-            error, count_tls=self._circuits.count_tls, via_proxy=self._via_proxy
-        )
-
-
-class _Way:
-    """The proxy."""
-
-    def of_status(self, status: int) -> Outcome:
-        return _SUCCESS
-
-    def of_error(self, error: BaseException) -> Outcome:
-        return outcome_of_way(error)
-
-
 class _Guard:
     """One breaker, around whatever is sent."""
 
@@ -93,7 +55,7 @@ class _Guard:
         self._now = clock.now
         self._tell = partial(hooks.tell, _EVENT) if hooks.hears(_EVENT) else None
 
-    async def send(self, request: Request, key: str, view: _View, send: Send) -> Response:
+    async def send(self, request: Request, key: str, view: View, send: Send) -> Response:
         """Send a request if the circuit of a key lets it through.
 
         Raises:
@@ -134,7 +96,7 @@ class _Guard:
     def _on_end(
         self,
         permit: Permit,
-        view: _View,
+        view: View,
         outcome: Outcome,
         elapsed: float,
         error: BaseException | None,

@@ -105,22 +105,13 @@ async def _wait_for_lease(
     try:
         limit.join(lease, request.url.origin)
         if not lease.granted:
-            await woken.wait(_patience(request, clock.now()))
+            await woken.wait(request.pool_seconds(clock.now()))
         if not lease.granted:
             raise _no_room(limit, request, clock.now())
     except BaseException:
         lease.give()
         raise
     return lease
-
-
-def _patience(request: Request, now: float) -> float | None:
-    """Return how long a request may wait, None without end."""
-    pool, deadline = request.timeout.pool, request.deadline
-    if deadline is None:
-        return pool
-    left = max(0.0, deadline - now)
-    return left if pool is None else min(pool, left)
 
 
 def _no_room(limit: ConcurrencyLimit, request: Request, now: float) -> Any:

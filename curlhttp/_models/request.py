@@ -153,6 +153,18 @@ class Request:
         """
         return self.deadline is not None and now >= self.deadline - _EARLY
 
+    def pool_seconds(self, now: float) -> float | None:
+        """Return how long this request may wait for its turn, None without end.
+
+        Args:
+            now: time.monotonic().
+        """
+        pool, deadline = self.timeout.pool, self.deadline
+        if deadline is None:
+            return pool
+        left = max(0.0, deadline - now)
+        return left if pool is None else min(pool, left)
+
     def copy(self) -> Request:
         """Return a request with headers of its own; the body is the same one."""
         twin = Request.__new__(Request)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from curlhttp._models.url import parse_url
 from curlhttp._policy.circuit import Admission, Change, Circuit, State
 from curlhttp._policy.circuits import MemoryStore, Store
-from curlhttp._policy.outcome import FAILURE_STATUSES, Outcome
+from curlhttp._policy.outcome import FAILURE_STATUSES, OfOrigin, Outcome
 from curlhttp._policy.rules import Rules, is_no_news
 from curlhttp.exceptions import CircuitBreakerOpen
 
@@ -290,6 +290,14 @@ class CircuitBreaker:
 
                 logging.getLogger("curlhttp").exception("on_transition raised")
         return transition
+
+    def view(self, *, via_proxy: bool = False) -> OfOrigin:
+        """Return who says what counts against an origin.
+
+        Args:
+            via_proxy: there is a proxy in between.
+        """
+        return OfOrigin(self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy)
 
     # from outside
 

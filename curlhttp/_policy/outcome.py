@@ -12,10 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Container
 from enum import Enum
+from typing import Protocol
 
 from curlhttp import exceptions as e
 
-__all__ = ["FAILURE_STATUSES", "Outcome", "outcome_of_error", "outcome_of_status", "outcome_of_way"]
+__all__ = [
+    "FAILURE_STATUSES",
+    "OfOrigin",
+    "OfWay",
+    "Outcome",
+    "View",
+    "outcome_of_error",
+    "outcome_of_status",
+    "outcome_of_way",
+]
 
 FAILURE_STATUSES = frozenset({500, 502, 503, 504})
 _TOO_MANY_REQUESTS = 429
@@ -80,6 +90,51 @@ def outcome_of_way(result: object) -> Outcome:
     if outcome_of_error(result, via_proxy=True) is Outcome.PROXY_FAILURE:
         return Outcome.FAILURE
     return Outcome.NEITHER  # it may have come from anywhere behind the proxy
+
+
+class View(Protocol):
+    """How what came of an attempt looks for one of those that took part."""
+
+    def of_status(self, status: int) -> Outcome:
+        """Return what a response says."""
+
+    def of_error(self, error: BaseException) -> Outcome:
+        """Return what an exception says."""
+
+
+class OfOrigin:
+    """For the origin.
+
+    Args:
+        failures: the codes that are failures.
+        count_tls: see outcome_of_error.
+        via_proxy: see outcome_of_error.
+    """
+
+    def __init__(self, failures: Container[int], *, count_tls: bool, via_proxy: bool) -> None:
+        self._failures = failures
+        self._count_tls = count_tls
+        self._via_proxy = via_proxy
+
+    def of_status(self, status: int) -> Outcome:
+        """Return what a response says."""
+        return outcome_of_status(status, self._failures)
+
+    def of_error(self, error: BaseException) -> Outcome:
+        """Return what an exception says."""
+        return outcome_of_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
+
+
+class OfWay:
+    """For the proxy."""
+
+    def of_status(self, status: int) -> Outcome:
+        """Return what a response says: it was let through."""
+        return _SUCCESS
+
+    def of_error(self, error: BaseException) -> Outcome:
+        """Return what an exception says."""
+        return outcome_of_way(error)
 
 
 def _outcome_of_connect(status: int | None) -> Outcome:
