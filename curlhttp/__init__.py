@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from curlhttp._flow.engine import Middleware, Send
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._loops import install_uvloop
+    from curlhttp._models.attempt import Attempt
     from curlhttp._models.cookies import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.request import Request
@@ -42,9 +43,12 @@ if TYPE_CHECKING:
     )
     from curlhttp._policy.breaker import BreakerMetrics, CircuitBreaker, Transition
     from curlhttp._policy.budget import RetryBudget
+    from curlhttp._policy.circuit import Circuit
+    from curlhttp._policy.circuits import Store
+    from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
-    from curlhttp._policy.retry import Attempt, RetryPolicy
+    from curlhttp._policy.rate import RateLimit
+    from curlhttp._policy.retry import RetryPolicy
     from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
     from curlhttp.exceptions import (
         BlockedAddress,
@@ -126,6 +130,7 @@ __all__ = [
     "BlockedAddress",
     "BreakerMetrics",
     "ChunkedEncodingError",
+    "Circuit",
     "CircuitBreaker",
     "CircuitBreakerOpen",
     "Client",
@@ -175,6 +180,7 @@ __all__ = [
     "SSLError",
     "Send",
     "Session",
+    "Store",
     "StreamConsumedError",
     "StreamedResponse",
     "Timeout",
@@ -225,6 +231,7 @@ _HOMES = {
     "curlhttp._loops": "install_uvloop",
     "curlhttp._models.cookies": "Cookies",
     "curlhttp._models.headers": "Headers",
+    "curlhttp._models.attempt": "Attempt",
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url": "URL",
     "curlhttp._policy.auth": "Auth BasicAuth BearerAuth DigestAuth",
@@ -233,9 +240,12 @@ _HOMES = {
     ),
     "curlhttp._policy.breaker": "BreakerMetrics CircuitBreaker Transition",
     "curlhttp._policy.budget": "RetryBudget",
+    "curlhttp._policy.circuit": "Circuit",
+    "curlhttp._policy.circuits": "Store",
+    "curlhttp._policy.concurrency": "ConcurrencyLimit",
     "curlhttp._policy.hedge": "Hedge",
-    "curlhttp._policy.limits": "ConcurrencyLimit RateLimit",
-    "curlhttp._policy.retry": "Attempt RetryPolicy",
+    "curlhttp._policy.rate": "RateLimit",
+    "curlhttp._policy.retry": "RetryPolicy",
     "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",
     "curlhttp.exceptions": (
         "BlockedAddress ChunkedEncodingError CircuitBreakerOpen ClientClosed ConnectTimeout "

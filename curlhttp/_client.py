@@ -130,37 +130,37 @@ class Client(Core):
 
     def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
-        built = self.build_request("GET", url, **options)
+        built = self._request("GET", url, options)
         return run_sync(self._send(built))
 
     def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
-        built = self.build_request("OPTIONS", url, **options)
+        built = self._request("OPTIONS", url, options)
         return run_sync(self._send(built))
 
     def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        built = self.build_request("HEAD", url, **_unfollowed(options))
+        built = self._request("HEAD", url, _unfollowed(options))
         return run_sync(self._send(built))
 
     def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send POST; see request."""
-        built = self.build_request("POST", url, **options)
+        built = self._request("POST", url, options)
         return run_sync(self._send(built))
 
     def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PUT; see request."""
-        built = self.build_request("PUT", url, **options)
+        built = self._request("PUT", url, options)
         return run_sync(self._send(built))
 
     def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PATCH; see request."""
-        built = self.build_request("PATCH", url, **options)
+        built = self._request("PATCH", url, options)
         return run_sync(self._send(built))
 
     def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
-        built = self.build_request("DELETE", url, **options)
+        built = self._request("DELETE", url, options)
         return run_sync(self._send(built))
 
     def close(self) -> None:
@@ -294,37 +294,37 @@ class AsyncClient(Core):
 
     async def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
-        built = self.build_request("GET", url, **options)
+        built = self._request("GET", url, options)
         return await self._send(built)
 
     async def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
-        built = self.build_request("OPTIONS", url, **options)
+        built = self._request("OPTIONS", url, options)
         return await self._send(built)
 
     async def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        built = self.build_request("HEAD", url, **_unfollowed(options))
+        built = self._request("HEAD", url, _unfollowed(options))
         return await self._send(built)
 
     async def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send POST; see request."""
-        built = self.build_request("POST", url, **options)
+        built = self._request("POST", url, options)
         return await self._send(built)
 
     async def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PUT; see request."""
-        built = self.build_request("PUT", url, **options)
+        built = self._request("PUT", url, options)
         return await self._send(built)
 
     async def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PATCH; see request."""
-        built = self.build_request("PATCH", url, **options)
+        built = self._request("PATCH", url, options)
         return await self._send(built)
 
     async def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
-        built = self.build_request("DELETE", url, **options)
+        built = self._request("DELETE", url, options)
         return await self._send(built)
 
     async def aclose(self) -> None:

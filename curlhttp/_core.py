@@ -47,8 +47,9 @@ from curlhttp.exceptions import (
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker import CircuitBreaker
+    from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryInput, RetryPolicy
     from curlhttp.requests import Request as UserRequest
 
@@ -181,10 +182,22 @@ class Core:
             hedge=hedge,
         )
         self._retry_base = self._retry
-        self._may_retry = self._retry is not None or any(map(found.get, ATTEMPT_EVENTS))
+        # Hooks and middleware may give a request a policy; what a hedge has learned of origins
+        # would be lost if the chain was built anew.
+        self._may_retry = bool(
+            self._retry is not None
+            or any(map(found.get, ("request", *ATTEMPT_EVENTS)))
+            or middleware
+            or hedge is not None
+        )
         self._send: Send = self._build(retries=self._may_retry)
 
     _awaits_hooks = False
+    _overrides_build_request = False
+
+    def __init_subclass__(cls) -> None:
+        cls._overrides_build_request = cls.build_request is not Core.build_request
+
     _clock: Clock
     _gate: Callable[[], Gate]
 
@@ -280,11 +293,10 @@ class Core:
         Raises:
             RequestException: some of it cannot be sent as it is; nothing was.
         """
-        request = Request.__new__(Request)
-        request.method = check_method(method)
-        request.url = target = self._target(url, params)
-        request._shared_headers = self._headers
-        request._headers = self._headers.merged(headers) if headers else None
+        target = self._target(url, params)
+        request = self._plain(check_method(method), target)
+        if headers:
+            request._headers = self._headers.merged(headers)
         request.body = body = encode_body(
             content=content,
             data=data,
@@ -294,43 +306,69 @@ class Core:
         )
         if body is not None or request._headers is not None:
             _frame(request)
-        request.auth = self._auth if auth is UNSET else as_auth(auth) or NO_AUTH
-        if target.username is not None:
-            request.url = target.without_userinfo()
-            if auth is UNSET or auth is None:
-                request.auth = BasicAuth(target.username, target.password or "")
-        request.cookies = None if cookies is None else _own_cookies(cookies, target)
-        request.jar = self._jar
-        request.timeout = self._timeout if timeout is UNSET else Timeout.of(timeout)
+        if not (auth is UNSET or (auth is None and target.username is not None)):
+            request.auth = as_auth(auth) or NO_AUTH
+        if cookies is not None:
+            request.cookies = _own_cookies(cookies, target)
+        if timeout is not UNSET:
+            request.timeout = Timeout.of(timeout)
         request.stream = stream
         follows = allow_redirects if follow_redirects is UNSET else follow_redirects
-        request.follow_redirects = self._follow_redirects if follows is UNSET else follows
-        request.max_response_size = (
-            self._max_response_size
-            if max_response_size is UNSET
-            else _checked_size(max_response_size)
-        )
-        request.decode = True
-        request.deadline = request.extensions = None
-        request.retry = self._retry if retry is UNSET else self._own_retry(retry)
-        if (
-            verify is UNSET
-            and cert is UNSET
-            and proxies is None
-            and self._proxies is None
-            and self._environ is None
-        ):
-            request.transport = self._transport
-            request.route = None
-        else:
-            request.route = partial(self._transport_to, verify=verify, cert=cert, proxies=proxies)
-            request.transport = request.route(request.url)  # raises now, if it must
+        if follows is not UNSET:
+            request.follow_redirects = follows
+        if max_response_size is not UNSET:
+            request.max_response_size = _checked_size(max_response_size)
+        if retry is not UNSET:
+            request.retry = self._own_retry(retry)
+        if not (verify is UNSET and cert is UNSET and proxies is None):
+            self._set_route(request, verify, cert, proxies)
         return request
+
+    def _request(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
+        """Return what a verb sends: mostly a plain request, which costs a third."""
+        if options or self._overrides_build_request:
+            return self.build_request(method, url, **options)
+        return self._plain(method, self._target(url, None))
+
+    def _plain(self, method: str, target: URL) -> Request:
+        """Return a request with the client's own settings.
+
+        Args:
+            method: a token in upper case.
+            target: the absolute URL, maybe with credentials.
+        """
+        request = Request.__new__(Request)
+        request.method = method
+        request.url = target
+        request.auth = self._auth
+        if target.username is not None:
+            request.url = target.without_userinfo()
+            request.auth = BasicAuth(target.username, target.password or "")
+        request._shared_headers = self._headers
+        request._headers = request.body = request.cookies = None
+        request.deadline = request.extensions = request.route = None
+        request.jar = self._jar
+        request.timeout = self._timeout
+        request.stream = False
+        request.follow_redirects = self._follow_redirects
+        request.max_response_size = self._max_response_size
+        request.decode = True
+        request.retry = self._retry
+        request.transport = self._transport
+        if self._proxies is not None or self._environ is not None:
+            self._set_route(request, UNSET, UNSET, None)
+        return request
+
+    def _set_route(self, request: Request, verify: Verify, cert: Cert, proxies: Proxies) -> None:
+        request.route = partial(self._transport_to, verify=verify, cert=cert, proxies=proxies)
+        request.transport = request.route(request.url)  # raises now, if it must
 
     def _complete(self, request: Request | UserRequest) -> Request:
         """Return a request that no client made with what it lacks; others as they are."""
         if not isinstance(request, Request):
             return self._built(request)
+        if request.retry is not None:
+            self._allow_retries()
         if cast("Transport | None", request.transport) is not None:
             return request
         options: dict[str, Any] = {} if request.auth is None else {"auth": request.auth}
@@ -350,10 +388,13 @@ class Core:
 
         if self._retry_base is None:
             self._retry_base = RetryPolicy()
+        self._allow_retries()
+        return RetryPolicy.of(retry, self._retry_base)
+
+    def _allow_retries(self) -> None:
         if not self._may_retry:  # no request had one up to now: the chain did not pay for it
             self._send = self._build(retries=True)
             self._may_retry = True
-        return RetryPolicy.of(retry, self._retry_base)
 
     def _built(self, wanted: UserRequest) -> Request:
         """Return what a curlhttp.Request asks for: the arguments of build_request as one value."""

@@ -314,6 +314,13 @@ class ClientClosed(RequestException, RuntimeError):
     """Report the use of a client after close()."""
 
 
+class CookieConflictError(RuntimeError):
+    """Report that several cookies have the name; give get() a domain or a path.
+
+    It concerns no request, and is requests.cookies', not requests.exceptions'.
+    """
+
+
 class RequestsWarning(Warning):
     """Warn of a request; the base of requests' own warnings."""
 

@@ -146,12 +146,20 @@ def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     uvloop.new_event_loop().close()  # libuv opens a pipe with its first loop, for good
     files, threads = _open_files(), set(threading.enumerate())
     yield
+    gc.unfreeze()
     if request.session.testsfailed or request.config.getoption("module") == "requests":
         return  # a failure's traceback holds what the test had; the real requests leaves sockets
     _close_shared_client()
     for find in (_handles, _tasks, lambda: _threads(threads), lambda: _open_files() - files):
         left = _what_stays(find)
         assert not left, f"{len(left)} left over, for example {list(left)[:5]}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collecting_is_quick() -> None:
+    """Keep thousands of tests and their reports out of each gc.collect(), which many tests call."""
+    gc.collect()
+    gc.freeze()
 
 
 def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 3.0) -> Collection[Any]:

@@ -50,7 +50,7 @@ def assert_free(client: AnyClient) -> None:
     assert engine._slots.used == 0
     assert not engine._slots._waiters
     assert not engine._driver.running
-    assert not engine._driver._watches
+    assert not any(engine._driver._watches.values())
     assert all(transfer.request is None for transfer in engine._handles.all)
 
 

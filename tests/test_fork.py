@@ -206,6 +206,34 @@ def test_parent_and_child_run_event_loops_of_their_own_on_one_async_client(
     assert run_script(_ASYNC, server.url, str(certs.ca_path), where) == "ok\n"
 
 
+_INHERITED = (
+    _START
+    + """
+import asyncio
+
+async def main():
+    client = curlhttp.AsyncClient()
+    await client.get(url + "/")
+    (engine,) = client._engines.values()
+    pid = os.fork()
+    if pid == 0:  # in a loop that goes on, and shares its sockets with the parent's
+        engine._driver.poller.poll = lambda seconds: os._exit(1)
+        engine._driver.turn()
+        os._exit(0)
+    wait(pid)
+    await client.get(url + "/")
+    await client.aclose()
+
+asyncio.run(main())
+print("ok")
+"""
+)
+
+
+def test_a_child_does_not_touch_the_sockets_in_the_loop_that_it_inherits(app: AppServer) -> None:
+    assert run_script(_INHERITED, app.url, "") == "ok\n"
+
+
 _ZOMBIE = (
     _START
     + """

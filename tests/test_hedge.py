@@ -43,7 +43,7 @@ from tests.servers import (
 pytestmark = pytest.mark.anyio
 
 MakeClient = Callable[..., AnyClient]
-SOON = 0.03  # seconds until a second attempt
+SOON = 0.02  # seconds until a second attempt
 LATE = 10.0  # longer than any test
 _numbers = itertools.count()
 
@@ -55,11 +55,13 @@ class Course:
         self.server = server
         self.path = f"/course-{next(_numbers)}"
         self.url = server.url + self.path
+        self.stalled: list[Record] = []
         self.lost: list[int] = []  # connections of HTTP/1.1 that the client closed meanwhile
 
     def answer(self, *answers: Callable[[Record, Any], None]) -> Course:
         """Give each request the next answer, and all further ones the last."""
         counter = itertools.count()
+        self.asked_before = len(self.requests)
 
         def route(record: Record, out: Any) -> None:
             answers[min(next(counter), len(answers) - 1)](record, out)
@@ -69,13 +71,42 @@ class Course:
             self.server.stream_route(self.path, route)
         return self
 
+    def with_rival(self, answer: Callable[[Record, Any], None]) -> Callable[[Record, Any], None]:
+        """Return what gives an answer as soon as there is another attempt."""
+
+        def is_there() -> bool:
+            return len(self.requests) >= self.asked_before + 2
+
+        def in_time(record: Record, out: Any) -> None:
+            if isinstance(out, AppConnection):
+                assert self.server.wait_for(is_there)
+                answer(record, out)
+            elif is_there():
+                answer(record, out)
+            else:
+                out.later(0.001, lambda: in_time(record, out))
+
+        return in_time
+
     def stall(self, record: Record, out: Any) -> None:
         """Say nothing until the client leaves."""
+        self.stalled.append(record)
         if isinstance(out, AppConnection):
             if out.wait_closed(LATE):
                 self.lost.append(record.connection)
                 self.server.note()
             out.closing = True
+
+    def by_fate(self) -> tuple[Record, Record]:
+        """Return the attempt that stalled and the other, whichever was read first."""
+        (lost,) = self.stalled
+        (winner,) = [record for record in self.requests if record is not lost]
+        return lost, winner
+
+    def answer_with(self, expected: bytes) -> None:
+        """Answer b"second" at once and b"first" late; never, where the second is expected."""
+        late = after(4 * SOON, says(b"first"))
+        self.answer(self.stall if expected == b"second" else late, says(b"second"))
 
     @property
     def requests(self) -> list[Record]:
@@ -173,7 +204,7 @@ def assert_free(client: AnyClient, connections: int | None = None) -> None:
     drivers = [t.driver for t in handles] if client.is_blocking else [engine._driver]
     for driver in filter(None, drivers):
         assert not driver.running
-        assert not driver._watches
+        assert not any(driver._watches.values())
 
 
 # --- who wins ---
@@ -186,7 +217,7 @@ async def test_the_second_attempt_answers_when_the_first_is_silent(
     client = hedging()
     answer = await client.get(course.url)
     assert answer.content == b"second"
-    first, second = course.requests
+    first, second = course.by_fate()
     assert course.was_cancelled(first)
     if isinstance(course.server, H2Server):
         assert course.server.connections == 1  # kept: one stream was reset
@@ -201,10 +232,10 @@ async def test_the_second_attempt_answers_when_the_first_is_silent(
 async def test_the_first_attempt_wins_when_it_answers_first(
     hedging: MakeClient, course: Course
 ) -> None:
-    course.answer(after(0.2, says(b"first")), course.stall)
+    course.answer(course.with_rival(says(b"first")), course.stall)
     client = hedging()
     assert (await client.get(course.url)).content == b"first"
-    first, second = course.requests
+    second, first = course.by_fate()
     assert course.was_cancelled(second)
     assert_free(client)
     course.answer(says(b"third"))
@@ -230,15 +261,15 @@ async def test_a_slow_body_is_no_reason_to_send_again(hedging: MakeClient, cours
         if isinstance(out, AppConnection):
             out.begin(200, [("Content-Length", "2")])
             out.send(b"o")
-            out.wait_closed(8 * SOON)
+            out.wait_closed(0.15)
             out.send(b"k")
         else:
             out.head(200, [("content-length", "2")])
             out.send(b"o")
-            out.later(8 * SOON, lambda: (out.send(b"k"), out.session.h2.end_stream(out.id)))
+            out.later(0.15, lambda: (out.send(b"k"), out.session.h2.end_stream(out.id)))
 
     course.answer(slow_body, says(b"second"))
-    assert (await hedging(Hedge(4 * SOON)).get(course.url)).content == b"ok"
+    assert (await hedging(Hedge(0.1)).get(course.url)).content == b"ok"
     assert len(course.requests) == 1
 
 
@@ -271,7 +302,8 @@ async def test_max_bounds_the_attempts_beside_the_first(
     client = hedging(Hedge(SOON, max=2))
     assert (await client.get(course.url)).content == b"third"
     assert len(course.requests) == 3
-    assert all(map(course.was_cancelled, course.requests[:2]))
+    assert len(course.stalled) == 2
+    assert all(map(course.was_cancelled, course.stalled))
     assert_free(client)
 
 
@@ -281,7 +313,7 @@ async def test_max_bounds_the_attempts_beside_the_first(
 async def test_a_failure_does_not_end_the_race_while_another_attempt_runs(
     hedging: MakeClient, course: Course
 ) -> None:
-    course.answer(after(2 * SOON, breaks), after(4 * SOON, says(b"second")))
+    course.answer(course.with_rival(breaks), after(3 * SOON, says(b"second")))
     client = hedging()
     assert (await client.get(course.url)).content == b"second"
     course.answer(after(4 * SOON, says(b"first")), breaks)
@@ -293,7 +325,7 @@ async def test_a_failure_does_not_end_the_race_while_another_attempt_runs(
 async def test_a_bad_answer_does_not_end_the_race_while_another_attempt_runs(
     hedging: MakeClient, course: Course
 ) -> None:
-    course.answer(after(2 * SOON, says(b"", 503)), after(4 * SOON, says(b"second")))
+    course.answer(course.with_rival(says(b"", 503)), after(3 * SOON, says(b"second")))
     client = hedging()
     assert (await client.get(course.url)).content == b"second"
     course.answer(after(4 * SOON, says(b"first")), says(b"", 502))
@@ -303,11 +335,11 @@ async def test_a_bad_answer_does_not_end_the_race_while_another_attempt_runs(
 
 
 async def test_the_last_failure_surfaces(hedging: MakeClient, course: Course) -> None:
-    course.answer(after(2 * SOON, breaks), after(4 * SOON, says(b"last", 503)))
+    course.answer(course.with_rival(breaks), after(3 * SOON, says(b"last", 503)))
     client = hedging()
     answer = await client.get(course.url)
     assert (answer.status_code, answer.content) == (503, b"last")
-    course.answer(after(2 * SOON, says(b"", 503)), after(4 * SOON, breaks))
+    course.answer(course.with_rival(says(b"", 503)), after(3 * SOON, breaks))
     with pytest.raises(e.ConnectionError) as caught:
         await client.get(course.url)
     assert caught.value.request_sent
@@ -353,10 +385,10 @@ async def test_an_error_knows_what_the_other_attempt_sent(
 ) -> None:
     def answer(conn: RawConnection) -> None:
         if conn.read_request()[0]:
-            conn.wait_closed(2 * SOON)
+            conn.server.wait_for(lambda: conn.server.connections == 2)
 
     with _StuckServer(answer, certs.server_context()) as server:
-        server.stuck, server.seconds = 2, 4 * SOON
+        server.stuck, server.seconds = 2, 3 * SOON
         client = hedging()
         with pytest.raises(e.ConnectionError) as caught:
             await client.get(server.url)
@@ -383,8 +415,9 @@ async def test_a_post_never_is(hedging: MakeClient, course: Course) -> None:
 async def test_an_idempotency_key_is_heeded_only_when_the_policy_says_so(
     hedging: MakeClient, course: Course
 ) -> None:
-    for policy, expected in ((Hedge(SOON), b"first"), (Hedge(SOON, idempotency_key=True), b"2nd")):
-        course.answer(after(4 * SOON, says(b"first")), says(b"2nd"))
+    keyed = Hedge(SOON, idempotency_key=True)
+    for policy, expected in ((Hedge(SOON), b"first"), (keyed, b"second")):
+        course.answer_with(expected)
         headers = {"Idempotency-Key": "abc"}
         answer = await hedging(policy).post(course.url, data=b"paid", headers=headers)
         assert answer.content == expected
@@ -408,7 +441,8 @@ async def test_both_attempts_send_the_whole_body(
     if kind == "file":
         content["content"].seek(8)
     course.answer(course.stall, says(b"second"))
-    client = hedging(Hedge(4 * SOON))  # time enough for the first to arrive
+    # A file is read to its end before another attempt may read it.
+    client = hedging(Hedge(0.12 if kind in ("file", "form") else SOON))
     assert (await client.request("PUT", course.url, **content)).content == b"second"
     first, second = course.requests
     if kind == "form":
@@ -457,7 +491,7 @@ async def test_a_stream_races_up_to_the_head(hedging: MakeClient, course: Course
     course.answer(course.stall, slow_body)
     client = hedging()
     async with await client.stream("GET", course.url) as streamed:
-        first, _ = course.requests
+        first, _ = course.by_fate()
         assert course.was_cancelled(first)  # before the body is there
         assert await streamed.read() == b"second"
     assert_free(client)
@@ -502,7 +536,7 @@ async def test_the_deadline_ends_both_attempts(hedging: MakeClient, course: Cour
     client = hedging(concurrency_limit=limit)
     for stream in (False, True):
         with pytest.raises(e.DeadlineExceeded):
-            await client.get(course.url, timeout=e.Timeout(total=4 * SOON), stream=stream)
+            await client.get(course.url, timeout=e.Timeout(total=6 * SOON), stream=stream)
     assert len(course.requests) == 4
     assert all(map(course.was_cancelled, course.requests))
     assert_free(client)
@@ -513,15 +547,15 @@ async def test_the_read_timeout_is_that_of_each_attempt(
     hedging: MakeClient, course: Course
 ) -> None:
     # The first is silent for too long while the second, which began later, is in time.
-    course.answer(course.stall, after(4 * SOON, says(b"second")))
-    client = hedging(Hedge(4 * SOON))
-    answer = await client.get(course.url, timeout=e.Timeout(read=6 * SOON))
+    course.answer(course.stall, after(0.06, says(b"second")))
+    client = hedging(Hedge(0.08))
+    answer = await client.get(course.url, timeout=e.Timeout(read=0.12))
     assert answer.content == b"second"
     course.answer(course.stall)
     with pytest.raises(e.ReadTimeout):
-        await client.get(course.url, timeout=e.Timeout(read=6 * SOON))
-    first, _, *others = course.requests
-    assert all(map(course.was_cancelled, [first, *others]))
+        await client.get(course.url, timeout=e.Timeout(read=0.12))
+    assert len(course.stalled) == 3
+    assert all(map(course.was_cancelled, course.stalled))
     assert_free(client)
 
 
@@ -637,9 +671,8 @@ async def test_each_second_attempt_is_taken_from_the_budget(
 ) -> None:
     budget = RetryBudget(ratio=0.0, reserve=0.2, window=10.0)  # two, and no more for this test
     client = hedging(Hedge(SOON, budget=budget))
-    for number in range(4):
-        plain.answer(after(4 * SOON, says(b"first")), says(b"second"))
-        expected = b"second" if number < 2 else b"first"
+    for expected in (b"second", b"second", b"first", b"first"):
+        plain.answer_with(expected)
         assert (await client.get(plain.url)).content == expected
     assert len(plain.requests) == 6
     assert_free(client)
@@ -650,7 +683,7 @@ async def test_requests_put_into_the_budget_what_further_attempts_take(
 ) -> None:
     client = hedging(Hedge(SOON, budget=RetryBudget(ratio=0.5, reserve=0.0)))
     for expected in (b"first", b"second"):
-        plain.answer(after(3 * SOON, says(b"first")), says(b"second"))
+        plain.answer_with(expected)
         assert (await client.get(plain.url)).content == expected
 
 
@@ -658,7 +691,7 @@ async def test_the_budget_is_that_of_the_retries(hedging: MakeClient, plain: Cou
     budget = RetryBudget(ratio=0.5, reserve=0.0)
     client = hedging(retry=RetryPolicy(budget=budget))
     for expected in (b"first", b"second", b"first"):
-        plain.answer(after(3 * SOON, says(b"first")), says(b"second"))
+        plain.answer_with(expected)
         assert (await client.get(plain.url)).content == expected
     assert len(plain.requests) == 4
 
@@ -678,7 +711,7 @@ async def test_attempts_that_were_not_needed_cost_nothing(
 async def test_an_attempt_that_loses_by_failing_counts_at_the_breaker(
     hedging: MakeClient, plain: Course
 ) -> None:
-    plain.answer(after(2 * SOON, breaks), after(3 * SOON, says(b"second")))
+    plain.answer(plain.with_rival(breaks), after(3 * SOON, says(b"second")))
     heard: list[Any] = []
     breaker = CircuitBreaker(failure_threshold=1)
     client = hedging(breaker=breaker, hooks={"breaker_transition": heard.append})
@@ -720,9 +753,9 @@ async def test_each_attempt_needs_its_place_in_the_limits(
 ) -> None:
     concurrency = ConcurrencyLimit(room)
     for limits in ({"concurrency_limit": concurrency}, {"rate_limit": RateLimit(0.01, room)}):
-        plain.answer(after(3 * SOON, says(b"first")), says(b"second"))
-        answer = await hedging(**limits).get(plain.url)
-        assert answer.content == (b"second" if room == 2 else b"first")
+        expected = b"second" if room == 2 else b"first"
+        plain.answer_with(expected)
+        assert (await hedging(**limits).get(plain.url)).content == expected
     assert len(plain.requests) == 2 * room
     assert concurrency.in_use(plain.server.url) == 0
 
@@ -751,9 +784,9 @@ async def test_an_attempt_that_lost_counts_with_the_time_it_had(
     for _ in range(20):
         await client.get(plain.url)
     for _ in range(24):
-        plain.answer(plain.stall, after(2 * SOON, says(b"second")))
+        plain.answer(plain.stall, after(SOON, says(b"second")))
         assert (await client.get(plain.url)).content == b"second"
-    # More than half of the known times are those of the losers now: 100 ms and more.
+    # More than half of the known times are those of the losers now: 40 ms and more.
     plain.answer(after(SOON / 2, says(b"first")), says(b"second"))
     assert (await client.get(plain.url)).content == b"first"
 
@@ -779,14 +812,14 @@ async def test_races_leave_no_descriptors(hedging: MakeClient, course: Course) -
     for _ in range(3):
         await client.get(one.url)
     before = descriptors()
-    for _ in range(30):
+    for _ in range(10):
         await client.get(one.url)
         with pytest.raises(e.DeadlineExceeded):
             await client.get(one.url, timeout=e.Timeout(total=0.005))
     assert_free(client)
     assert course.server.wait_for(lambda: course.server.open_connections <= 2)
     assert descriptors() <= before + 2  # of both sides of a connection more
-    assert len(course.requests) > 60
+    assert len(course.requests) > 20
 
 
 @contextmanager
@@ -820,12 +853,11 @@ async def test_concurrent_requests_race_each_for_itself(
     hedging: MakeClient, course: Course
 ) -> None:
     lock = threading.Lock()
-    seen: set[str] = set()
+    firsts: dict[str, Record] = {}
 
     def first_stalls(record: Record, out: Any) -> None:
         with lock:
-            is_first = record.query_string not in seen
-            seen.add(record.query_string)
+            is_first = firsts.setdefault(record.query_string, record) is record
         if is_first:
             course.stall(record, out)
         else:
@@ -847,7 +879,6 @@ async def test_concurrent_requests_race_each_for_itself(
             tasks.start_soon(one, number)
     assert bodies == {b"%d" % number for number in range(20)}
     assert len(course.requests) == 40
-    firsts = {record.query_string: record for record in reversed(course.requests)}
     assert all(map(course.was_cancelled, firsts.values()))
     assert_free(client)
     assert slots_of(client).used == 0

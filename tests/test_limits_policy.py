@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import ConcurrencyLimit, DeadlineExceeded, RateLimit
-from curlhttp._policy.limits import Lease, Turn
+from curlhttp._policy.concurrency import Lease
+from curlhttp._policy.rate import Turn
 from tests.inner import run_script
 
 A, B = "http://a.test:80", "http://b.test:80"

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
-from curlhttp._curl.handles import Handles, Slots, Waiter, open_files_bound
+from curlhttp._curl.handles import KeyedHandles, Slots, Waiter, open_files_bound
 from tests.colours import AnyClient
 from tests.inner import apart, engine_of, slots_of, until_idle, until_waiting
 from tests.servers import AppServer, H2Server
@@ -164,7 +164,7 @@ class Thing:
 
 
 def things(keep: int) -> Any:
-    return Handles(Thing, keep)  # type: ignore[arg-type]
+    return KeyedHandles(Thing, keep)  # type: ignore[arg-type]
 
 
 def test_the_handle_used_last_is_used_next() -> None:
@@ -261,10 +261,10 @@ async def test_max_connections_holds_over_several_origins(
 
 @pytest.mark.anyio
 async def test_no_more_connections_per_host_than_max_connections_per_host(
-    make_client: Callable[..., AnyClient], app: AppServer
+    make_client: Callable[..., AnyClient],
 ) -> None:
     client = make_client(max_connections_per_host=2)
-    with AppServer() as other:
+    with AppServer() as app, AppServer() as other:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.gather, 6, "GET", app.url + "/delay/0.02")
             tasks.start_soon(client.gather, 6, "GET", other.url + "/delay/0.02")

@@ -598,7 +598,7 @@ def _zeros(total: int, given: list[int], size: int = 64 * 1024) -> Iterator[byte
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_an_upload_of_100_mib_needs_no_memory(
+async def test_an_upload_of_32_mib_needs_no_memory(
     any_client: AnyClient, server: AppServer, asynchronous: bool
 ) -> None:
     async def give() -> AsyncIterator[bytes]:
@@ -607,7 +607,7 @@ async def test_an_upload_of_100_mib_needs_no_memory(
 
     if asynchronous and any_client.is_blocking:
         return  # it takes none
-    total = (100 if server.url.startswith("http:") else 16) * MIB
+    total = (32 if server.url.startswith("http:") else 16) * MIB
     content = give() if asynchronous else _zeros(total, [0], MIB)
     await any_client.get(server.url)
     gc.collect()

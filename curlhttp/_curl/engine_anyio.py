@@ -41,6 +41,7 @@ class _ScopeDriver(Driver):
     """A driver whose owner sleeps in a cancel scope: an earlier timer moves the deadline."""
 
     scope: anyio.CancelScope | None = None
+    _fires = math.inf
 
     def rearm(self, due: float) -> None:
         scope = self.scope

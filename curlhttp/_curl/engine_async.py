@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -86,12 +85,12 @@ class AsyncEngine(ABC):
         self._bound = open_files_bound(limits.max_connections)
         self._slots = Slots(self._bound, limits.max_connections_per_host)
         self._multiplexes = multiplexes
-        self._handles = Handles(self._make, self._bound)
+        self._handles = Handles(self._make)
         self._driver = self._make_driver(limits, self._bound)
         self.is_closed = False
         survive(self)
 
-    def _make(self, key: Any) -> Transfer:
+    def _make(self) -> Transfer:
         return Transfer(self._limits)
 
     # what differs
@@ -139,7 +138,8 @@ class AsyncEngine(ABC):
     def _begin(self, request: Request, origin: str) -> Transfer:
         """Start a transfer in the slot that was taken."""
         try:
-            transfer = self._handles.pop(None, self._bound)
+            handles = self._handles
+            transfer = handles.idle.pop() if handles.idle else handles.make()
         except BaseException:
             self._slots.give(origin)
             raise
@@ -187,7 +187,10 @@ class AsyncEngine(ABC):
 
     def _keep(self, transfer: Transfer) -> None:
         transfer.clean()
-        self._handles.push(transfer)
+        if self.is_closed:
+            self._handles.drop(transfer)
+        else:
+            self._handles.idle.append(transfer)
         self._slots.give(transfer.origin)
 
     def _drop(self, transfer: Transfer) -> None:
@@ -349,7 +352,7 @@ class AsyncEngine(ABC):
                 while not (feed.has_ended or transfer.done):
                     if race is None:
                         await self._park(transfer)
-                    elif race.winner() is None:
+                    elif race.winner() is None and transfer in race.running:
                         await self._park(*race.running)
                     else:
                         break
@@ -357,7 +360,8 @@ class AsyncEngine(ABC):
                 if body.is_async:
                     tasks.cancel_scope.cancel()
         finally:
-            transfer.pumps = False
+            if transfer.feed is feed:  # else it lost, and may carry another request by now
+                transfer.pumps = False
             await body.aclose()
 
     async def _feed(self, transfer: Transfer, body: Body, feed: _Feed) -> None:
@@ -401,7 +405,6 @@ class AsyncEngine(ABC):
     def _shut(self) -> None:
         """Fail what runs, in the loop's own thread."""
         self.is_closed = True
-        self._handles.keep = 0
         self._driver.detach()
         for transfer in list(self._driver.running.values()):
             transfer.failed = ClientClosed("the client was closed during this request")
@@ -438,6 +441,7 @@ class AsyncEngine(ABC):
     def abandon(self) -> None:
         """Leave everything to the parent, in a forked child."""
         self.is_closed = True
+        self._driver.is_attached = False
         for transfer in self._handles.all:
             forsake_transfer(transfer)
         forsake(self, self._driver, self._driver.multi)

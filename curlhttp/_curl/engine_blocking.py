@@ -19,7 +19,7 @@ import pycurl
 from curlhttp._config import Limits
 from curlhttp._curl.forks import forsake, forsake_transfer, survive
 from curlhttp._curl.handles import (
-    Handles,
+    KeyedHandles,
     Slots,
     Waiter,
     no_free_handle,
@@ -87,7 +87,7 @@ class BlockingEngine:
         self._orphans: deque[Transfer] = deque()
         self._slots = Slots(self._bound, limits.max_connections_per_host)
         keep = limits.max_keepalive_connections
-        self._handles = Handles(self._make, self._bound if keep is None else keep)
+        self._handles = KeyedHandles(self._make, self._bound if keep is None else keep)
         # The last used of some keys, ready and with their slots: a loop of requests takes and
         # gives without the lock, the slots and the idle lists, which is 5 % of a small request.
         self._parked: dict[Any, Transfer] = {}
@@ -470,7 +470,7 @@ def _perform_apart(transfer: Transfer) -> None:
 def _is_resolving(transfer: Transfer) -> bool:
     """Tell whether the name may be being looked up still."""
     return (
-        not transfer.sent
+        not transfer.sends
         and transfer.code != pycurl.E_COULDNT_RESOLVE_HOST
         and transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T) == 0
     )

@@ -16,7 +16,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-__all__ = ["Handles", "Slots", "Waiter", "no_free_handle", "open_files_bound"]
+__all__ = ["Handles", "KeyedHandles", "Slots", "Waiter", "no_free_handle", "open_files_bound"]
 
 _SPARE_FILES = 64  # for the rest of the process, at least half of that
 
@@ -73,7 +73,12 @@ class Slots:
 
     def take(self, origin: str) -> bool:
         """Take a slot if one is free and nobody else waits for it."""
-        if self._waiters and (self.per_origin is None or not self._only_others_wait(origin)):
+        if self.per_origin is None:
+            if self._waiters or self.used >= self.total:
+                return False
+            self.used += 1
+            return True
+        if self._waiters and not self._only_others_wait(origin):
             return False
         return self._admit(origin)
 
@@ -140,6 +145,39 @@ class Slots:
 
 
 class Handles:
+    """Transfers that are as good as one another, since they share their connections.
+
+    Args:
+        make: makes one.
+
+    Attributes:
+        all: idle and in use.
+        idle: the last used at the end.
+    """
+
+    def __init__(self, make: Callable[[], Transfer]) -> None:
+        self._make = make
+        self.all: set[Transfer] = set()
+        self.idle: list[Transfer] = []
+
+    def make(self) -> Transfer:
+        """Return a new one; the caller holds a slot."""
+        transfer = self._make()
+        self.all.add(transfer)
+        return transfer
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close a transfer for good."""
+        self.all.discard(transfer)
+        transfer.close()
+
+    def close(self) -> None:
+        """Close the idle ones."""
+        while self.idle:
+            self.drop(self.idle.pop())
+
+
+class KeyedHandles:
     """Keep idle transfers by the key of what they are connected to; the last used goes first.
 
     Args:

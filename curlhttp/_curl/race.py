@@ -101,7 +101,7 @@ class Race:
     @property
     def may_share(self) -> bool:
         """Tell whether one more attempt may wait for a connection that this one opens."""
-        return any(transfer.sent for transfer in self.running)
+        return any(transfer.sends for transfer in self.running)
 
     def next(self) -> Request | None:
         """Return the request of the attempt that is due, None if there shall be no more."""
@@ -155,7 +155,7 @@ class Race:
         self.running.remove(transfer)
         if transfer is self._first:
             self._first = None
-        self._plan.dropped(outcome, transfer.timings().total, bool(transfer.sent))
+        self._plan.dropped(outcome, transfer.timings().total, bool(transfer.sends))
         self._drop(transfer, self.running[0])
 
 

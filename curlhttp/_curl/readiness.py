@@ -6,6 +6,7 @@ belongs to one thread or event loop at a time.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
@@ -131,7 +132,7 @@ class Driver:
     def __init__(self, limits: Limits, connections: int) -> None:
         self.running: dict[Any, Transfer] = {}
         self.poller = _Poller()
-        self._due: float | None = None  # when libcurl's timer fires
+        self._due: float | None = None  # when libcurl wants to act, as it said last
         # Descriptors of kept-alive connections: they stay registered, so that a server's close
         # is noticed. libcurl itself looks only when the last look is over a second ago.
         self._idle: set[int] = set()
@@ -150,7 +151,6 @@ class Driver:
         self.broken: BaseException | None = None
         self.multi = multi = pycurl.CurlMulti()
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
-        multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
         multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
         multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
         keep = limits.max_keepalive_connections
@@ -173,18 +173,23 @@ class Driver:
         except BaseException as error:
             self.broken = error
 
-    def _on_timer(self, milliseconds: int) -> None:
-        try:
-            if milliseconds > 0:
-                self._due = due = monotonic() + milliseconds / 1000
-                self.rearm(due)
-            elif milliseconds == 0:
-                self._due = 0.0
-                self.rearm(0.0)
-            else:
-                self._due = None
-        except BaseException as error:
-            self.broken = error
+    # libcurl's timer is asked for: it would tell of every change, two for each request
+
+    def _act_soon(self) -> None:
+        self._due = 0.0
+        if self._fires > 0.0:
+            self.rearm(0.0)
+
+    def _ask_when(self) -> None:
+        milliseconds = self.multi.timeout()
+        if milliseconds < 0:
+            self._due = None
+            return
+        due = self._due = monotonic() + milliseconds / 1000 if milliseconds else 0.0
+        if due < self._fires:
+            self.rearm(due)
+
+    _fires = -math.inf  # when the owner's timer does; with this one it is never set earlier
 
     def rearm(self, due: float) -> None:
         """Be sure to turn the driver at a time; for owners that sleep meanwhile.
@@ -205,11 +210,16 @@ class Driver:
         """Start a prepared transfer."""
         request = transfer.request
         assert request is not None
-        transfer.avoid_reuse(self._avoids_reuse(transfer))
+        if self._idle or self._stale_until:
+            transfer.avoid_reuse(self._avoids_reuse(transfer))
+        else:
+            transfer.avoid_reuse(False)
         if transfer.multiplexes:
             self._choose_wait(transfer, request.url.origin)
-        self.multi.add_handle(transfer.easy)
-        self.running[transfer.easy] = transfer
+        easy = transfer.easy
+        self.multi.add_handle(easy)
+        self._act_soon()
+        self.running[easy] = transfer
         transfer.attached = True
         read = request.timeout.read
         if read is not None:
@@ -217,6 +227,7 @@ class Driver:
             if watches is None:
                 watches = self._watches[read] = {}
             check = watches[transfer] = transfer.stamp + read
+            transfer.watches = watches
             if len(watches) == 1:
                 self.rearm(check)
         if self.broken is not None:
@@ -251,24 +262,25 @@ class Driver:
         self.multi.remove_handle(transfer.easy)
         transfer.wait_to_share(False)
         self.multi.add_handle(transfer.easy)
+        self._act_soon()
 
     def _avoids_reuse(self, transfer: Transfer) -> bool:
-        if not self._idle and not self._stale_until:
-            return False
-        is_http1 = not transfer.multiplexes
-        if transfer.is_second and is_http1:
+        if transfer.multiplexes:
+            return (transfer.sends_once or transfer.is_second) and self._is_stale_now()
+        if transfer.is_second:
             return True
-        if transfer.sends_once or transfer.is_second:
-            # A kept-alive connection that the server has closed must not get the one POST.
+        if transfer.sends_once:
+            return self._is_stale_now()
+        # What came on an idle connection must not answer the next request.
+        if transfer.stamp - self._looked > _JUST_NOW:
+            self._looked = transfer.stamp
             self._look_at_idle()
-            return monotonic() < self._stale_until
-        if is_http1:
-            # What came on an idle connection must not answer the next request.
-            if transfer.stamp - self._looked > _JUST_NOW:
-                self._looked = transfer.stamp
-                self._look_at_idle()
-            return transfer.stamp < self._spoiled_until
-        return False
+        return transfer.stamp < self._spoiled_until
+
+    def _is_stale_now(self) -> bool:
+        """Tell whether an idle connection was closed: it must not get the one POST."""
+        self._look_at_idle()
+        return monotonic() < self._stale_until
 
     def remove(self, transfer: Transfer) -> None:
         """Take a transfer off, finished or not; an unfinished HTTP/1 one loses its connection."""
@@ -276,18 +288,12 @@ class Driver:
             return
         transfer.attached = False
         del self.running[transfer.easy]
-        self._unwatch(transfer)
-        self.multi.remove_handle(transfer.easy)
-
-    def _unwatch(self, transfer: Transfer) -> None:
-        request = transfer.request
-        assert request is not None
-        read = request.timeout.read
-        if read is not None:
-            watches = self._watches.get(read)
-            if watches is not None and watches.pop(transfer, 0.0) and not watches:
-                del self._watches[read]
+        watches = transfer.watches
+        if watches is not None:
+            watches.pop(transfer, None)  # it may be among the rechecks
+            transfer.watches = None
             transfer.recheck = 0.0
+        self.multi.remove_handle(transfer.easy)
 
     def resume(self, transfer: Transfer) -> None:
         """Go on with a transfer that paused because its reader or its body was behind."""
@@ -304,6 +310,7 @@ class Driver:
         """Let libcurl act at once."""
         self._act(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
+        self._ask_when()
 
     def _act(self, descriptor: int, bits: int) -> None:
         try:
@@ -363,7 +370,7 @@ class Driver:
 
     def due(self) -> float | None:
         """Return the monotonic time of the next timer, libcurl's or ours."""
-        checks = [next(iter(watches.values())) for watches in self._watches.values()]
+        checks = [next(iter(watches.values())) for watches in self._watches.values() if watches]
         if self._rechecks:
             checks.append(self._rechecks[0][0])
         if self._due is not None:
@@ -376,6 +383,8 @@ class Driver:
         Args:
             seconds: how long to wait for a socket; None for as long as it takes.
         """
+        if not self.is_attached:
+            return  # in a forked child whose loop has not ended: the sockets are the parent's
         events = self.poller.poll(seconds)
         now = self._looked = monotonic()
         for descriptor, bits in events:
@@ -392,6 +401,7 @@ class Driver:
         self._collect()
         if self._watches or self._rechecks:
             self._check_silence(now)
+        self._ask_when()
 
     def _collect(self) -> None:
         """Finish the transfers that libcurl is done with."""
@@ -412,11 +422,11 @@ class Driver:
             transfer.restart()
             self.add(transfer)
             return
-        transfer.code = code
-        transfer.message = message
         transfer.done = True
-        if code in _BREAKS_HPACK:
-            self._sever(transfer)
+        if code:
+            transfer.code, transfer.message = code, message
+            if code in _BREAKS_HPACK:
+                self._sever(transfer)
         self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
@@ -474,7 +484,7 @@ class Driver:
 
     def _last_sign(self, transfer: Transfer, now: float) -> float:
         """Return when a transfer last moved; one that waits for its caller always does."""
-        if transfer.wake is None or transfer.paused or transfer.starving or not transfer.sent:
+        if transfer.wake is None or transfer.paused or transfer.starving or not transfer.sends:
             return now
         lines, request = transfer.lines, transfer.request
         assert request is not None

@@ -20,7 +20,7 @@ from typing import Any
 
 import pycurl
 
-from curlhttp._config import Limits, Transport
+from curlhttp._config import Limits, Timeout, Transport
 from curlhttp._curl.errors import Failure, error_for
 from curlhttp._curl.options import (
     base_options,
@@ -30,9 +30,9 @@ from curlhttp._curl.options import (
     transport_options,
 )
 from curlhttp._models.decoders import codings, decode
-from curlhttp._models.request import Request
+from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import MICROSECOND, ReusedTimes, Timings, times_of_reused
 from curlhttp.exceptions import (
     ReadTimeout,
     RemoteProtocolError,
@@ -44,7 +44,8 @@ __all__ = ["Transfer", "may_multiplex"]
 
 _DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
-_ENDS = (b"\r\n", b"\n")
+_END = b"\r\n"
+_ENDS = (_END, b"\n")
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)? \d\d\d")
 _NEVER = math.inf
@@ -52,14 +53,13 @@ _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
 _SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _REFUSED = re.compile(rb"HTTP/2 stream \d+ refused by server").match  # of libcurl's log
-_MICROSECOND = 1e-6
 _UNWATCHED = 0.25  # seconds in which no read timeout can end; the shortest here is 1 s
 _LAST_DATA_RECV = 52  # offset in struct tcp_info (linux/tcp.h)
 # What every response asks for, without a look-up in a module.
 _NUM_CONNECTS = pycurl.NUM_CONNECTS
 _STARTTRANSFER_TIME_T = pycurl.STARTTRANSFER_TIME_T
 _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
-_timings = tuple.__new__  # what Timings() and Timings._make() come to
+_OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
 
 
 class Transfer:
@@ -75,8 +75,10 @@ class Transfer:
         pieces: the body that was received and not taken yet.
         failed: the exception that a callback had to keep.
         done: libcurl is finished with the attempt; `code` and `message` say how.
+        watches: the driver's queue of read timeouts that it is or was in, or None.
         wake: what to call when a waiting caller has something to look at, or None.
         may_stall: it has to connect, to a host that was not heard of just now.
+        sends: how often it was sent, or about to be.
         sends_once: the request must not go out a second time by itself.
         restarts: it was about to, on a connection that may be as dead as the first.
         is_second: it may go out once more, on a connection that is alive.
@@ -101,15 +103,14 @@ class Transfer:
         "_limits",
         "_lines_set",
         "_listens",
-        "_local",
         "_method",
         "_odd",
-        "_peer",
         "_poll",
         "_polled",
         "_progresses",
+        "_route",
         "_secret",
-        "_sends",
+        "_timeout",
         "_timeout_ms",
         "_transport",
         "_url",
@@ -144,14 +145,15 @@ class Transfer:
         "released",
         "request",
         "restarts",
+        "sends",
         "sends_once",
-        "sent",
         "size",
         "sockets",
         "stamp",
         "starving",
         "unwatched",
         "wake",
+        "watches",
     )
 
     def __init__(self, limits: Limits, share: Any = None, *, watches_progress: bool = False):
@@ -168,12 +170,31 @@ class Transfer:
         self.released = 0
         self.stamp = 0.0
         self.multiplexes = self.may_stall = False
-        self.request: Request | None = None
         self._polled = -1
         self._poll: Any = None
+        self._forget()
         if share is not None:
             self.easy.setopt(pycurl.SHARE, share)  # survives reset()
         self._set_base()
+
+    def _forget(self) -> None:
+        """Be as if there had been no attempt."""
+        self.request: Request | None = None
+        self.failed: BaseException | None = None
+        self.done = self.enough = self.paused = self.starving = self.pumps = False
+        self.restarts = self.is_second = self._connecting = False
+        self._is_refused = self._downgrades = False
+        self.code = self.size = self.buffered = self.sends = 0
+        self.message = ""
+        self.head: Head | None = None
+        # A body below this needs no look at its head: most are.
+        self.limit: float = _DRAINED
+        self.wake: Callable[[], None] | None = None
+        self.feed: Callable[[int], bytes | None] | None = None
+        self.queued = self.recheck = 0.0
+        self.mark: Any = None
+        self.watches: Any = None
+        self._route: tuple[str, str, int, int] | None = None
 
     # what is set
 
@@ -184,6 +205,7 @@ class Transfer:
         self._custom = ""  # CURLOPT_CUSTOMREQUEST
         self._lines_set: list[bytes] | None = None
         self._transport: Transport | None = None
+        self._timeout: Timeout | None = None
         self._connect_ms = self._timeout_ms = 0
         self._fresh = self._odd = self._secret = self._has_body = self._waits = False
         self._listens = False
@@ -211,23 +233,6 @@ class Transfer:
             request: complete; its deadline, if any, becomes CURLOPT_TIMEOUT_MS.
         """
         self.request = request
-        self.failed: BaseException | None = None
-        self.done = self.enough = self.paused = self.starving = self.pumps = False
-        self.code = 0
-        self.message = ""
-        self.head: Head | None = None
-        self.size = self.buffered = self.sent = 0
-        self.limit: float = _NEVER
-        self.wake: Callable[[], None] | None = None
-        self.feed: Callable[[int], bytes | None] | None = None
-        self.queued = 0.0
-        self.mark: Any = None
-        self.recheck = 0.0
-        self._sends = 0
-        self.restarts = self.is_second = False
-        self._peer: tuple[str, int] | None = None
-        self._local: tuple[str, int] | None = None
-        self._connecting = False
         easy = self.easy
         transport = request.transport
         if transport is not self._transport and transport != self._transport:
@@ -256,17 +261,18 @@ class Transfer:
             if request.get_header("accept") is None:
                 lines = [*lines, b"Accept:"]  # libcurl would add one
             easy.setopt(pycurl.HTTPHEADER, lines)
-        limit = connect_ms(request.timeout)
-        if limit != self._connect_ms:
-            easy.setopt(pycurl.CONNECTTIMEOUT_MS, limit)
-            self._connect_ms = limit
+        if request.timeout is not self._timeout:
+            self._set_connect_timeout(request.timeout)
         if request.deadline is not None or self._timeout_ms:
             self._set_deadline(request.deadline)
-        if request.stream or self._odd:
-            self._set_streaming(request)
-        self.sends_once = not request.is_idempotent or (body is not None and body.data is None)
-        self._is_refused = self._downgrades = False
-        if request.retry is not None and self.sends_once and self.multiplexes:
+        if request.stream:
+            self._set_streaming()
+        if request.max_response_size is not None:
+            self.limit = min(request.max_response_size, _DRAINED)
+        self.sends_once = request.method not in IDEMPOTENT or (
+            body is not None and body.data is None
+        )
+        if self.sends_once and request.retry is not None and self.multiplexes:
             self._listen()  # 20 us: worth it only for those who may send again what was refused
         now = monotonic()
         self.idle = now - self.stamp
@@ -319,16 +325,23 @@ class Transfer:
         easy.setopt(pycurl.READFUNCTION, self._on_read)
         self.feed = body.read
 
+    def _set_connect_timeout(self, timeout: Timeout) -> None:
+        limit = connect_ms(timeout)
+        if limit != self._connect_ms:
+            self.easy.setopt(pycurl.CONNECTTIMEOUT_MS, limit)
+            self._connect_ms = limit
+        self._timeout = timeout
+
     def _set_deadline(self, deadline: float | None) -> None:
         left = 0 if deadline is None else max(1, math.ceil((deadline - monotonic()) * 1000))
         self.easy.setopt(pycurl.TIMEOUT_MS, left)
         self._timeout_ms = left
 
-    def _set_streaming(self, request: Request) -> None:
-        if request.stream:
-            self.easy.setopt(pycurl.HEADERFUNCTION, self._on_header)
-            self.easy.setopt(pycurl.OPT_CERTINFO, 1)
-            self._odd = True
+    def _set_streaming(self) -> None:
+        self.easy.setopt(pycurl.HEADERFUNCTION, self._on_header)
+        self.easy.setopt(pycurl.WRITEFUNCTION, self._on_piece)
+        self.easy.setopt(pycurl.OPT_CERTINFO, 1)
+        self._odd = True
 
     def wait_to_share(self, waits: bool) -> None:
         """Wait for a connection that may be shared, or open another one (CURLOPT_PIPEWAIT)."""
@@ -371,12 +384,12 @@ class Transfer:
     @property
     def is_waiting(self) -> bool:
         """Tell whether it neither was sent nor has begun to connect."""
-        return not self._sends and not self._connecting
+        return not self.sends and not self._connecting
 
     def restart(self) -> None:
         """Make ready to go out for the second and last time."""
         assert self.request is not None
-        self._sends, self.restarts, self.is_second = 1, False, True
+        self.sends, self.restarts, self.is_second = 1, False, True
         self.lines.clear()
         if self.request.deadline is not None:
             self._set_deadline(self.request.deadline)
@@ -397,27 +410,30 @@ class Transfer:
         assert self._transport is not None
         return _set_socket_options(descriptor, self._transport.socket_options)
 
-    def _on_send(self, peer: str, local: str, peer_port: int, local_port: int) -> int:
+    def _on_send(self, *route: Any) -> int:
         """Run when a connection is there, just before the request goes out on it.
 
         libcurl silently sends again when a kept-alive connection turns out to be dead. Once is
         fine for an idempotent request; a second POST must never happen (CURLOPT_PREREQFUNCTION
         is the only way to stop it).
         """
-        self._sends += 1
-        self._peer, self._local = (peer, peer_port), (local, local_port)
-        is_fresh, self._connecting = self._connecting, False
+        self._route = route
         self.stamp = monotonic()
-        if self._sends > 1:
-            if self._sends > 2 or (self.sends_once and not self._downgrades):
-                return int(pycurl.PREREQFUNC_ABORT)
-            if not is_fresh and not self.is_second:
-                # After a restart of the server all kept-alive connections are dead, and libcurl
-                # would try one after the other.
-                self.restarts = True
-                return int(pycurl.PREREQFUNC_ABORT)
-        self.sent = 1
-        return int(pycurl.PREREQFUNC_OK)
+        self.sends += 1
+        if self.sends > 1 and not self._may_go_again():
+            return _ABORT
+        self._connecting = False
+        return _OK
+
+    def _may_go_again(self) -> bool:
+        if self.sends > 2 or (self.sends_once and not self._downgrades):
+            return False
+        if not self._connecting and not self.is_second:
+            # After a restart of the server all kept-alive connections are dead, and libcurl
+            # would try one after the other.
+            self.restarts = True
+            return False
+        return True
 
     def _on_header(self, line: bytes) -> int | None:
         """Collect a header line of a streamed response, and notice the end of its head."""
@@ -434,45 +450,45 @@ class Transfer:
         return None
 
     def _on_body(self, piece: bytes) -> int | None:
-        if not self.size:
-            self._begin_body()
+        size = self.size = self.size + len(piece)
         self.stamp = monotonic()
-        size = self.size + len(piece)
-        if size > self.limit:
-            return self._overflow(piece, size)
-        assert self.request is not None
-        if self.request.stream:
-            if self.buffered >= _PAUSE_AT and not self.pumps:  # else both sides would wait
-                self.paused = True
-                return int(pycurl.WRITEFUNC_PAUSE)
-            self.buffered += len(piece)
-            self.pieces.append(piece)
-            self.size = size
-            self._wake()
-            return None
-        self.size = size
+        if size > self.limit and self._is_enough(piece, size):
+            return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
         self.pieces.append(piece)
         return None
 
-    def _begin_body(self) -> None:
-        request, head = self.request, self.head
-        assert request is not None
-        if head is None:
-            head = self.head = self._read_head()
-        if request.max_response_size is not None:
-            self.limit = request.max_response_size
-        if request.follow_redirects and head is not None and head.redirects:
-            self.limit = _DRAINED
+    def _on_piece(self, piece: bytes) -> int | None:
+        """Collect a piece of a streamed body, or let it wait."""
+        size = self.size + len(piece)
+        self.stamp = monotonic()
+        if size > self.limit and self._is_enough(piece, size):
+            return 0
+        if self.buffered >= _PAUSE_AT and not self.pumps:  # else both sides would wait
+            self.paused = True
+            return int(pycurl.WRITEFUNC_PAUSE)
+        self.buffered += len(piece)
+        self.pieces.append(piece)
+        self.size = size
+        self._wake()
+        return None
 
-    def _overflow(self, piece: bytes, size: int) -> int:
+    def _is_enough(self, piece: bytes, size: int) -> bool:
+        """Tell whether a body that exceeds the limit so far must end here, or raise the limit."""
         request = self.request
         assert request is not None
-        self.enough = request.follow_redirects and self.head is not None and self.head.redirects
-        if self.enough:
-            self.pieces.append(piece[: _DRAINED - self.size])
-        else:
+        head = self.head if request.stream else self._read_head()
+        if request.follow_redirects and head is not None and head.redirects:
+            self.limit = _DRAINED
+            if size > _DRAINED:
+                self.enough = True
+                self.pieces.append(piece[: len(piece) - (size - _DRAINED)])
+            return self.enough
+        most = request.max_response_size
+        self.limit = _NEVER if most is None else most
+        if size > self.limit:
             self.failed = self._too_large()
-        return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
+            return True
+        return False
 
     def _on_read(self, size: int) -> bytes | int:
         feed = self.feed
@@ -507,7 +523,7 @@ class Transfer:
         elif mark != self.mark:
             self.mark = mark
             self.stamp = now
-        elif self.sent:
+        elif self.sends:
             request = self.request
             assert request is not None
             if request.timeout.read is not None:
@@ -582,13 +598,14 @@ class Transfer:
         assert request is not None
         if self.failed is not None or self.code:
             self.raise_failure()
-        head = self.final_head()
-        timings = self.timings()
+        lines = self.lines
+        if lines and lines[-1] == _END and lines.count(_END) == 1:
+            head = Head(b"".join(lines))  # as most are
+        else:
+            head = self.final_head()
         pieces = self.pieces
         content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        self.lines.clear()
-        response = Response(request, head, content, timings)
+        response = Response(request, head, content, self._times())
         if content and request.decode and b"\ncontent-encoding:" in head.lower:
             self._decode(response, request)
         return response
@@ -619,7 +636,7 @@ class Transfer:
             if isinstance(failed, RequestException) and failed.timings is None:
                 failed.request, failed.timings = self.request, self.timings()
                 failed.response = self._so_far()
-                failed.request_sent = failed.request_sent or bool(self.sent)
+                failed.request_sent = failed.request_sent or bool(self.sends)
             raise failed
         if self.code and not self.enough:
             raise self.error()
@@ -647,7 +664,7 @@ class Transfer:
                 connect_code=easy.getinfo(pycurl.HTTP_CONNECTCODE),
                 timings=self.timings(),
                 deadline_passed=request.is_late(monotonic()),
-                aborted_resend=self.code == pycurl.E_ABORTED_BY_CALLBACK and self._sends > 1,
+                aborted_resend=self.code == pycurl.E_ABORTED_BY_CALLBACK and self.sends > 1,
                 refused=self._is_refused,
             )
         )
@@ -705,22 +722,31 @@ class Transfer:
 
     def timings(self) -> Timings:
         """Return where the time went up to now."""
+        times = self._times()
+        return times if isinstance(times, Timings) else times_of_reused(times)
+
+    def _times(self) -> Timings | ReusedTimes:
+        """Return the same, to be read later if it is on a reused connection: most are."""
         info = self.easy.getinfo
-        dns = connect = tls = 0.0
-        queue, peer = self.queued, self._peer
-        is_reused = peer is not None and not info(_NUM_CONNECTS)
-        if not is_reused:
-            named = info(pycurl.NAMELOOKUP_TIME_T)
-            connected = info(pycurl.CONNECT_TIME_T)
-            secured = info(pycurl.APPCONNECT_TIME_T)
-            dns = named * _MICROSECOND
-            connect = max(0, connected - named) * _MICROSECOND
-            tls = max(0, secured - connected) * _MICROSECOND if secured else 0.0
         # Without a byte libcurl gives the end.
-        first_byte = info(_STARTTRANSFER_TIME_T) * _MICROSECOND if self.lines else 0.0
-        total = info(_TOTAL_TIME_T) * _MICROSECOND
-        return _timings(
-            Timings, (queue, dns, connect, tls, first_byte, total, is_reused, peer, self._local)
+        first_byte = info(_STARTTRANSFER_TIME_T) if self.lines else 0
+        total = info(_TOTAL_TIME_T)
+        route = self._route
+        if route is not None and not info(_NUM_CONNECTS):
+            return self.queued, first_byte, total, route
+        named = info(pycurl.NAMELOOKUP_TIME_T)
+        connected = info(pycurl.CONNECT_TIME_T)
+        secured = info(pycurl.APPCONNECT_TIME_T)
+        return Timings(
+            self.queued,
+            dns=named * MICROSECOND,
+            connect=max(0, connected - named) * MICROSECOND,
+            tls=max(0, secured - connected) * MICROSECOND if secured else 0.0,
+            first_byte=first_byte * MICROSECOND,
+            total=total * MICROSECOND,
+            reused=False,
+            peer=None if route is None else (route[0], route[2]),
+            local=None if route is None else (route[1], route[3]),
         )
 
     def certificate(self) -> str | None:
@@ -755,7 +781,7 @@ class Transfer:
         """Forget the request, and what of it must not stay on an idle handle."""
         if self.feed is not None:
             self._close_body()
-        self.request = self.wake = self.feed = self.failed = self.head = None
+        self._forget()
         self.lines.clear()
         self.pieces.clear()
         if self._odd:

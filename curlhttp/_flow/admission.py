@@ -11,8 +11,9 @@ from typing import TypeAlias
 from curlhttp._models.request import Request
 from curlhttp._policy.breaker import CircuitBreaker, Permit, Transition, proxy_key
 from curlhttp._policy.budget import RetryBudget
-from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit
+from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
 from curlhttp._policy.outcome import OfWay, Outcome, View
+from curlhttp._policy.rate import RateLimit
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = ["Admission", "Result", "Ticket"]

@@ -5,6 +5,7 @@ What counts as what is decided in _policy/outcome.py, what follows from it in _p
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import Any
 
@@ -54,6 +55,7 @@ class _Guard:
         self._circuits = circuits
         self._now = clock.now
         self._tell = partial(hooks.tell, _EVENT) if hooks.hears(_EVENT) else None
+        self._untold: deque[Transition] = deque()  # ends of bodies led to: no hook can run there
 
     async def send(self, request: Request, key: str, view: View, send: Send) -> Response:
         """Send a request if the circuit of a key lets it through.
@@ -66,8 +68,12 @@ class _Guard:
             permit = self._circuits.admit(key, begun)
         except CircuitBreakerOpen as error:
             error.request = request
+            if self._untold:
+                await self._notify_late()
             raise
         try:
+            if self._untold:
+                await self._notify_late()
             if permit.transition is not None:
                 await self._notify(permit.transition)
             response = await send(request)
@@ -75,23 +81,24 @@ class _Guard:
             now = self._now()
             await self._notify(permit.settle(view.of_error(error), now, now - begun))
             raise
-        now = self._now()
-        elapsed = response.timings.first_byte  # without the wait for a handle, and the body
-        outcome = view.of_status(response.status_code)
-        if request.stream and self._circuits.count_bodies:
-            response._at_end(partial(self._on_end, permit, view, outcome, elapsed))
+        waits = request.stream and self._circuits.count_bodies
+        if response.status_code not in view.notable and not waits and permit.changes_nothing():
             return response
-        if outcome is _SUCCESS:
-            transition = permit.succeed(now, elapsed)
+        outcome = view.of_status(response.status_code)
+        elapsed = response.timings.first_byte  # without the wait for a handle, and the body
+        if waits:
+            response._at_end(partial(self._on_end, permit, view, outcome, elapsed))
         else:
-            transition = permit.settle(outcome, now, elapsed)
-        if transition is not None:
-            await self._notify(transition)
+            await self._notify(permit.settle(outcome, self._now(), elapsed))
         return response
 
     async def _notify(self, transition: Transition | None) -> None:
         if transition is not None and self._tell is not None:
             await self._tell(transition)
+
+    async def _notify_late(self) -> None:
+        while self._untold:
+            await self._notify(self._untold.popleft())
 
     def _on_end(
         self,
@@ -104,8 +111,10 @@ class _Guard:
         """Report a streamed response whose body has ended or was given up."""
         now = self._now()
         if error is not None:
-            permit.settle(view.of_error(error), now, elapsed)
+            transition = permit.settle(view.of_error(error), now, elapsed)
+            if transition is not None:
+                self._untold.append(transition)
         elif outcome in (_SUCCESS, _FAILURE):
-            permit.finish_later(now, outcome is _FAILURE, elapsed)
+            permit.finish_later(now, outcome is _FAILURE, elapsed, self._untold.append)
         else:
             permit.release()

@@ -21,8 +21,9 @@ from curlhttp._models.request import Request
 if TYPE_CHECKING:
     from curlhttp._flow.hooks import Hooks
     from curlhttp._policy.breaker import CircuitBreaker
+    from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
 
 __all__ = ["build"]

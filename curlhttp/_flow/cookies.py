@@ -22,7 +22,8 @@ def cookies(send: Send) -> Send:
                 request = request.copy()
                 request.headers["Cookie"] = header
         response = await send(request)
-        store_cookies(jar, response)
+        if response.sets_cookies:
+            store_cookies(jar, response)
         return response
 
     return with_cookies

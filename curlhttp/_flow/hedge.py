@@ -18,8 +18,9 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker import CircuitBreaker, Transition
 from curlhttp._policy.budget import RetryBudget
+from curlhttp._policy.concurrency import ConcurrencyLimit
 from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge
-from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+from curlhttp._policy.rate import RateLimit
 from curlhttp.exceptions import RequestException
 
 __all__ = ["hedge"]

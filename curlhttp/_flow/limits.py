@@ -1,4 +1,4 @@
-"""Hold requests back until the limits have room for them; how that is told is _policy/limits.py.
+"""Hold requests back until the limits have room for them, which the policies tell.
 
 A place among those under way comes first, and the rate after it: what was let go by the rate
 goes at once, so that the server sees the rate.
@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from curlhttp._flow.deadline import LEAST
 from curlhttp._flow.engine import Clock, Gate, Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit, Turn
+from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
+from curlhttp._policy.rate import RateLimit, Turn
 from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, PoolTimeout
 
 __all__ = ["limits"]
@@ -65,14 +67,26 @@ async def _wait_for_turn(rate: RateLimit, request: Request, clock: Clock, gate: 
     try:
         rate.join(turn, request.url.origin, now, patience)
         if not turn.is_first:
-            await woken.wait(None)
-        while (seconds := turn.take(clock.now())) > 0:
+            # Whoever is before may be late, or in an event loop that was stopped.
+            await woken.wait(None if deadline is None else patience)
+            if not turn.is_first:
+                raise _too_late(rate, request)
+        while (seconds := turn.take(now := clock.now())) > 0:
+            if deadline is not None and now + seconds > deadline + LEAST:
+                raise _too_late(rate, request)
             await clock.sleep(seconds)
     except BaseException as error:
         turn.leave()
         if isinstance(error, DeadlineExceeded):
             error.request = request
         raise
+
+
+def _too_late(rate: RateLimit, request: Request) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"{request.method} {request.url}: the total of {request.timeout.total} s ran out in the "
+        f"line for the rate limit of {rate.rate:g} requests per second; it was not sent"
+    )
 
 
 # --- at once ---

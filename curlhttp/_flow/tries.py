@@ -5,18 +5,19 @@ It waits and sends nothing; _flow/retry.py does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from curlhttp._flow.deadline import LEAST
 from curlhttp._flow.engine import Clock
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
+from curlhttp._models.attempt import Attempt
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.retry import (
     NO_RETRIES,
     OBJECTIONS,
-    Attempt,
     Objection,
     RetryPolicy,
     outcomes,
@@ -40,41 +41,25 @@ _WORTH_A_NOTE = ("retry_after", "breaker", "deadline", "body", "budget")
 class Tries:
     """The attempts of one request so far, and what follows the one under way."""
 
-    __slots__ = (
-        "_begun",
-        "_clock",
-        "_delays",
-        "_done",
-        "_facts",
-        "_hooks",
-        "_last",
-        "_may_have_arrived",
-        "_now",
-        "_number",
-        "_objection",
-        "_unrewindable",
-        "policy",
-        "request",
-        "watches",
-    )
+    # On the class, since most requests are sent once and need none of their own.
+    _number = 0
+    _begun = 0.0
+    # Of the latest attempt: status, name of the error, seconds. Not the error itself: its frames
+    # hold this object.
+    _facts: tuple[int | None, str | None, float | None] = (None, None, None)
+    _done: tuple[Attempt, ...] = ()
+    _last: Response | RequestException | None = None
+    _objection: Objection | None = None
+    _may_have_arrived = False
+    _unrewindable: UnrewindableBodyError | None = None
+    _delays: Iterator[float] | None = None
 
     def __init__(self, request: Request, policy: RetryPolicy, clock: Clock, hooks: Hooks) -> None:
         self.request = request
         self.policy = policy
-        self.watches = hooks.watches_attempts
         self._clock = clock
-        self._now = clock.now
         self._hooks = hooks
-        self._number = 0
-        self._done: list[Attempt] = []
-        # Of the latest attempt: status, name of the error, seconds. Not the error itself: its
-        # frames hold this object.
-        self._facts: tuple[int | None, str | None, float | None] = (None, None, None)
-        self._last: Response | RequestException | None = None
-        self._objection: Objection | None = None
-        self._may_have_arrived = False
-        self._unrewindable: UnrewindableBodyError | None = None
-        self._delays: Iterator[float] | None = None
+        self.watches = hooks.watches_attempts
 
     # one attempt
 
@@ -85,7 +70,7 @@ class Tries:
             DeadlineExceeded: no time is left for it.
         """
         request, budget = self.request, self.policy.budget
-        now = self._begun = self._now()
+        now = self._begun = self._clock.now()
         if request.deadline is not None and request.deadline - now < LEAST:
             raise self._too_late()
         self._number += 1
@@ -94,14 +79,18 @@ class Tries:
 
     def end(self, response: Response) -> None:
         """Take a response that is good for the final one."""
-        elapsed = self._now() - self._begun
-        self._facts = (response.status_code, None, elapsed)
-        latest = Attempt(self._number, response.status_code, None, elapsed, None)
-        response.attempts = (*self._done, latest)
+        elapsed = self._clock.now() - self._begun
+        if self.watches:
+            self._facts = (response.status_code, None, elapsed)
+        if self._done:
+            latest = Attempt(self._number, response.status_code, None, elapsed, None)
+            response.attempts = (*self._done, latest)
+        else:
+            response._first_attempt = elapsed
 
     def plan(self, failure: Response | RequestException) -> float | None:
         """Return the seconds to wait before the next attempt; None when there is to be none."""
-        now = self._now()
+        now = self._clock.now()
         plan = self._delay_or_objection(failure, now)
         delay = None if isinstance(plan, str) else plan
         self._objection = plan if isinstance(plan, str) else None
@@ -117,7 +106,7 @@ class Tries:
         return delay
 
     def _go_on(self, failure: Response | RequestException, latest: Attempt) -> None:
-        self._done.append(latest)
+        self._done = (*self._done, latest)
         self._last = failure
         if isinstance(failure, RequestException):
             failure.with_traceback(None)  # its frames hold this object, which holds it
@@ -151,7 +140,7 @@ class Tries:
             response=last if isinstance(last, Response) else None,
             request_sent=self._may_have_arrived,
         )
-        late.attempts = tuple(self._done)
+        late.attempts = self._done
         late.__cause__ = last if isinstance(last, RequestException) else None
         return late
 
@@ -168,7 +157,10 @@ class Tries:
             return objection
         if self._number > policy.max_retries:
             return "max_retries"
-        delay = self._delay(failure)
+        backoff = self._backoff()
+        if backoff is None:
+            return "max_retries"
+        delay = self._delay(failure, backoff)
         if delay is None:
             return "retry_after"
         if is_open and deadline is None:
@@ -186,10 +178,16 @@ class Tries:
             return "budget"
         return None
 
-    def _delay(self, failure: Response | RequestException) -> float | None:
+    def _backoff(self) -> float | None:
+        """Return the next delay of the strategy, None where one of the user's has no more."""
         if self._delays is None:
             self._delays = self.policy.backoff_strategy.delays(self.policy.uniform)
-        backoff = next(self._delays)
+        backoff = next(self._delays, None)
+        if backoff is not None and not 0 <= backoff < math.inf:
+            raise ValueError(f"the backoff_strategy gave {backoff!r} for a number of seconds")
+        return backoff
+
+    def _delay(self, failure: Response | RequestException, backoff: float) -> float | None:
         if isinstance(failure, CircuitBreakerOpen):
             return max(backoff, failure.retry_after)
         if isinstance(failure, RequestException):
@@ -219,7 +217,14 @@ class Tries:
         return True
 
     async def sleep(self, delay: float) -> None:
-        """Wait."""
+        """Wait.
+
+        Raises:
+            DeadlineExceeded: what was left of the failed response took the time for it.
+        """
+        deadline = self.request.deadline
+        if deadline is not None and self._clock.now() + delay > deadline:
+            raise self._too_late()
         if self.watches:
             await self._tell("before_sleep", delay=delay)
         await self._clock.sleep(delay)

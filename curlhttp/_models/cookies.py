@@ -25,7 +25,7 @@ from curlhttp._models.set_cookie import (
     parse_cookie,
     path_matches,
 )
-from curlhttp.exceptions import InvalidHeader
+from curlhttp.exceptions import CookieConflictError, InvalidHeader
 
 if TYPE_CHECKING:
     from curlhttp._models.url import URL
@@ -42,10 +42,6 @@ __all__ = [
 # response sets more than that at once.
 MAX_COOKIES_PER_RESPONSE = 50
 MAX_COOKIES_PER_DOMAIN = 180
-
-
-class CookieConflictError(RuntimeError):
-    """Report that several cookies have the name; give get() a domain or a path."""
 
 
 class Cookies(CookieJar, MutableMapping[str, str]):

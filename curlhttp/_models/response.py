@@ -9,8 +9,9 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from curlhttp._models.attempt import Attempt
 from curlhttp._models.headers import HeaderInput, Headers
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import ReusedTimes, Timings, times_of_reused
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
 if TYPE_CHECKING:
@@ -81,26 +82,29 @@ class Response:
         request: the request that led to it, of the last hop.
         url: where it came from, a str without userinfo.
         history: the responses that redirected here, oldest first.
-        timings: where the time of the last transfer went.
-        attempts: the tries that a RetryPolicy made, oldest first; () without one.
         budget_exhausted: there was no further try since the policy's budget was spent.
     """
 
     # On the class, since most responses never need their own.
-    attempts: tuple[Any, ...] = ()
+    _attempts: tuple[Attempt, ...] = ()
+    _first_attempt: float | None = None  # its seconds, where there was no other
     budget_exhausted: bool = False
     _headers: Headers | None = None
     _encoding: str | None = None
     _cookies: Any = None
 
     def __init__(
-        self, request: Request, head: Head, content: bytes | None, timings: Timings
+        self,
+        request: Request,
+        head: Head,
+        content: bytes | None,
+        timings: Timings | ReusedTimes,
     ) -> None:
         self.request = request
         self._head = head
         self.status_code = head.status_code
         self._content = content  # None while it is on the wire
-        self.timings = timings
+        self._times = timings
         self.history: list[Response] = []
 
     @classmethod
@@ -185,6 +189,26 @@ class Response:
 
         value = self.headers.get("link")
         return parse_links(value) if value else {}
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Return the tries that a RetryPolicy made, oldest first; () without one."""
+        if self._first_attempt is not None:
+            self._attempts = (Attempt(1, self.status_code, None, self._first_attempt, None),)
+            self._first_attempt = None
+        return self._attempts
+
+    @attempts.setter
+    def attempts(self, attempts: tuple[Attempt, ...]) -> None:
+        self._attempts = attempts
+
+    @property
+    def timings(self) -> Timings:
+        """Return where the time of the last transfer went."""
+        times = self._times
+        if not isinstance(times, Timings):
+            times = self._times = times_of_reused(times)
+        return times
 
     @property
     def elapsed(self) -> timedelta:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-__all__ = ["Timings"]
+__all__ = ["MICROSECOND", "ReusedTimes", "Timings", "times_of_reused"]
+
+MICROSECOND = 1e-6
+
+ReusedTimes: TypeAlias = tuple[float, int, int, tuple[str, str, int, int]]
+"""Seconds in the queue, microseconds to the first byte and in all, and the addresses and ports."""
 
 
 class Timings(NamedTuple):
@@ -32,3 +37,23 @@ class Timings(NamedTuple):
     reused: bool
     peer: tuple[str, int] | None
     local: tuple[str, int] | None = None
+
+
+def times_of_reused(times: ReusedTimes) -> Timings:
+    """Return the timings of a transfer on a connection that was open already.
+
+    Args:
+        times: as libcurl gave them.
+    """
+    queue, first_byte, total, (peer, local, peer_port, local_port) = times
+    return Timings(
+        queue,
+        0.0,
+        0.0,
+        0.0,
+        first_byte * MICROSECOND,
+        total * MICROSECOND,
+        True,
+        (peer, peer_port),
+        (local, local_port),
+    )

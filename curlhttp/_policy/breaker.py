@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from curlhttp._models.url import parse_url
 from curlhttp._policy.circuit import Admission, Change, Circuit, State
 from curlhttp._policy.circuits import MemoryStore, Store
 from curlhttp._policy.outcome import FAILURE_STATUSES, OfOrigin, Outcome
-from curlhttp._policy.rules import Rules, is_no_news
+from curlhttp._policy.rules import Rules
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = ["BreakerMetrics", "CircuitBreaker", "Permit", "Transition", "proxy_key"]
@@ -61,6 +61,9 @@ class BreakerMetrics(NamedTuple):
     refused: int = 0
 
 
+_Tell: TypeAlias = Callable[[Transition], object]
+
+
 class Permit:
     """Let one call through; one of its methods is called when that is over, once."""
 
@@ -73,6 +76,16 @@ class Permit:
         self._origin = origin
         self._number = number
 
+    def changes_nothing(self) -> bool:
+        """Tell whether a success would: then it need not be told, and the permit is done with."""
+        breaker = self._breaker
+        if not breaker._successes_may_be_no_news:
+            return False
+        circuit = breaker._store.peek(self._origin)
+        return (
+            circuit is not None and not circuit.failures and circuit.standing.number == self._number
+        )
+
     def succeed(self, now: float, elapsed: float = 0.0) -> Transition | None:
         """Count a success; return the change of state that it led to.
 
@@ -80,13 +93,11 @@ class Permit:
             now: the time, of the clock that admit was given.
             elapsed: seconds from the start to the head of the response.
         """
+        is_no_news = self.changes_nothing()
         number, self._number = self._number, 0
-        breaker = self._breaker
-        if breaker._successes_may_be_no_news:
-            circuit = breaker._store.peek(self._origin)
-            if circuit is not None and is_no_news(circuit, number):
-                return None
-        return breaker._record(self._origin, now, number, False, elapsed)
+        if is_no_news:
+            return None
+        return self._breaker._record(self._origin, now, number, False, elapsed)
 
     def fail(self, now: float, elapsed: float = 0.0) -> Transition | None:
         """Count a failure; return the change of state that it led to."""
@@ -112,10 +123,19 @@ class Permit:
         """Count nothing: the call told nothing of the origin. Safe in finalizers."""
         self._number = 0
 
-    def finish_later(self, now: float, failed: bool, elapsed: float = 0.0) -> None:
-        """Have the result counted before the next call is admitted. Safe in finalizers."""
+    def finish_later(
+        self, now: float, failed: bool, elapsed: float = 0.0, tell: _Tell | None = None
+    ) -> None:
+        """Have the result counted before the next call is admitted. Safe in finalizers.
+
+        Args:
+            now: see succeed.
+            failed: it counts as a failure.
+            elapsed: see succeed.
+            tell: called with the change of state that it led to, if it led to one.
+        """
         number, self._number = self._number, 0
-        self._breaker._late.append((self._origin, now, number, failed, elapsed))
+        self._breaker._late.append((self._origin, now, number, failed, elapsed, tell))
 
 
 class _Probe(Permit):
@@ -129,11 +149,15 @@ class _Probe(Permit):
         super().__init__(breaker, origin, number)
         self.transition = transition
 
+    def changes_nothing(self) -> bool:
+        """Tell that it does not: the circuit waits to hear of it."""
+        return False
+
     def release(self) -> None:
         """Give the place back."""
         number, self._number = self._number, 0
         if number:
-            self._breaker._late.append((self._origin, 0.0, number, None, 0.0))
+            self._breaker._late.append((self._origin, 0.0, number, None, 0.0, None))
 
     def __del__(self) -> None:
         self.release()  # whoever had it is gone without a word
@@ -165,7 +189,8 @@ class CircuitBreaker:
         on_transition: called with a Transition after each change of state, in the thread that
             led to it. What it raises is logged.
         count_tls: certificates that are not trusted count as failures.
-        count_bodies: of a streamed response count the end of the body instead of the head.
+        count_bodies: of a streamed response count the end of the body instead of the head; a
+            hook of a client hears of what that led to with its next request.
         failure_statuses: status codes that are failures.
         store: where the circuits are, instead of in this process; max_origins is its own then.
 
@@ -219,7 +244,7 @@ class CircuitBreaker:
         self._store: Store = MemoryStore(max_origins) if store is None else store
         self._forced: State | None = None  # for all origins
         # Results from finalizers, which may run while this thread has the store's lock.
-        self._late: deque[tuple[str, float, int, bool | None, float]] = deque()
+        self._late: deque[tuple[str, float, int, bool | None, float, _Tell | None]] = deque()
 
     # calls
 
@@ -270,13 +295,15 @@ class CircuitBreaker:
         """Count the results that finalizers left."""
         while self._late:
             try:
-                origin, now, number, failed, elapsed = self._late.popleft()
+                origin, now, number, failed, elapsed, tell = self._late.popleft()
             except IndexError:  # another thread was faster
                 return
             if failed is None:
                 self._store.change(origin, now, self._rules.release, number)
-            else:
-                self._record(origin, now, number, failed, elapsed)
+                continue
+            transition = self._record(origin, now, number, failed, elapsed)
+            if transition is not None and tell is not None:
+                tell(transition)
 
     def _tell(self, origin: str, change: Change | None) -> Transition | None:
         if change is None:

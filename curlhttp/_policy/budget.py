@@ -26,9 +26,11 @@ class RetryBudget:
 
     Args:
         ratio: retries per request.
-        reserve: retries per second that are always allowed, for clients with little to do.
+        reserve: retries per second that are always allowed, for clients with little to do; those
+            of a whole window may go at once.
         window: seconds that a deposit is good for.
-        max_origins: budgets that are kept; the one unused for longest is forgotten first.
+        max_origins: budgets that are kept; the one unused for longest is forgotten first, to a
+            tenth of the window.
 
     Raises:
         ValueError: a number is negative or not finite, the window is nothing, or max_origins is
@@ -68,8 +70,14 @@ class RetryBudget:
             origin: whom it goes to.
             now: monotonic seconds.
         """
-        with self._lock:
-            self._account(origin).add(self.ratio, now)
+        account = self._accounts.get(origin)
+        if account is None or now >= account.until:
+            with self._lock:
+                account = self._account(origin)
+                account.move_to(now)
+        # Without the lock, since every request comes by here. Where threads may lose one to each
+        # other there is a retry less, never one more.
+        account.deposits += 1
 
     def withdraw(self, origin: str, now: float) -> bool:
         """Take what one retry costs, and tell whether there was enough.
@@ -111,7 +119,7 @@ class RetryBudget:
         accounts = self._accounts
         account = accounts.get(origin)
         if account is None:
-            account = accounts[origin] = _Account(self.window / _SLICES)
+            account = accounts[origin] = _Account(self.window / _SLICES, self.ratio)
             if len(accounts) > self.max_origins:
                 accounts.popitem(last=False)
         else:
@@ -123,31 +131,39 @@ class RetryBudget:
 
 
 class _Account:
-    """The deposits less the withdrawals of one origin, by slices of the window."""
+    """The deposits less the withdrawals of one origin, by slices of the window.
 
-    __slots__ = ("_latest", "_slice", "_sums")
+    Attributes:
+        deposits: how many there were in the slice that is filled now.
+        until: when that slice ends.
+    """
 
-    def __init__(self, slice_seconds: float) -> None:
+    __slots__ = ("_latest", "_ratio", "_slice", "_sums", "deposits", "until")
+
+    def __init__(self, slice_seconds: float, ratio: float) -> None:
         self._slice = slice_seconds
+        self._ratio = ratio
         self._latest = 0  # the number of the slice that is filled now
         self._sums = [0.0] * _SLICES
+        self.deposits = 0
+        self.until = -math.inf
 
     def add(self, amount: float, now: float) -> None:
-        latest = int(now // self._slice)
-        if latest != self._latest:
-            self._move_to(latest)
+        self.move_to(now)
         self._sums[self._latest % _SLICES] += amount
 
     def sum(self, now: float) -> float:
-        latest = int(now // self._slice)
-        if latest != self._latest:
-            self._move_to(latest)
-        return math.fsum(self._sums)
+        self.move_to(now)
+        return math.fsum(self._sums) + self._ratio * self.deposits
 
-    def _move_to(self, latest: int) -> None:
+    def move_to(self, now: float) -> None:
         # Threads may come with times in another order than theirs: the newest counts.
-        passed = min(latest - self._latest, _SLICES)
-        for step in range(1, passed + 1):
+        if now < self.until:
+            return
+        self._sums[self._latest % _SLICES] += self._ratio * self.deposits
+        self.deposits = 0
+        latest = int(now // self._slice)
+        for step in range(1, min(latest - self._latest, _SLICES) + 1):
             self._sums[(self._latest + step) % _SLICES] = 0.0
-        if passed > 0:
-            self._latest = latest
+        self._latest = latest
+        self.until = (latest + 1) * self._slice

@@ -19,19 +19,33 @@ Step: TypeAlias = Callable[[Circuit, float, A], T]
 
 
 class Store(Protocol):
-    """Keep circuits, for one process or for several.
+    """Keep circuits, for one process or for several; for `CircuitBreaker(store=)`.
 
-    A step changes nothing but the circuit that it gets, which can be pickled: a store that
-    shares circuits may read one, step and write it back, and where somebody else wrote in
-    between, read and step again. It is called in the threads of event loops, too: it must not
-    wait for long. The times in a circuit are those of the `now` that steps were given.
+    A step, `Callable[[Circuit, float, A], T]`, changes nothing but the circuit that it gets,
+    which can be pickled: a store that shares circuits may read one, step and write it back, and
+    where somebody else wrote in between, read and step again. It is called in the threads of
+    event loops, too: it must not wait for long. The times in a circuit are those of the `now`
+    that steps were given, monotonic seconds: they mean nothing after the machine has restarted.
     """
 
     def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
-        """Return step(circuit, now, what); a circuit that is not there yet is made for it."""
+        """Return step(circuit, now, what); a circuit that is not there yet is made for it.
+
+        Args:
+            origin: "scheme://host:port", or "proxy scheme://host:port" of a proxy.
+            now: monotonic seconds.
+            step: to be called with the circuit of the origin, one at a time for each. A new
+                circuit is `Circuit()`; one in the place of another, which the store has dropped,
+                is `Circuit(n << 32)`, with another n each time.
+            what: passed on to the step.
+        """
 
     def peek(self, origin: str) -> Circuit | None:
-        """Return a circuit to look at, or None; it may be a little old, and may be changing."""
+        """Return a circuit to look at, or None; it may be a little old, and may be changing.
+
+        Args:
+            origin: see change.
+        """
 
     def origins(self) -> list[str]:
         """Return the origins that have circuits."""
@@ -50,7 +64,7 @@ class MemoryStore:
             raise ValueError(f"max_origins must be at least 1, not {max_origins!r}")
         self.max_origins = max_origins
         self._lock = threading.Lock()
-        self._circuits: OrderedDict[str, Circuit] = OrderedDict()
+        self._set(OrderedDict())
         self._serials = itertools.count()
         forget_after_fork(self)
 
@@ -68,12 +82,10 @@ class MemoryStore:
                 self._circuits[origin] = circuit
             return result
 
-    def peek(self, origin: str) -> Circuit | None:
-        """Return a circuit to look at, or None; it may be changing.
-
-        Not every look counts as use: a circuit that nothing changes is no loss.
-        """
-        return self._circuits.get(origin)
+    def _set(self, circuits: OrderedDict[str, Circuit]) -> None:
+        self._circuits = circuits
+        # Not every look counts as use: a circuit that nothing changes is no loss.
+        self.peek = circuits.get
 
     def origins(self) -> list[str]:
         """Return the origins that have circuits."""
@@ -92,7 +104,8 @@ class MemoryStore:
     def forget(self) -> None:
         """Start afresh in a forked child, but for what was forced."""
         self._lock = threading.Lock()
-        circuits, self._circuits = self._circuits, OrderedDict()
+        circuits = self._circuits
+        self._set(OrderedDict())
         for origin, circuit in circuits.items():
             if circuit.state in ("forced_open", "forced_closed"):
                 self._circuits[origin] = circuit

@@ -55,8 +55,8 @@ class Hedge:
                 raise ValueError(f"a percentile is one of 'p1' to 'p99', not {self.after!r}")
         elif not 0 <= self.after < float("inf"):
             raise ValueError(f"after must be a number of seconds from 0 on, not {self.after!r}")
-        if self.max < 1:
-            raise ValueError(f"max must be 1 at least, not {self.max}; leave hedge off for none")
+        if not (isinstance(self.max, int) and self.max >= 1):
+            raise ValueError(f"max must be 1 at least, not {self.max!r}; leave hedge off for none")
 
     def seconds(self, times: HeadTimes, origin: str) -> float | None:
         """Return how long an attempt may take before the next one is sent, None for no end.

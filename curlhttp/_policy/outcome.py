@@ -95,6 +95,10 @@ def outcome_of_way(result: object) -> Outcome:
 class View(Protocol):
     """How what came of an attempt looks for one of those that took part."""
 
+    @property
+    def notable(self) -> Container[int]:
+        """Return the status codes that are no success."""
+
     def of_status(self, status: int) -> Outcome:
         """Return what a response says."""
 
@@ -111,8 +115,9 @@ class OfOrigin:
         via_proxy: see outcome_of_error.
     """
 
-    def __init__(self, failures: Container[int], *, count_tls: bool, via_proxy: bool) -> None:
+    def __init__(self, failures: frozenset[int], *, count_tls: bool, via_proxy: bool) -> None:
         self._failures = failures
+        self.notable = failures | {_TOO_MANY_REQUESTS}
         self._count_tls = count_tls
         self._via_proxy = via_proxy
 
@@ -127,6 +132,8 @@ class OfOrigin:
 
 class OfWay:
     """For the proxy."""
+
+    notable: Container[int] = frozenset()
 
     def of_status(self, status: int) -> Outcome:
         """Return what a response says: it was let through."""

@@ -10,8 +10,9 @@ import math
 from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass, field, replace
 from random import Random, uniform
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
+from curlhttp._models.attempt import Attempt
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Response
 from curlhttp._policy.backoff import Backoff, FullJitterBackoff, Uniform
@@ -30,7 +31,6 @@ from curlhttp.exceptions import (
 __all__ = [
     "NO_RETRIES",
     "OBJECTIONS",
-    "Attempt",
     "Objection",
     "RetryInput",
     "RetryPolicy",
@@ -69,24 +69,6 @@ _LASTING = frozenset({45, 80, 100})
 _BY_CHANCE = (ConnectionError, ReadTimeout, ChunkedEncodingError)
 _NEVER = (SSLError, BlockedAddress, CircuitBreakerOpen)
 _LATENESS = 0.1  # of a Retry-After, at most, so that not all come back at once
-
-
-class Attempt(NamedTuple):
-    """One try of a request.
-
-    Attributes:
-        number: from 1 on.
-        status_code: what came of it, or None.
-        error: what came of it instead, or None; without its traceback, unless it was the last.
-        elapsed: seconds that it took; of a streamed response, to the end of its head.
-        delay: seconds until the next one, None for the last.
-    """
-
-    number: int
-    status_code: int | None
-    error: RequestException | None
-    elapsed: float
-    delay: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +113,9 @@ class RetryPolicy:
             raise ValueError(f"max_retries must not be negative, as {self.max_retries} is")
         if not (self.retry_after_max >= 0 and math.isfinite(self.retry_after_max)):
             raise ValueError(f"retry_after_max must be seconds, not {self.retry_after_max!r}")
+        for name in ("statuses", "methods"):
+            if isinstance(getattr(self, name), str):  # whose letters would be taken for them
+                raise TypeError(f"{name} must be a collection, not {getattr(self, name)!r}")
         object.__setattr__(self, "statuses", frozenset(self.statuses))
         object.__setattr__(self, "methods", frozenset(name.upper() for name in self.methods))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from curlhttp._policy.circuit import Admission, Change, Circuit, Result, State
 from curlhttp._policy.window import CountWindow, TimeWindow, Window
 
-__all__ = ["Rules", "is_no_news"]
+__all__ = ["Rules"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,12 @@ class Rules:
         object.__setattr__(self, "_has_rates", has_rates)
 
     def _check(self) -> None:
-        for name in ("failure_threshold", "window", "minimum_calls", "half_open_permits", "growth"):
+        for name in ("failure_threshold", "window", "minimum_calls", "half_open_permits"):
             value = getattr(self, name)
-            if value is not None and not 1 <= value < math.inf:
-                raise ValueError(f"{name} must be at least 1, not {value!r}")
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise ValueError(f"{name} must be a whole number from 1 on, not {value!r}")
+        if not 1 <= self.growth < math.inf:
+            raise ValueError(f"growth must be at least 1, not {self.growth!r}")
         for name in (
             "recovery_timeout",
             "recovery_timeout_max",
@@ -183,11 +185,6 @@ class Rules:
         # Half-open: a probe's result may come at any time, and frees its place at the latest then.
         ends = min(circuit.probes.values(), default=now) + self.half_open_timeout
         return min(ends - now, self.recovery_timeout)
-
-
-def is_no_news(circuit: Circuit, number: int) -> bool:
-    """Tell whether a success changes nothing, where there is no window to count it in."""
-    return not circuit.failures and circuit.standing.number == number
 
 
 def _reaches(rate: float, limit: float | None) -> bool:

@@ -11,9 +11,11 @@ __all__ = ["scrub_url"]
 # Names of parameters that carry credentials, as they are in use with OAuth, AWS, Azure, Google.
 _SECRET = re.compile(
     r"(?:^|[-_.])(?:api|access|auth|key|sig|code|jwt|otp|pin|pass|pwd)(?:$|[-_.])"
-    r"|apikey|accesskey|token|secret|signature|password|passwd|credential|session|authorization",
+    r"|key$|apikey|accesskey|token|secret|signature|password|passwd|passphrase|credential"
+    r"|session|sessid|assertion|authorization",
     re.IGNORECASE,
 ).search
+_SEPARATORS = re.compile("([&;])")
 _MASK = "***"
 
 
@@ -25,7 +27,7 @@ def scrub_url(url: URL) -> str:
 
 
 def _scrubbed(query: str) -> str:
-    return "&".join(map(_masked, query.split("&")))
+    return "".join(map(_masked, _SEPARATORS.split(query)))
 
 
 def _masked(parameter: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from curlhttp.requests._timeouts import as_pair
+from curlhttp import exceptions as e
+from curlhttp.requests._outgoing import timeout_of
 
 __all__ = ["send_through"]
 
@@ -20,13 +21,12 @@ def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: A
         proxies: the same.
 
     Raises:
-        ConnectionError, ReadTimeout, ConnectTimeout, SSLError: no response came of it.
+        ConnectionError, ConnectTimeout, ProxyError, ReadTimeout, RetryError, SSLError: no
+            response came of it.
     """
     import urllib3
 
-    from curlhttp import exceptions as e
-
-    connect, read, total = as_pair(timeout) if timeout is not None else (10.0, 60.0, None)
+    limits = timeout_of(timeout)
     try:
         return pool.urlopen(
             method=request.method,
@@ -38,23 +38,26 @@ def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: A
             preload_content=False,
             decode_content=False,
             retries=adapter.max_retries,
-            timeout=urllib3.Timeout(connect=connect, read=read, total=total),
+            timeout=urllib3.Timeout(limits.total, limits.connect, limits.read),
             chunked=not (request.body is None or "Content-Length" in request.headers),
         )
-    except urllib3.exceptions.MaxRetryError as error:
-        reason = error.reason
-        if isinstance(reason, urllib3.exceptions.NewConnectionError):
-            raise e.ConnectionError(error, request=request) from error
-        if isinstance(reason, urllib3.exceptions.ConnectTimeoutError):
-            raise e.ConnectTimeout(error, request=request) from error
-        if isinstance(reason, urllib3.exceptions.ResponseError):
-            raise e.RetryError(error, request=request) from error
-        if isinstance(reason, urllib3.exceptions.SSLError):
-            raise e.SSLError(error, request=request) from error
-        raise e.ConnectionError(error, request=request) from error
-    except urllib3.exceptions.ReadTimeoutError as error:
-        raise e.ReadTimeout(error, request=request) from error
-    except urllib3.exceptions.HTTPError as error:
-        raise e.ConnectionError(error, request=request) from error
-    except OSError as error:
-        raise e.ConnectionError(error, request=request) from error
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise _kind_of(error)(error, request=request) from error
+
+
+def _kind_of(error: Exception) -> type[e.RequestException]:
+    """Return which of our exceptions stands for one of urllib3's."""
+    from urllib3 import exceptions as names
+
+    reason = error.reason if isinstance(error, names.MaxRetryError) else error
+    if isinstance(reason, names.NewConnectionError):  # in urllib3 1 a ConnectTimeoutError, too
+        return e.ConnectionError
+    if isinstance(reason, names.ConnectTimeoutError):
+        return e.ConnectTimeout
+    if isinstance(error, names.ReadTimeoutError):  # as the reason of a MaxRetryError it is no more
+        return e.ReadTimeout
+    if isinstance(reason, names.ResponseError):
+        return e.RetryError
+    if isinstance(reason, names.ProxyError):
+        return e.ProxyError
+    return e.SSLError if isinstance(reason, names.SSLError) else e.ConnectionError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
     from curlhttp._models.body import Body
     from curlhttp.requests._prepared import PreparedRequest
 
-__all__ = ["core_request", "header_text", "url_of", "with_target"]
+__all__ = [
+    "check_for",
+    "core_request",
+    "header_text",
+    "tell_proxy",
+    "timeout_of",
+    "url_of",
+    "with_target",
+]
 
 
 def core_request(
@@ -44,7 +53,7 @@ def core_request(
     made._shared_headers = _headers_of(request.headers)
     made._headers = None
     made.body = None if request.body is None else _body_of(request)
-    made.timeout = limits = _timeout_of(timeout)
+    made.timeout = limits = timeout_of(timeout)
     made.transport = transport
     made.stream = stream
     # Redirects, cookies, credentials and content codings are the facade's business.
@@ -76,6 +85,35 @@ def with_target(url: URL, target: str) -> URL:
     if target.startswith("/"):
         return url._with(target, url.fragment)
     return parse_url(target).without_userinfo() if "://" in target else url
+
+
+def check_for(name: str, sent: CoreRequest) -> None:
+    """Let the certificate be checked for another name: ask for that host, where the URL's is.
+
+    Args:
+        name: what the certificate has to be for.
+        sent: the request, which is changed.
+    """
+    url = sent.url
+    if sent.get_header("host") is None:
+        sent._shared_headers = sent._shared_headers.copy()
+        sent._shared_headers["Host"] = url.authority
+    sent.transport = replace(sent.transport, connect_to=(url.host, url.port))
+    shown = f"[{name}]" if ":" in name else name
+    sent.url = parse_url(f"https://{shown}:{url.port}{url.target}")
+
+
+def tell_proxy(credentials: Any, sent: CoreRequest) -> None:
+    """Send credentials that stand in the request's headers to the proxy, and to nobody else.
+
+    Args:
+        credentials: the value of Proxy-Authorization.
+        sent: the request, which is changed.
+    """
+    assert sent.transport.proxy is not None
+    headers = (("Proxy-Authorization", header_text(credentials)),)
+    proxy = replace(sent.transport.proxy, headers=headers)
+    sent.transport = replace(sent.transport, proxy=proxy)
 
 
 @lru_cache(maxsize=64)
@@ -129,7 +167,15 @@ def _known_timeout(timeout: Any) -> Timeout:
     return Timeout(connect=connect, read=read, total=total)
 
 
-def _timeout_of(timeout: Any) -> Timeout:
+def timeout_of(timeout: Any) -> Timeout:
+    """Return the core's time limits.
+
+    Args:
+        timeout: as in HTTPAdapter.send.
+
+    Raises:
+        ValueError: it is none, or a limit is not positive.
+    """
     try:
         return _known_timeout(timeout)
     except TypeError:  # cannot be hashed

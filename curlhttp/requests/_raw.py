@@ -19,6 +19,7 @@ from curlhttp.requests._wire import (
     OriginalResponse,
     Socket,
     Wire,
+    is_chunked,
     read_some,
 )
 
@@ -132,7 +133,7 @@ class RawResponse:
     @property
     def chunked(self) -> bool:
         """Tell whether the body came in chunks."""
-        return "chunked" in self.received.headers.get("transfer-encoding", "").lower()
+        return is_chunked(self.received)
 
     @property
     def sets_cookies(self) -> bool:

@@ -48,7 +48,7 @@ def is_plain(retries: Any) -> bool:
         retries: what an adapter has for max_retries.
     """
     if retries is None or isinstance(retries, int):
-        return retries is not None and retries == 0
+        return retries == 0
     return bool(
         retries.total == 0
         and retries.read is False

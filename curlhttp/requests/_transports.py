@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from curlhttp._config import TLS, Proxy, Transport, transport_for
 from curlhttp.exceptions import InvalidProxyURL
 
-__all__ = ["Pool", "proxy_url", "transport_from"]
+__all__ = ["ca_paths", "ip_version", "proxy_url", "transport_from"]
 
 # Keywords of urllib3's pools that say nothing about how a connection is made.
 _NOT_OF_THE_CONNECTION = frozenset(
@@ -25,72 +24,6 @@ _NOT_OF_THE_CONNECTION = frozenset(
      "ca_cert_data", "assert_hostname", "ssl_context", "ssl_version", "ssl_minimum_version",
      "ssl_maximum_version", "source_address", "socket_options", "scheme", "host", "port"}
 )  # fmt: skip
-
-
-class Pool:
-    """Hold what a connection is made with, under urllib3's names, for adapters that change it.
-
-    Attributes:
-        cert_reqs: "CERT_REQUIRED" or "CERT_NONE", or ssl's constants.
-        ca_certs: a file of authorities, ca_cert_dir: a folder of them.
-        cert_file, key_file, key_password: the client certificate.
-        assert_hostname: False to accept a certificate of any host.
-    """
-
-    def __init__(self, scheme: str, host: str, port: int, proxy: str | None = None, **kw: Any):
-        self.scheme, self.host, self.port = scheme, host, port
-        self.proxy = proxy
-        self.cert_reqs: Any = None
-        self.ca_certs: Any = None
-        self.ca_cert_dir: Any = None
-        self.cert_file: Any = None
-        self.key_file: Any = None
-        self.key_password: Any = None
-        self.assert_hostname: Any = None
-        self.proxy_headers: Any = {}
-        self.conn_kw: dict[str, Any] = {}
-        for name, value in kw.items():
-            if name in self.__dict__:
-                setattr(self, name, value)
-            else:
-                self.conn_kw[name] = value
-
-    def close(self) -> None:
-        """Do nothing: the adapter has the connections."""
-
-    def transport(self, http2: Any = False) -> Transport:
-        """Return how a request travels with these settings.
-
-        Raises:
-            ValueError: libcurl has nothing for one of them.
-        """
-        found = transport_from(
-            self.proxy,
-            verify=self._verify(),
-            cert=self._cert(),
-            http2=http2,
-            **{**self.conn_kw, "assert_hostname": self.assert_hostname},
-        )
-        # libcurl sends the credentials of the proxy's URL by itself.
-        headers = tuple(
-            (name, value)
-            for name, value in dict(self.proxy_headers).items()
-            if name.lower() != "proxy-authorization" or "@" not in str(self.proxy)
-        )
-        if found.proxy is None or not headers:
-            return found
-        return replace(found, proxy=replace(found.proxy, headers=headers))
-
-    def _verify(self) -> Any:
-        if self.cert_reqs in ("CERT_NONE", "NONE", 0):
-            return False
-        return self.ca_certs or self.ca_cert_dir or True
-
-    def _cert(self) -> Any:
-        if not self.cert_file:
-            return None
-        parts = (self.cert_file, self.key_file or self.cert_file)
-        return (*parts, self.key_password) if self.key_password else parts
 
 
 def proxy_url(url: str) -> str:
@@ -221,7 +154,7 @@ def _of_context(context: Any, verify: Any) -> dict[str, Any]:
     lowest, highest = _version(context.minimum_version), _version(context.maximum_version)
     if lowest or highest:
         found["versions"] = (lowest, highest)
-    names = [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
+    names = _ciphers_of(context)
     if names != _default_ciphers():
         found["ciphers"] = ":".join(names)
     return found
@@ -231,8 +164,12 @@ def _of_context(context: Any, verify: Any) -> dict[str, Any]:
 def _default_ciphers() -> list[str]:
     import ssl
 
-    ciphers = ssl.create_default_context().get_ciphers()
-    return [cipher["name"] for cipher in ciphers if cipher["protocol"] != "TLSv1.3"]
+    return _ciphers_of(ssl.create_default_context())
+
+
+def _ciphers_of(context: Any) -> list[str]:
+    """Return their names, without those of TLS 1.3, which are not chosen."""
+    return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
 
 
 def _version(value: Any) -> str | None:

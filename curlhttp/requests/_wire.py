@@ -21,6 +21,7 @@ __all__ = [
     "OriginalResponse",
     "Socket",
     "Wire",
+    "is_chunked",
     "read_some",
 ]
 
@@ -38,6 +39,11 @@ def read_some(body: Any, amt: int | None = None) -> bytes:
     ready = getattr(body, "chunk_left", None)  # of the wire, if that is below
     data: bytes = body.read(min(limit, ready) if ready else limit)
     return data
+
+
+def is_chunked(received: Response) -> bool:
+    """Tell whether a body comes in chunks."""
+    return "chunked" in received.headers.get("transfer-encoding", "").lower()
 
 
 class BrokenOff(Response):
@@ -125,7 +131,7 @@ class Wire:
     @property
     def chunked(self) -> bool:
         """Tell whether the body comes in chunks."""
-        return "chunked" in self._received.headers.get("transfer-encoding", "").lower()
+        return is_chunked(self._received)
 
     @property
     def chunk_left(self) -> int | None:

@@ -8,24 +8,23 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Limits, transport_for
-from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.url import URL, parse_url
 from curlhttp._run import run_sync
-from curlhttp.exceptions import RequestException
+from curlhttp.requests._attempts import send_again, send_once
 from curlhttp.requests._elsewhere import names_of
-from curlhttp.requests._outgoing import core_request, header_text, url_of, with_target
+from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
+from curlhttp.requests._pools import Manager, Pool, cert_files, host_of
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._response import Response
-from curlhttp.requests._retries import is_plain
-from curlhttp.requests._transports import Pool, ca_paths, ip_version, proxy_url, transport_from
-from curlhttp.requests._wire import BrokenOff
+from curlhttp.requests._retries import as_retries, is_plain
+from curlhttp.requests._transports import ca_paths, ip_version, proxy_url, transport_from
 
 if TYPE_CHECKING:
     from curlhttp._curl.engine_blocking import BlockingEngine
+    from curlhttp._models.request import Request as CoreRequest
     from curlhttp.requests._prepared import PreparedRequest
 
 __all__ = [
@@ -102,18 +101,6 @@ class BaseAdapter:
         raise NotImplementedError
 
 
-class _PoolManager:
-    """Hold the keywords that connections are made with, as urllib3's PoolManager does."""
-
-    def __init__(self, num_pools: int = 10, headers: Any = None, **connection_pool_kw: Any) -> None:
-        self.num_pools = num_pools
-        self.headers = headers or {}
-        self.connection_pool_kw = connection_pool_kw
-
-    def clear(self) -> None:
-        """Do nothing: the adapter has the connections."""
-
-
 class HTTPAdapter(BaseAdapter):
     """Carry requests for http and https.
 
@@ -169,10 +156,7 @@ class HTTPAdapter(BaseAdapter):
     @property
     def max_retries(self) -> Any:
         """Return the Retry that this adapter goes by."""
-        if self._retries is None or isinstance(self._retries, int):
-            from curlhttp.requests._retries import as_retries
-
-            self._retries = as_retries(self._retries)
+        self._retries = as_retries(self._retries)
         return self._retries
 
     @max_retries.setter
@@ -195,7 +179,7 @@ class HTTPAdapter(BaseAdapter):
         self._pool_connections = connections
         self._pool_maxsize = maxsize
         self._pool_block = block
-        self.poolmanager = _PoolManager(
+        self.poolmanager = Manager(
             num_pools=connections, maxsize=maxsize, block=block, **pool_kwargs
         )
 
@@ -207,7 +191,7 @@ class HTTPAdapter(BaseAdapter):
             proxy_kwargs: keywords of urllib3's ProxyManager.
         """
         if proxy not in self.proxy_manager:
-            manager = _PoolManager(
+            manager = Manager(
                 self._pool_connections,
                 maxsize=self._pool_maxsize,
                 block=self._pool_block,
@@ -236,8 +220,7 @@ class HTTPAdapter(BaseAdapter):
             conn.cert_reqs = "CERT_NONE"
             conn.ca_certs = conn.ca_cert_dir = None
         if cert:
-            is_path = isinstance(cert, (str, bytes))
-            conn.cert_file, conn.key_file = (cert, None) if is_path else cert[:2]
+            conn.cert_file, conn.key_file = (*cert_files(cert), None)[:2]
 
     def build_connection_pool_key_attributes(
         self, request: PreparedRequest, verify: Any, cert: Any = None
@@ -249,16 +232,12 @@ class HTTPAdapter(BaseAdapter):
             verify: as in send.
             cert: as in send.
         """
-        url = parse_url(str(request.url))
         tls: dict[str, Any] = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
         if isinstance(verify, str):
             tls["ca_cert_dir" if os.path.isdir(verify) else "ca_certs"] = verify
         if cert is not None:
-            is_path = isinstance(cert, (str, bytes))
-            tls["cert_file"] = cert if is_path else cert[0]
-            if not is_path:
-                tls["key_file"] = cert[1]
-        return {"scheme": url.scheme, "host": url.host, "port": url.port}, tls
+            tls.update(zip(("cert_file", "key_file"), cert_files(cert), strict=False))
+        return host_of(str(request.url)), tls
 
     def get_connection_with_tls_context(
         self, request: PreparedRequest, verify: Any, proxies: Any = None, cert: Any = None
@@ -286,9 +265,7 @@ class HTTPAdapter(BaseAdapter):
             DeprecationWarning,
             stacklevel=2,
         )
-        parsed = parse_url(url)
-        host = {"scheme": parsed.scheme, "host": parsed.host, "port": parsed.port}
-        return self._pool(host, self._proxy(url, proxies), {})
+        return self._pool(host_of(url), self._proxy(url, proxies), {})
 
     def _pool(self, host: dict[str, Any], proxy: str | None, tls: dict[str, Any]) -> Pool:
         manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
@@ -422,14 +399,16 @@ class HTTPAdapter(BaseAdapter):
             settings = self.poolmanager.connection_pool_kw if pool is None else vars(pool)
             name = settings.get("assert_hostname")
             if isinstance(name, str):
-                _check_for(name, sent)
+                check_for(name, sent)
             if transport.tls.verify is False:
                 _warn_of_no_verification(url)
         elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
-            _tell_proxy(request.headers["Proxy-Authorization"], sent)
-        if self._retries == 0 or is_plain(self._retries):
-            return self.build_response(request, RawResponse(self._exchange(sent, request)))
-        return self.build_response(request, self._insist(sent, request))
+            tell_proxy(request.headers["Proxy-Authorization"], sent)
+        if is_plain(self._retries):
+            raw = send_once(self._attempt, sent, request)
+        else:
+            raw = send_again(self._attempt, sent, request, self.max_retries)
+        return self.build_response(request, raw)
 
     # Set for a subclass that has such methods of its own.
     _adds_headers = False
@@ -469,18 +448,6 @@ class HTTPAdapter(BaseAdapter):
         proxy = select_proxy(url, proxies)
         return proxy_url(proxy) if proxy else None
 
-    def _exchange(self, sent: CoreRequest, request: PreparedRequest) -> Any:
-        try:
-            return self._attempt(sent)
-        except RequestException as error:
-            from curlhttp.requests._retries import after_error
-
-            error.request = request  # type: ignore[assignment]
-            if error.response is not None:
-                return BrokenOff(error)
-            after_error(0, sent.method, str(request.url), error)
-            raise  # never: with no attempt left after_error raises
-
     def _attempt(self, sent: CoreRequest) -> Any:
         engine = self._engine
         if engine is None:
@@ -504,61 +471,11 @@ class HTTPAdapter(BaseAdapter):
             made.close()
         return engine
 
-    def _insist(self, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
-        """Send, and send again as often as the Retry says."""
-        from curlhttp.requests._retries import after_error, after_response, pause
-
-        retries: Any = self.max_retries
-        method, url = sent.method, str(request.url)
-        while True:
-            try:
-                received = self._attempt(sent)
-            except RequestException as error:
-                error.request = request  # type: ignore[assignment]
-                if error.response is not None and error.response._head.redirects:
-                    return RawResponse(BrokenOff(error))
-                retries = after_error(retries, method, url, error)
-                pause(retries, None)
-            else:
-                raw = RawResponse(received)
-                try:
-                    again = after_response(retries, method, url, raw)
-                except RequestException as error:
-                    error.request = request  # type: ignore[assignment]
-                    raise
-                if again is None:
-                    raw.retries = retries
-                    return raw
-                retries = again
-                raw.drain_conn()
-                pause(retries, raw)
-            if sent.body is not None:
-                sent.body.rewind()
-
 
 def _open(engine: BlockingEngine, sent: CoreRequest) -> Any:
     from curlhttp._stream import StreamedResponse
 
     return StreamedResponse(sent, run_sync(engine.open(sent)), engine)
-
-
-def _check_for(name: str, sent: CoreRequest) -> None:
-    """Let the certificate be checked for another name: ask for that host, where the URL's is."""
-    url = sent.url
-    if sent.get_header("host") is None:
-        sent._shared_headers = sent._shared_headers.copy()
-        sent._shared_headers["Host"] = url.authority
-    sent.transport = replace(sent.transport, connect_to=(url.host, url.port))
-    shown = f"[{name}]" if ":" in name else name
-    sent.url = parse_url(f"https://{shown}:{url.port}{url.target}")
-
-
-def _tell_proxy(credentials: Any, sent: CoreRequest) -> None:
-    """Send credentials that stand in the request's headers to the proxy, and to nobody else."""
-    assert sent.transport.proxy is not None
-    headers = (("Proxy-Authorization", header_text(credentials)),)
-    proxy = replace(sent.transport.proxy, headers=headers)
-    sent.transport = replace(sent.transport, proxy=proxy)
 
 
 def _copy_head(response: Response, resp: Any) -> None:

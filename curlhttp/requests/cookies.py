@@ -1,23 +1,27 @@
-"""requests' cookie jar and the functions around it.
+"""requests.cookies: the jar, and what comes into it from responses, dictionaries and other jars.
 
-The jar is the standard library's CookieJar with its policy, and a dictionary of names. What
-http.cookiejar asks of urllib's requests and responses is asked of MockRequest and MockResponse.
+http.cookiejar asks MockRequest and MockResponse what it asks of urllib's requests and responses.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping
 from http import cookiejar as cookielib
-from http.cookiejar import Cookie, CookieJar, CookiePolicy
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from http.cookiejar import CookieJar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlparse, urlunparse
 
+from curlhttp.exceptions import CookieConflictError
+from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._internal_utils import to_native_string
-
-if TYPE_CHECKING:
-    from http.cookies import Morsel
+from curlhttp.requests._jar import (
+    RequestsCookieJar,
+    create_cookie,
+    morsel_to_cookie,
+    remove_cookie_by_name,
+    twin_of,
+)
 
 __all__ = [
     "CookieConflictError",
@@ -34,10 +38,9 @@ __all__ = [
     "remove_cookie_by_name",
 ]
 
+__getattr__ = names_of(__name__, {"_jar": "Cookie CookiePolicy MutableMapping threading"})
+
 _Jar = TypeVar("_Jar", bound=CookieJar)
-
-
-# --- what http.cookiejar talks to ---
 
 
 class MockRequest:
@@ -159,279 +162,6 @@ def get_cookie_header(jar: CookieJar, request: Any) -> str | None:
     return mock.get_new_headers().get("Cookie")
 
 
-# --- the jar ---
-
-
-class CookieConflictError(RuntimeError):
-    """Report that several cookies have the name; say which domain and path is meant."""
-
-
-class RequestsCookieJar(CookieJar, MutableMapping[str, "str | None"]):
-    """Keep cookies; a CookieJar that is a dictionary of names and values as well.
-
-    Iterating over the jar gives Cookie objects; keys(), values() and items() speak of names.
-    """
-
-    _cookies: dict[str, dict[str, dict[str, Cookie]]]
-    _cookies_lock: threading.RLock
-    _policy: CookiePolicy
-
-    def get(
-        self, name: str, default: Any = None, domain: str | None = None, path: str | None = None
-    ) -> Any:
-        """Return the value of a cookie, or the default.
-
-        Raises:
-            CookieConflictError: several cookies match.
-        """
-        try:
-            return self._find_no_duplicates(name, domain, path)
-        except KeyError:
-            return default
-
-    def set(self, name: str, value: str | Morsel[Any] | None, **kwargs: Any) -> Cookie | None:
-        """Store a cookie and return it.
-
-        Args:
-            name: its name.
-            value: its value; a Morsel brings its own name and attributes, None removes the
-                cookies of that name (and of the domain and path, when given).
-            kwargs: as for create_cookie().
-        """
-        if value is None:
-            remove_cookie_by_name(self, name, kwargs.get("domain"), kwargs.get("path"))
-            return None
-        cookie = (
-            create_cookie(name, value, **kwargs)
-            if isinstance(value, str) or not _is_morsel(value)
-            else morsel_to_cookie(value)
-        )
-        self.set_cookie(cookie)
-        return cookie
-
-    def iterkeys(self) -> Iterator[str]:
-        """Give the names."""
-        return (cookie.name for cookie in self)
-
-    def itervalues(self) -> Iterator[str | None]:
-        """Give the values."""
-        return (cookie.value for cookie in self)
-
-    def iteritems(self) -> Iterator[tuple[str, str | None]]:
-        """Give names with values."""
-        return ((cookie.name, cookie.value) for cookie in self)
-
-    def keys(self) -> list[str]:  # type: ignore[override]
-        """Return the names; one that several cookies have is there several times."""
-        return list(self.iterkeys())
-
-    def values(self) -> list[str | None]:  # type: ignore[override]
-        """Return the values in the order of keys()."""
-        return list(self.itervalues())
-
-    def items(self) -> list[tuple[str, str | None]]:  # type: ignore[override]
-        """Return names and values in the order of keys()."""
-        return list(self.iteritems())
-
-    def list_domains(self) -> list[str]:
-        """Return the domains, each once."""
-        return list(dict.fromkeys(cookie.domain for cookie in self))
-
-    def list_paths(self) -> list[str]:
-        """Return the paths, each once."""
-        return list(dict.fromkeys(cookie.path for cookie in self))
-
-    def multiple_domains(self) -> bool:
-        """Tell whether any domain has more than one cookie; the name misleads, as in requests."""
-        domains = [cookie.domain for cookie in self if cookie.domain is not None]
-        return len(set(domains)) < len(domains)
-
-    def get_dict(self, domain: str | None = None, path: str | None = None) -> dict[str, str | None]:
-        """Return names and values, of one domain and path when these are given."""
-        return {
-            cookie.name: cookie.value
-            for cookie in self
-            if (domain is None or cookie.domain == domain) and (path is None or cookie.path == path)
-        }
-
-    def __iter__(self) -> Iterator[Cookie]:  # type: ignore[override]
-        return super().__iter__()
-
-    def __contains__(self, name: object) -> bool:
-        return any(cookie.name == name for cookie in self)
-
-    def __getitem__(self, name: str) -> str | None:
-        return self._find_no_duplicates(name)
-
-    def __setitem__(self, name: str, value: str | Morsel[Any] | None) -> None:
-        self.set(name, value)
-
-    def __delitem__(self, name: str) -> None:
-        remove_cookie_by_name(self, name)
-
-    def set_cookie(self, cookie: Cookie, *args: Any, **kwargs: Any) -> None:
-        """Store a cookie; a quoted value loses its escaped quotes."""
-        value = cookie.value
-        if isinstance(value, str) and value.startswith('"') and value.endswith('"'):
-            cookie.value = value.replace('\\"', "")
-        super().set_cookie(cookie, *args, **kwargs)
-
-    def update(self, other: Any) -> None:  # type: ignore[override]
-        """Add the cookies of a jar, which are copied, or those of a mapping or pairs."""
-        if not isinstance(other, CookieJar):
-            super().update(other)
-            return
-        for cookie in other:
-            self.set_cookie(_twin(cookie))
-
-    def _matching(self, name: str, domain: str | None, path: str | None) -> list[Cookie]:
-        return [
-            cookie
-            for cookie in self
-            if cookie.name == name
-            and (domain is None or cookie.domain == domain)
-            and (path is None or cookie.path == path)
-        ]
-
-    def _find(self, name: str, domain: str | None = None, path: str | None = None) -> str | None:
-        for cookie in self._matching(name, domain, path):
-            return cookie.value
-        raise KeyError(f"name={name!r}, domain={domain!r}, path={path!r}")
-
-    def _find_no_duplicates(
-        self, name: str, domain: str | None = None, path: str | None = None
-    ) -> str | None:
-        if len(self._matching(name, domain, path)) > 1:
-            raise CookieConflictError(f"There are multiple cookies with name, {name!r}")
-        return self._find(name, domain, path)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        del state["_cookies_lock"]  # a lock cannot be pickled
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._cookies_lock = threading.RLock()
-
-    def copy(self) -> RequestsCookieJar:
-        """Return a jar with the same policy and copies of the cookies."""
-        twin = RequestsCookieJar(self._policy)
-        twin.update(self)
-        return twin
-
-    def get_policy(self) -> CookiePolicy:
-        """Return the policy that says who may set and get cookies."""
-        return self._policy
-
-
-def _twin(cookie: Cookie) -> Cookie:
-    if type(cookie) is not Cookie:
-        return copy.copy(cookie)
-    twin = object.__new__(Cookie)  # copy() takes ten times as long
-    twin.__dict__.update(cookie.__dict__)
-    return twin
-
-
-def _is_morsel(value: object) -> bool:
-    from http.cookies import Morsel
-
-    return isinstance(value, Morsel)
-
-
-# --- jars, dictionaries and single cookies ---
-
-
-def remove_cookie_by_name(
-    cookiejar: CookieJar, name: str, domain: str | None = None, path: str | None = None
-) -> None:
-    """Remove every cookie of a name, or those of a domain and path; none is no error."""
-    doomed = [
-        cookie
-        for cookie in cookiejar
-        if cookie.name == name
-        and (domain is None or cookie.domain == domain)
-        and (path is None or cookie.path == path)
-    ]
-    for cookie in doomed:
-        cookiejar.clear(cookie.domain, cookie.path, cookie.name)
-
-
-def create_cookie(name: str, value: Any, **kwargs: Any) -> Cookie:
-    """Make a cookie; without a domain it goes to every host.
-
-    Args:
-        name: its name.
-        value: its value.
-        kwargs: version, port, domain, path, secure, expires, discard, comment, comment_url,
-            rest and rfc2109, as for http.cookiejar.Cookie.
-
-    Raises:
-        TypeError: another keyword was given.
-    """
-    facts: dict[str, Any] = {
-        "version": 0,
-        "port": None,
-        "domain": "",
-        "path": "/",
-        "secure": False,
-        "expires": None,
-        "discard": True,
-        "comment": None,
-        "comment_url": None,
-        "rest": {"HttpOnly": None},
-        "rfc2109": False,
-    }
-    if unknown := sorted(kwargs.keys() - facts.keys()):
-        raise TypeError(f"create_cookie() got unexpected keyword arguments: {unknown}")
-    facts.update(kwargs)
-    return Cookie(
-        name=name,
-        value=value,
-        port_specified=bool(facts["port"]),
-        domain_specified=bool(facts["domain"]),
-        domain_initial_dot=facts["domain"].startswith("."),
-        path_specified=bool(facts["path"]),
-        **facts,
-    )
-
-
-def morsel_to_cookie(morsel: Morsel[Any]) -> Cookie:
-    """Make a cookie of a Morsel.
-
-    Raises:
-        TypeError: its max-age is not a number.
-        ValueError: its expires is not such as "Thu, 01-Jan-1970 00:00:10 GMT".
-    """
-    return create_cookie(
-        morsel.key,
-        morsel.value,
-        version=morsel["version"] or 0,
-        domain=morsel["domain"],
-        path=morsel["path"],
-        secure=bool(morsel["secure"]),
-        expires=_expiry(morsel),
-        discard=False,
-        comment=morsel["comment"],
-        comment_url=bool(morsel["comment"]),
-        rest={"HttpOnly": morsel["httponly"]},
-    )
-
-
-def _expiry(morsel: Morsel[Any]) -> int | None:
-    import calendar
-    import time
-
-    if age := morsel["max-age"]:
-        try:
-            return int(time.time() + int(age))
-        except ValueError:
-            raise TypeError(f"max-age: {age} must be integer") from None
-    if date := morsel["expires"]:
-        return calendar.timegm(time.strptime(date, "%a, %d-%b-%Y %H:%M:%S GMT"))
-    return None
-
-
 def cookiejar_from_dict(
     cookie_dict: Mapping[str, Any] | None,
     cookiejar: CookieJar | None = None,
@@ -483,5 +213,5 @@ def _copy_cookie_jar(jar: CookieJar | None) -> CookieJar | None:
     twin = copy.copy(jar)
     twin.clear()
     for cookie in jar:
-        twin.set_cookie(_twin(cookie))
+        twin.set_cookie(twin_of(cookie))
     return twin

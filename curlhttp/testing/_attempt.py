@@ -29,6 +29,8 @@ class Attempted:
         begun: when, on the engine's clock.
         ends: when its head is in, or it fails.
         error: what it fails with, or None.
+        over: when a race counts it as ended: with its body, if that is not streamed.
+        broken: what its body fails with, or None.
     """
 
     def __init__(self, request: Request, step: Answer | Fault, begun: float) -> None:
@@ -41,15 +43,29 @@ class Attempted:
             delay = step.delay
             if math.isinf(delay):
                 delay = request.timeout.connect or math.inf
-            seconds, late = limited(request, delay, begun, waits_for_answer=False)
+            was_sent = step.error.request_sent
+            seconds, late = limited(request, delay, begun, waits_for_answer=was_sent)
             self.error = late or copy_of(step.error, request)
-        self.ends = begun + seconds
+        self.ends = self.over = begun + seconds
+        self.broken: RequestException | None = None
+        if isinstance(step, Answer) and self.error is None and not request.stream:
+            self._read(step)
+
+    def _read(self, answer: Answer) -> None:
+        self.broken = answer.error
+        for _ in _pieces(self.request, answer):
+            seconds, late = limited(self.request, answer.pace, self.over)
+            self.over += seconds
+            if late is not None:
+                self.broken = late
+                return
 
     @property
     def outcome(self) -> int | RequestException:
         """Return its status or its error."""
-        if self.error is not None:
-            return self.error
+        failed = self.error or self.broken
+        if failed is not None:
+            return failed
         assert isinstance(self.step, Answer)
         return self.step.status_code
 
@@ -99,6 +115,11 @@ def copy_of(error: RequestException, request: Request, was_sent: bool = False) -
     return twin
 
 
+def _pieces(request: Request, answer: Answer) -> list[bytes]:
+    has_body = request.method != "HEAD" and answer.status_code not in _NO_BODY
+    return answer.pieces if has_body else []
+
+
 class Incoming:
     """A response on the wire, as far as there is one.
 
@@ -112,8 +133,7 @@ class Incoming:
         made = Response.of(request, answer.status_code, headers=answer.headers)
         self.request = request
         self.head: Head = made._head
-        has_body = request.method != "HEAD" and answer.status_code not in _NO_BODY
-        self.pieces = answer.pieces if has_body else []
+        self.pieces = _pieces(request, answer)
         self.error = answer.error
         self.pace = answer.pace
         self.size = 0
@@ -145,19 +165,22 @@ class Race:
     @property
     def winner(self) -> Attempted:
         """Return the attempt that surfaces."""
-        return min(self._running, key=lambda attempt: attempt.ends)
+        return min(self._running, key=lambda attempt: attempt.over)
 
     def due(self) -> float | None:
         """Return when one more attempt is due, after those that end before; None for never."""
         while True:
             due = self._latest + self._plan.after if self._left else math.inf
             attempt = self.winner
-            if due < attempt.ends:
-                return due
+            if due < attempt.over:
+                if not any(each.error is None and each.ends <= due for each in self._running):
+                    return due
+                self._left = 0  # a slow body is no reason
+                continue
             if len(self._running) == 1 or self._is_good(attempt):
                 return None
             self._running.remove(attempt)
-            self._drop(attempt, attempt.outcome, attempt.ends)
+            self._drop(attempt, attempt.outcome, attempt.over)
 
     def add(self, attempt: Attempted | None) -> None:
         """Take in one more attempt, or hear that there shall be none."""
@@ -170,11 +193,12 @@ class Race:
 
     def cancel_others(self) -> int:
         """Cancel what runs beside the winner, and return how many attempts that were."""
-        winner = self.winner
-        self._plan.timed(min(self._first.ends, winner.ends) - self._first.begun)
+        first, winner = self._first, self.winner
+        if first in self._running and (first is not winner or first.error is None):
+            self._plan.timed(min(first.ends, winner.over) - first.begun)
         others = [attempt for attempt in self._running if attempt is not winner]
         for attempt in others:
-            self._drop(attempt, None, winner.ends)
+            self._drop(attempt, None, winner.over)
         return len(others)
 
     def _is_good(self, attempt: Attempted) -> bool:

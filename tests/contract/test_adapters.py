@@ -615,3 +615,40 @@ def test_redirects_are_followed_by_the_session_not_by_the_retry(
     with mounted(requests, max_retries=retry(requests, total=5)) as session:
         answer = session.get(app.url + "/redirect/2")
     assert len(answer.history) == 2
+
+
+# --- pools of one's own ---
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (lambda x: x.MaxRetryError(None, "/", x.NewConnectionError(None, "")), "ConnectionError"),
+        (lambda x: x.MaxRetryError(None, "/", x.ConnectTimeoutError()), "ConnectTimeout"),
+        (lambda x: x.MaxRetryError(None, "/", x.ResponseError()), "RetryError"),
+        (lambda x: x.MaxRetryError(None, "/", x.ProxyError("", OSError())), "ProxyError"),
+        (lambda x: x.MaxRetryError(None, "/", x.SSLError()), "SSLError"),
+        (lambda x: x.MaxRetryError(None, "/", x.ReadTimeoutError(None, "", "")), "ConnectionError"),
+        (lambda x: x.ReadTimeoutError(None, "/", ""), "ReadTimeout"),
+        (lambda x: x.ProtocolError(), "ConnectionError"),
+        (lambda x: OSError(), "ConnectionError"),
+    ],
+)
+def test_what_a_pool_of_ones_own_raises_is_an_exception_of_requests(
+    requests: Any, raised: Any, expected: str
+) -> None:
+    error = raised(pytest.importorskip("urllib3").exceptions)
+
+    class Pool:
+        def urlopen(self, **kwargs: Any) -> Any:
+            raise error
+
+    class Adapter(requests.adapters.HTTPAdapter):  # type: ignore[misc]
+        def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+            return Pool()
+
+    with requests.Session() as session, pytest.raises(requests.RequestException) as caught:
+        session.mount("http://", Adapter())
+        session.get("http://host.test/")
+    assert type(caught.value).__name__ == expected
+    assert caught.value.args == (error,)

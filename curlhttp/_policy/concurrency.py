@@ -1,0 +1,148 @@
+"""How many requests may be under way at once, for each origin."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from curlhttp._policy.limits import Limit, Per, Wake
+
+__all__ = ["ConcurrencyLimit", "Lease"]
+
+
+class Lease:
+    """A place among the requests under way, or in the line for one.
+
+    Args:
+        limit: whose place it is; join() gets it.
+        wake: called when it is granted after a wait.
+
+    Attributes:
+        granted: the request may go; never unset.
+    """
+
+    __slots__ = ("_limit", "_line", "granted", "wake")
+
+    def __init__(self, limit: ConcurrencyLimit, wake: Wake | None = None) -> None:
+        self._limit = limit
+        self._line: _Line | None = None  # None: not in the books
+        self.wake = wake
+        self.granted = False
+
+    def give(self) -> None:
+        """Give the place back, or leave the line; a second time is nothing."""
+        if self._line is not None:
+            self._limit._leave(self)
+
+    def end(self, error: BaseException | None) -> None:
+        """Give the place back at the end of a body."""
+        self.give()
+
+    def __del__(self) -> None:
+        self.give()  # whoever had it is gone without a word
+
+
+class _Line:
+    __slots__ = ("key", "used", "waiting")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.used = 0
+        self.waiting: OrderedDict[Lease, None] = OrderedDict()  # nobody, while there is room
+
+
+class ConcurrencyLimit(Limit):
+    """Bound the requests under way, from their start to the end of the body.
+
+    One may be shared by clients, threads and event loops; those who wait go in the order in
+    which they came.
+
+    Args:
+        limit: how many.
+        per: "origin" for each origin by itself, None for all together.
+
+    Raises:
+        ValueError: the limit is below one.
+    """
+
+    def __init__(self, limit: int, per: Per = "origin") -> None:
+        if not (isinstance(limit, int) and limit >= 1):
+            raise ValueError(f"limit must be a whole number from 1 on, not {limit!r}")
+        self.limit = limit
+        super().__init__(per)
+
+    def forget(self) -> None:
+        """Start afresh in a forked child."""
+        super().forget()
+        self._lines: dict[str, _Line] = {}
+
+    def take(self, origin: str) -> Lease | None:
+        """Return a lease, or None when the caller has to wait in line.
+
+        Args:
+            origin: whom the request goes to.
+        """
+        lease = Lease(self)
+        with self._lock:
+            line = self._line(origin)
+            if line.used < self.limit:
+                self._grant(lease, line)
+        if self._leavers:
+            self._let_go()
+        return lease if lease.granted else None
+
+    def join(self, lease: Lease, origin: str) -> None:
+        """Grant a lease now or later; whatever happens, its give() leaves the line.
+
+        Args:
+            lease: a new one. It is the caller's before, so that Ctrl-C cannot come in between.
+            origin: whom the request goes to.
+        """
+        with self._lock:
+            line = self._line(origin)
+            if line.used < self.limit:
+                self._grant(lease, line)
+            else:
+                lease._line = line
+                line.waiting[lease] = None
+        if self._leavers:
+            self._let_go()
+
+    def in_use(self, origin: str) -> int:
+        """Return how many requests to an origin are under way.
+
+        Args:
+            origin: "scheme://host:port", as URL.origin has it.
+        """
+        line = self._lines.get(self._key(origin))
+        return 0 if line is None else line.used
+
+    def _line(self, origin: str) -> _Line:
+        key = self._key(origin)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(key)
+        return line
+
+    def _grant(self, lease: Lease, line: _Line) -> None:
+        line.used += 1
+        lease._line = line
+        lease.granted = True
+
+    def _remove(self, place: Lease, wakes: list[Wake]) -> None:
+        line, place._line = place._line, None
+        if line is None:
+            return
+        if not place.granted:
+            line.waiting.pop(place, None)
+        else:
+            line.used -= 1
+            if line.waiting:
+                first, _ = line.waiting.popitem(last=False)
+                self._grant(first, line)
+                if first.wake is not None:
+                    wakes.append(first.wake)
+        if not line.used and self._lines.get(line.key) is line:  # not a forked child's
+            del self._lines[line.key]
+
+    def __repr__(self) -> str:
+        return f"ConcurrencyLimit({self.limit}, per={self.per!r})"

@@ -1,0 +1,84 @@
+"""Have a prepared request sent: once, or as often as a Retry says.
+
+The adapter makes the attempts; here is what becomes of their errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from curlhttp.exceptions import RequestException
+from curlhttp.requests._raw import RawResponse
+from curlhttp.requests._retries import after_error, after_response, pause
+from curlhttp.requests._wire import BrokenOff
+
+if TYPE_CHECKING:
+    from curlhttp._models.request import Request as CoreRequest
+    from curlhttp.requests._prepared import PreparedRequest
+
+__all__ = ["send_again", "send_once"]
+
+Attempt: TypeAlias = "Callable[[CoreRequest], Any]"
+
+
+def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
+    """Send, and return the response.
+
+    Args:
+        attempt: sends once.
+        sent: the request in the core's terms.
+        request: the same as it was prepared.
+
+    Raises:
+        RequestException: no response came of it.
+    """
+    try:
+        return RawResponse(attempt(sent))
+    except RequestException as error:
+        error.request = request  # type: ignore[assignment]
+        if error.response is not None:
+            return RawResponse(BrokenOff(error))
+        after_error(0, sent.method, str(request.url), error)
+        raise  # never: with no attempt left after_error raises
+
+
+def send_again(
+    attempt: Attempt, sent: CoreRequest, request: PreparedRequest, retries: Any
+) -> RawResponse:
+    """Send, and send again as often as the Retry says; return the last response.
+
+    Args:
+        attempt: sends once.
+        sent: the request in the core's terms.
+        request: the same as it was prepared.
+        retries: the adapter's Retry.
+
+    Raises:
+        RequestException: no response came of it.
+    """
+    method, url = sent.method, str(request.url)
+    while True:
+        try:
+            received = attempt(sent)
+        except RequestException as error:
+            error.request = request  # type: ignore[assignment]
+            if error.response is not None and error.response._head.redirects:
+                return RawResponse(BrokenOff(error))
+            retries = after_error(retries, method, url, error)
+            pause(retries, None)
+        else:
+            raw = RawResponse(received)
+            try:
+                again = after_response(retries, method, url, raw)
+            except RequestException as error:
+                error.request = request  # type: ignore[assignment]
+                raise
+            if again is None:
+                raw.retries = retries
+                return raw
+            retries = again
+            raw.drain_conn()
+            pause(retries, raw)
+        if sent.body is not None:
+            sent.body.rewind()

@@ -1,0 +1,237 @@
+"""How a session follows redirects, by requests' rules; each step can be overridden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urljoin, urlparse
+
+from curlhttp._models.url import parse_url, shown_url
+from curlhttp._policy.redirect import may_keep_credentials, redirect_method
+from curlhttp.exceptions import (
+    ChunkedEncodingError,
+    ContentDecodingError,
+    InvalidURL,
+    TooManyRedirects,
+)
+from curlhttp.requests import _environment
+from curlhttp.requests._prepared import PreparedRequest
+from curlhttp.requests._response import Response
+from curlhttp.requests._timeouts import what_is_left
+from curlhttp.requests.cookies import extract_cookies_to_jar, merge_cookies
+
+__all__ = ["SessionRedirectMixin"]
+
+_KEEPS_BODY = (307, 308)
+_OF_THE_BODY = ("Content-Length", "Content-Type", "Transfer-Encoding")
+
+
+class SessionRedirectMixin:
+    """Follow redirects, by requests' rules; each step can be overridden."""
+
+    max_redirects: int
+    trust_env: bool
+    cookies: Any
+
+    def send(self, request: PreparedRequest, **kwargs: Any) -> Response:
+        """Send a prepared request."""
+        raise NotImplementedError
+
+    def get_redirect_target(self, resp: Response) -> str | None:
+        """Return the Location of a response that redirects, else None.
+
+        Args:
+            resp: the response.
+        """
+        if not resp.is_redirect:
+            return None
+        location: str = resp.headers["location"]
+        try:
+            # Fields are read as Latin-1; servers write UTF-8.
+            return location.encode("latin-1").decode("utf-8")
+        except UnicodeError:
+            return location
+
+    def should_strip_auth(self, old_url: str, new_url: str) -> bool:
+        """Tell whether credentials for one URL must not go to another.
+
+        Args:
+            old_url: where they were meant for.
+            new_url: where the redirect leads.
+        """
+        try:
+            return not may_keep_credentials(parse_url(old_url), parse_url(new_url))
+        except ValueError:
+            return True
+
+    def resolve_redirects(
+        self,
+        resp: Response,
+        req: PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Any = None,
+        yield_requests: bool = False,
+        **adapter_kwargs: Any,
+    ) -> Iterator[Any]:
+        """Give the responses that a redirect leads to, one after the other.
+
+        Args:
+            resp: the response that redirects.
+            req: what it answers.
+            stream: as in send, like all up to proxies.
+            timeout: seconds, or (connect, read).
+            verify: True, False, or a path of authorities.
+            cert: a client certificate.
+            proxies: proxy URLs by scheme.
+            yield_requests: give the requests instead, and send none.
+            adapter_kwargs: passed on to send.
+
+        Raises:
+            TooManyRedirects: there are more than max_redirects.
+            UnrewindableBodyError: the body must be sent again and cannot be.
+        """
+        left = what_is_left(timeout, getattr(resp, "timings", None))
+        followed: list[Response] = []
+        fragment = urlparse(str(req.url)).fragment
+        url = self.get_redirect_target(resp)
+        while url:
+            resp.history = followed[:]
+            followed.append(resp)
+            _use_up(resp)
+            if len(resp.history) >= self.max_redirects:
+                raise TooManyRedirects(f"Exceeded {self.max_redirects} redirects.", response=resp)
+            resp.close()
+            url, fragment = _located(url, str(resp.url), fragment)
+            req = self._redirected(req, resp, url)
+            proxies = self.rebuild_proxies(req, proxies)
+            self.rebuild_auth(req, resp)
+            _rewind(req)
+            if yield_requests:
+                yield req
+                continue
+            resp = self.send(
+                req,
+                stream=stream,
+                timeout=left(),
+                verify=verify,
+                cert=cert,
+                proxies=proxies,
+                allow_redirects=False,
+                **adapter_kwargs,
+            )
+            if resp.sets_cookies:
+                extract_cookies_to_jar(self.cookies, req, resp.raw)
+            url = self.get_redirect_target(resp)
+            yield resp
+
+    def _redirected(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
+        """Return the request for the next hop, without proxies and credentials."""
+        prepared = req.copy()
+        prepared.url = url
+        self.rebuild_method(prepared, resp)
+        headers: Any = prepared.headers
+        if resp.status_code not in _KEEPS_BODY:
+            for name in _OF_THE_BODY:
+                headers.pop(name, None)
+            prepared.body = None
+        headers.pop("Cookie", None)  # the jar knows what the next host may see
+        # The name of another host; the jar goes by it, and would give that host's cookies away.
+        if "Host" in headers and urlparse(str(req.url)).hostname != urlparse(url).hostname:
+            del headers["Host"]
+        jar = prepared._cookies
+        extract_cookies_to_jar(jar, req, resp.raw)
+        merge_cookies(jar, self.cookies)
+        prepared.prepare_cookies(jar)
+        return prepared
+
+    def rebuild_auth(self, prepared_request: PreparedRequest, response: Response) -> None:
+        """Take credentials off a request to another origin; put on what netrc has for it.
+
+        Args:
+            prepared_request: the next hop.
+            response: what redirected there.
+        """
+        headers: Any = prepared_request.headers
+        url = str(prepared_request.url)
+        if (
+            "Authorization" in headers or prepared_request.hooks.get("response")
+        ) and self.should_strip_auth(str(response.request.url), url):
+            from curlhttp.requests.auth import leave_behind
+
+            headers.pop("Authorization", None)
+            leave_behind(prepared_request)
+        if self.trust_env and _environment.may_have_netrc():
+            from curlhttp.requests.utils import get_netrc_auth
+
+            found = get_netrc_auth(url)
+            if found is not None:
+                prepared_request.prepare_auth(found)
+
+    def rebuild_proxies(self, prepared_request: PreparedRequest, proxies: Any) -> Any:
+        """Return the proxies for the next hop, and fit Proxy-Authorization to them.
+
+        Args:
+            prepared_request: the next hop.
+            proxies: those so far.
+        """
+        from curlhttp.requests.auth import _basic_auth_str
+        from curlhttp.requests.utils import get_auth_from_url, resolve_proxies
+
+        found = resolve_proxies(prepared_request, proxies, self.trust_env)
+        headers: Any = prepared_request.headers
+        headers.pop("Proxy-Authorization", None)
+        scheme = urlparse(str(prepared_request.url)).scheme
+        username, password = get_auth_from_url(found.get(scheme) or "")
+        # A tunnel's credentials go to the proxy alone, by the adapter.
+        if username and password and not scheme.startswith("https"):
+            headers["Proxy-Authorization"] = _basic_auth_str(username, password)
+        return found
+
+    def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
+        """Set the method of the next hop, as browsers have it.
+
+        Args:
+            prepared_request: the next hop.
+            response: what redirected there.
+        """
+        prepared_request.method = redirect_method(
+            str(prepared_request.method), response.status_code
+        )
+
+
+def _use_up(resp: Response) -> None:
+    # Where it leads is known, whatever became of its body; closing it ends the connection then.
+    with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
+        _ = resp.content
+
+
+def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
+    """Return the URL that a Location stands for, and the fragment that goes on from there."""
+    from curlhttp.requests.utils import requote_uri
+
+    if location.startswith("//"):
+        location = f"{urlparse(base).scheme}:{location}"
+    try:
+        parts = urlparse(location)
+    except ValueError:
+        raise InvalidURL(f"Invalid URL {shown_url(location)!r}") from None
+    if parts.fragment:
+        fragment = parts.fragment
+    elif fragment:
+        parts = parts._replace(fragment=fragment)
+    url = requote_uri(parts.geturl())
+    return url if parts.netloc else urljoin(base, url), fragment
+
+
+def _rewind(request: PreparedRequest) -> None:
+    headers: Any = request.headers
+    if request._body_position is not None and (
+        "Content-Length" in headers or "Transfer-Encoding" in headers
+    ):
+        from curlhttp.requests.utils import rewind_body
+
+        rewind_body(request)
