@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m benchmarks cpu`, `python -m benchmarks import`."""
+"""Benchmarks: `python -m benchmarks async`, and sync, million, import, cpu, report."""

@@ -12,23 +12,32 @@ from typing import Any
 import pycurl
 
 import curlhttp
-from benchmarks.server import pin, serve
+from benchmarks.clients.bare import Handle
+from benchmarks.clients.base import Settings
+from benchmarks.crew import Options
+from benchmarks.machine import cores, pin
+from benchmarks.server import serve
+
+__all__ = ["run"]
 
 _CONCURRENCY = 64
-_HEADERS = ["User-Agent: curlhttp", "Accept-Encoding: gzip, deflate, br", "Accept: */*"]
+_COUNT = 2000  # blocking requests of a round; three times as many async ones
 
 
-def run(rounds: int) -> None:
-    """Print the tables."""
-    with serve(core=0) as base:
-        pin(1)
-        _report("blocking GET of 1 KiB, keep-alive", _blocking(base + "/1k", rounds))
+def run(options: Options) -> None:
+    """Print the tables: what a request costs inside one process, policies included."""
+    server_core, core = cores()
+    rounds = options.rounds
+    with serve([200, 1024], core=server_core, kind=options.server) as server:
+        pin(core)
+        small, big = (f"{server.urls['http']}/{size}" for size in (200, 1024))
+        _report("blocking GET of 1 KiB, keep-alive", _blocking(big, rounds))
         title = f"async GET of 200 B, {_CONCURRENCY} at once"
-        _report(f"{title}, asyncio", asyncio.run(_concurrent(base + "/200", rounds)))
+        _report(f"{title}, asyncio", asyncio.run(_concurrent(small, rounds)))
         if importlib.util.find_spec("uvloop"):
             import uvloop
 
-            _report(f"{title}, uvloop", uvloop.run(_concurrent(base + "/200", rounds)))
+            _report(f"{title}, uvloop", uvloop.run(_concurrent(small, rounds)))
 
 
 Samples = dict[str, list[float]]
@@ -54,19 +63,19 @@ def _blocking(url: str, rounds: int) -> Samples:
     client, drop_in = curlhttp.Client(), curlhttp.Session()
     resilient = curlhttp.Client(retry=2, breaker=curlhttp.CircuitBreaker())
     contenders: dict[str, tuple[Callable[[], Any], int]] = {
-        "bare pycurl, same options": (_bare(url, interruptible=True), 2000),
-        "bare pycurl, deaf to Ctrl-C": (_bare(url, interruptible=False), 2000),
-        "curlhttp": (lambda: client.get(url).content, 2000),
-        "curlhttp, retry and breaker": (lambda: resilient.get(url).content, 2000),
-        "curlhttp.Session": (lambda: drop_in.get(url).content, 2000),
-        "curlhttp.get": (lambda: curlhttp.get(url).content, 1000),
+        "bare pycurl, same options": (_bare(url, interruptible=True), _COUNT),
+        "bare pycurl, deaf to Ctrl-C": (_bare(url, interruptible=False), _COUNT),
+        "curlhttp": (lambda: client.get(url).content, _COUNT),
+        "curlhttp, retry and breaker": (lambda: resilient.get(url).content, _COUNT),
+        "curlhttp.Session": (lambda: drop_in.get(url).content, _COUNT),
+        "curlhttp.get": (lambda: curlhttp.get(url).content, _COUNT // 2),
     }
     if importlib.util.find_spec("requests"):
         import requests
 
         session = requests.Session()
-        contenders["requests"] = (lambda: session.get(url).content, 300)
-        contenders["requests.get"] = (lambda: requests.get(url).content, 100)
+        contenders["requests"] = (lambda: session.get(url).content, _COUNT // 6)
+        contenders["requests.get"] = (lambda: requests.get(url).content, _COUNT // 20)
     samples: Samples = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, (call, count) in contenders.items():
@@ -81,40 +90,13 @@ def _blocking(url: str, rounds: int) -> Samples:
     return samples
 
 
-def _handle(url: str) -> tuple[pycurl.Curl, list[bytes], list[bytes]]:
-    easy = pycurl.Curl()
-    lines: list[bytes] = []
-    pieces: list[bytes] = []
-    for option, value in (
-        (pycurl.URL, url),
-        (pycurl.NOSIGNAL, 1),
-        (pycurl.HTTPHEADER, _HEADERS),
-        (pycurl.BUFFERSIZE, 128 * 1024),
-        (pycurl.TCP_NODELAY, 1),
-        (pycurl.PROXY, ""),
-        (pycurl.NOPROXY, ""),
-        (pycurl.CONNECTTIMEOUT_MS, 10_000),
-        (pycurl.HEADERFUNCTION, lines.append),
-        (pycurl.WRITEFUNCTION, pieces.append),
-    ):
-        easy.setopt(option, value)
-    return easy, lines, pieces
-
-
 def _bare(url: str, *, interruptible: bool) -> Callable[[], bytes]:
-    easy, lines, pieces = _handle(url)
-    if interruptible:
-        easy.setopt(pycurl.NOPROGRESS, 0)
-        easy.setopt(pycurl.XFERINFOFUNCTION, lambda *sizes: 0)
-        easy.setopt(pycurl.PREREQFUNCTION, lambda *addresses: 0)
+    handle = Handle(Settings(), interruptible=interruptible)
+    easy = handle.point(url)
 
     def call() -> bytes:
         easy.perform()
-        body = b"".join(pieces)
-        lines.clear()
-        pieces.clear()
-        assert easy.getinfo(pycurl.RESPONSE_CODE) == 200
-        return body
+        return handle.take()
 
     return call
 
@@ -126,17 +108,15 @@ async def _concurrent(url: str, rounds: int) -> Samples:
     client = curlhttp.AsyncClient()
     resilient = curlhttp.AsyncClient(retry=2, breaker=curlhttp.CircuitBreaker())
     multi = pycurl.AsyncCurlMulti()
-    handles = [_handle(url) for _ in range(_CONCURRENCY)]
-    idle = list(handles)
+    idle = [Handle(Settings()) for _ in range(_CONCURRENCY)]
+    for handle in idle:
+        handle.point(url)
 
     async def bare() -> None:
-        easy, lines, pieces = idle.pop()
-        await multi.perform(easy)
-        b"".join(pieces)
-        lines.clear()
-        pieces.clear()
-        assert easy.getinfo(pycurl.RESPONSE_CODE) == 200
-        idle.append((easy, lines, pieces))
+        handle = idle.pop()
+        await multi.perform(handle.easy)
+        handle.take()
+        idle.append(handle)
 
     async def ours() -> None:
         assert (await client.get(url)).status_code == 200
@@ -145,9 +125,9 @@ async def _concurrent(url: str, rounds: int) -> Samples:
         assert (await resilient.get(url)).status_code == 200
 
     contenders: dict[str, tuple[Callable[[], Awaitable[None]], int]] = {
-        "bare AsyncCurlMulti": (bare, 6000),
-        "curlhttp": (ours, 6000),
-        "curlhttp, retry and breaker": (guarded, 6000),
+        "bare AsyncCurlMulti": (bare, _COUNT * 3),
+        "curlhttp": (ours, _COUNT * 3),
+        "curlhttp, retry and breaker": (guarded, _COUNT * 3),
     }
     session: Any = None
     if importlib.util.find_spec("aiohttp"):
@@ -159,7 +139,7 @@ async def _concurrent(url: str, rounds: int) -> Samples:
             async with session.get(url) as response:
                 await response.read()
 
-        contenders["aiohttp"] = (theirs, 3000)
+        contenders["aiohttp"] = (theirs, _COUNT * 3 // 2)
     samples: Samples = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, (call, count) in contenders.items():

@@ -1,96 +1,231 @@
-"""A server in a process of its own, pinned to a core: nginx where it is installed, else asyncio."""
+"""The server: nginx where it is installed, else granian, in processes of their own on one core.
+
+Three ports of one address: HTTP/1.1, HTTP/1.1 over TLS, HTTP/2 over TLS. `/N` is a body of N bytes.
+The server in asyncio is for tests and for machines without the other two: it is no measure.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
-import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-SIZES = {"200": 200, "1k": 1024, "10k": 10_240, "128k": 131_072, "1m": 1_048_576}
-_PATH = re.compile(rb"[A-Z]+ /(\w+)")
+__all__ = ["KINDS", "Server", "serve"]
+
+KINDS = ("auto", "nginx", "granian", "asyncio")
+_TYPE = "application/octet-stream"
 
 _NGINX = """
-worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/errors;
+daemon off; master_process off; worker_rlimit_nofile 16384;
+pid {folder}/pid; error_log {folder}/errors; user root;
 events {{ worker_connections 8192; }}
 http {{
-    access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000;
-    types {{}} default_type application/octet-stream;
-    server {{ listen 127.0.0.1:{port} backlog=4096; root {folder}/files; }}
+    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    access_log off; sendfile on; tcp_nopush on; open_file_cache max=100;
+    keepalive_requests 1000000000; keepalive_timeout 1h; http2_max_concurrent_streams 1000;
+    types {{}} default_type application/octet-stream; root {folder}/files;
+    ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;
+    ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:sessions:10m;
+    server {{ listen 127.0.0.1:{http} backlog=4096; }}
+    server {{ listen 127.0.0.1:{https} ssl backlog=4096; }}
+    server {{ listen 127.0.0.1:{h2} ssl http2 backlog=4096; }}
 }}
 """
 
 
+@dataclass(frozen=True)
+class Server:
+    """A running server; `urls` has the base URL of "http", "https" and, if it can, "h2"."""
+
+    name: str
+    urls: dict[str, str]
+    ca: str
+    processes: tuple[int, ...]
+
+    def cpu(self) -> float:
+        """Return the CPU seconds that it has used, where /proc tells."""
+        ticks = 0
+        for process in self.processes:
+            with suppress(OSError):
+                fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def serve(core: int = 0) -> Iterator[str]:
-    """Give the base URL of a server that answers /200, /1k, ... with bodies of these sizes."""
-    with tempfile.TemporaryDirectory() as folder:
-        port = _free_port()
-        process = subprocess.Popen(_command(Path(folder), port), preexec_fn=lambda: _pin(core))
+def serve(sizes: Iterable[int], *, core: int | None = None, kind: str = "auto") -> Iterator[Server]:
+    """Run a server for bodies of these sizes.
+
+    Args:
+        sizes: bytes.
+        core: where to pin it; None for anywhere.
+        kind: one of KINDS.
+    """
+    kind = _choose() if kind == "auto" else kind
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _certify(folder)
+        ports = _free_ports()
+        commands = {"nginx": _nginx, "granian": _granian, "asyncio": _asyncio}[kind]
+        with _run(commands(folder, ports, sizes), core, folder) as processes:
+            for port in ports.values():
+                _wait_for(port, processes, folder)
+            schemes = {"http": "http", "https": "https", "h2": "https"}
+            if kind == "asyncio":
+                del schemes["h2"]
+            urls = {key: f"{scheme}://127.0.0.1:{ports[key]}" for key, scheme in schemes.items()}
+            pids = tuple(process.pid for process in processes)
+            yield Server(_describe(kind), urls, str(folder / "ca.pem"), pids)
+
+
+def _choose() -> str:
+    if shutil.which("nginx"):
+        return "nginx"
+    if importlib.util.find_spec("granian"):
+        return "granian"
+    raise SystemExit(
+        "no server to measure against: install nginx, or granian with "
+        "`pip install 'curlhttp[bench]'`; `--server asyncio` is enough to try the commands"
+    )
+
+
+def _describe(kind: str) -> str:
+    if kind == "nginx":
+        answer = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True)
+        return answer.stderr.rpartition(" ")[2].strip().replace("/", " ")
+    if kind == "granian":
+        return f"granian {version('granian')}"
+    return "asyncio (for tests: slower than the clients)"
+
+
+def _certify(folder: Path) -> None:
+    try:
+        import trustme
+    except ImportError:
+        raise SystemExit("trustme makes the certificate: pip install 'curlhttp[bench]'") from None
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    leaf = authority.issue_cert("127.0.0.1")
+    leaf.private_key_pem.write_to_path(folder / "key.pem")
+    for pem in leaf.cert_chain_pems:
+        pem.write_to_path(folder / "cert.pem", append=True)
+
+
+def _free_ports() -> dict[str, int]:
+    sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in ("http", "https", "h2")}
+    ports = {name: int(server.getsockname()[1]) for name, server in sockets.items()}
+    for server in sockets.values():
+        server.close()
+    return ports
+
+
+@contextmanager
+def _run(
+    commands: list[list[str]], core: int | None, folder: Path
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    with open(folder / "output", "wb") as output:
         try:
-            _wait_for(port)
-            yield f"http://127.0.0.1:{port}"
+            for command in commands:
+                process = subprocess.Popen(command, stdout=output, stderr=output)
+                started.append(process)
+                if core is not None:
+                    os.sched_setaffinity(process.pid, {core})
+            yield started
         finally:
-            process.terminate()
-            process.wait()
+            for process in started:
+                process.terminate()
+            for process in started:
+                process.wait()
 
 
-def pin(core: int) -> None:
-    """Keep this process on one core, where the system can do that."""
-    _pin(core)
-
-
-def _pin(core: int) -> None:
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
-
-
-def _command(folder: Path, port: int) -> list[str]:
-    nginx = shutil.which("nginx")
-    if nginx is None:
-        return [sys.executable, "-m", "benchmarks.server", str(port)]
-    files = folder / "files"
-    files.mkdir()
-    folder.chmod(0o755)  # the worker runs as another user
-    for name, size in SIZES.items():
-        (files / name).write_bytes(b"a" * size)
-    configuration = folder / "nginx.conf"
-    configuration.write_text(_NGINX.format(folder=folder, port=port))
-    return [nginx, "-c", str(configuration)]
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(200):
-        try:
+def _wait_for(port: int, processes: list[subprocess.Popen[bytes]], folder: Path) -> None:
+    for _ in range(500):
+        with suppress(OSError):
             socket.create_connection(("127.0.0.1", port)).close()
             return
-        except OSError:
-            time.sleep(0.02)
-    raise RuntimeError("the benchmark's server did not start")
+        if any(process.poll() is not None for process in processes):
+            break
+        time.sleep(0.02)
+    output = (folder / "output").read_text(errors="replace")
+    raise RuntimeError(f"the benchmark's server did not start:\n{output}")
+
+
+# --- nginx ---
+
+
+def _nginx(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[list[str]]:
+    files = folder / "files"
+    files.mkdir()
+    for size in sizes:
+        (files / str(size)).write_bytes(b"a" * size)
+    text = _NGINX.format(folder=folder, **ports)
+    if os.geteuid() != 0:
+        text = text.replace("user root;", "")
+    configuration = folder / "nginx.conf"
+    configuration.write_text(text)
+    return [["nginx", "-e", str(folder / "errors"), "-c", str(configuration)]]
+
+
+# --- granian ---
+
+
+def _granian(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[list[str]]:
+    command = [sys.executable, "-m", "benchmarks.server", "granian", str(folder)]
+    return [[*command, name, str(port)] for name, port in ports.items()]
+
+
+async def _respond(scope: Any, protocol: Any) -> None:
+    """Answer a request that granian hands over by RSGI."""
+    size = int(scope.path[1:])
+    protocol.response_bytes(200, [("content-type", _TYPE)], _bodies.setdefault(size, b"a" * size))
+
+
+_bodies: dict[int, bytes] = {}
+
+
+def _serve_granian(folder: Path, name: str, port: int) -> None:
+    from granian.constants import HTTPModes, Interfaces
+    from granian.server.embed import Server as Embedded
+
+    tls = {} if name == "http" else {"ssl_cert": folder / "cert.pem", "ssl_key": folder / "key.pem"}
+    server = Embedded(
+        _respond,
+        port=port,
+        interface=Interfaces.RSGI,
+        http=HTTPModes.http2 if name == "h2" else HTTPModes.http1,
+        websockets=False,
+        log_enabled=False,
+        backlog=4096,
+        **tls,
+    )
+    asyncio.run(server.serve())
+
+
+# --- asyncio ---
+
+
+def _asyncio(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[list[str]]:
+    numbers = [str(ports["http"]), str(ports["https"]), str(ports["h2"])]
+    return [[sys.executable, "-m", "benchmarks.server", "asyncio", str(folder), *numbers]]
 
 
 class _Static(asyncio.Protocol):
-    """Answer each request head with a prepared response."""
-
-    responses = {
-        name.encode(): b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-        b"Content-Length: %d\r\n\r\n" % size + b"a" * size
-        for name, size in SIZES.items()
-    }
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: asyncio.Transport = transport  # type: ignore[assignment]
         self.received = b""
@@ -98,16 +233,38 @@ class _Static(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *heads, self.received = (self.received + data).split(b"\r\n\r\n")
         for head in heads:
-            match = _PATH.match(head)
-            self.transport.write(self.responses[match.group(1) if match else b"200"])
+            size = int(head.split(b" ", 2)[1][1:])
+            self.transport.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+                b"Content-Length: %d\r\n\r\n" % size + b"a" * size
+            )
+            if b"connection: close" in head.lower():
+                self.transport.close()
 
 
-async def _main(port: int) -> None:
+async def _serve_asyncio(folder: Path, ports: list[int]) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(_Static, "127.0.0.1", port, backlog=4096)
-    await server.serve_forever()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    contexts = (None, tls, tls)
+    await asyncio.gather(
+        *[
+            (
+                await loop.create_server(_Static, "127.0.0.1", port, ssl=context, backlog=4096)
+            ).serve_forever()
+            for port, context in zip(ports, contexts, strict=True)
+        ]
+    )
+
+
+def main() -> None:
+    kind, folder, *rest = sys.argv[1:]
+    if kind == "granian":
+        _serve_granian(Path(folder), rest[0], int(rest[1]))
+    else:
+        asyncio.run(_serve_asyncio(Path(folder), [int(port) for port in rest]))
 
 
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        asyncio.run(_main(int(sys.argv[1])))
+        main()

@@ -1,0 +1,192 @@
+"""Clients whose core is compiled: in Rust (pyreqwest, wreq, primp) or curl's fork (curl_cffi)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.clients.base import AsyncPeer, BlockingPeer, Settings
+
+__all__ = [
+    "AsyncCurlCffi",
+    "AsyncPrimp",
+    "AsyncPyreqwest",
+    "AsyncWreq",
+    "CurlCffi",
+    "Primp",
+    "Pyreqwest",
+    "Wreq",
+]
+
+
+def _pyreqwest(builder: Any, settings: Settings) -> Any:
+    builder = builder.no_proxy().http2(settings.http2).default_headers(settings.headers)
+    if settings.ca:
+        builder = builder.add_root_certificate_pem(Path(settings.ca).read_bytes())
+    return builder.build()
+
+
+class AsyncPyreqwest(AsyncPeer):
+    name, modules = "pyreqwest", ("pyreqwest",)
+    configuration = "no_proxy; its single-threaded runtime, which is the default"
+
+    def __init__(self, settings: Settings) -> None:
+        from pyreqwest.client import ClientBuilder
+
+        super().__init__(settings)
+        self._client = _pyreqwest(ClientBuilder(), settings)
+
+    async def get(self, url: str) -> int:
+        response = await self._client.get(url).build().send()
+        return len(await response.bytes())
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+class Pyreqwest(BlockingPeer):
+    name, modules = "pyreqwest", ("pyreqwest",)
+    configuration = "no_proxy; its single-threaded runtime, which is the default"
+
+    def __init__(self, settings: Settings) -> None:
+        from pyreqwest.client import SyncClientBuilder
+
+        super().__init__(settings)
+        self._client = _pyreqwest(SyncClientBuilder(), settings)
+
+    def get(self, url: str) -> int:
+        return len(self._client.get(url).build().send().bytes())
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _wreq_settings(settings: Settings) -> dict[str, Any]:
+    trust = {"tls_verify": Path(settings.ca)} if settings.ca else {}
+    version = {"http2_only": True} if settings.http2 else {"http1_only": True}
+    return {"no_proxy": True, "headers": settings.headers, **trust, **version}
+
+
+class AsyncWreq(AsyncPeer):
+    name, modules = "wreq", ("wreq",)
+    configuration = "no_proxy, one HTTP version"
+
+    def __init__(self, settings: Settings) -> None:
+        import wreq
+
+        super().__init__(settings)
+        self._client = wreq.Client(**_wreq_settings(settings))
+
+    async def get(self, url: str) -> int:
+        response = await self._client.get(url)
+        return len(await response.bytes())
+
+    async def close(self) -> None:
+        """Leave it to the destructor: there is nothing to call."""
+
+
+class Wreq(BlockingPeer):
+    name, modules = "wreq", ("wreq",)
+    configuration = "no_proxy, one HTTP version"
+
+    def __init__(self, settings: Settings) -> None:
+        from wreq.blocking import Client
+
+        super().__init__(settings)
+        self._client = Client(**_wreq_settings(settings))
+
+    def get(self, url: str) -> int:
+        return len(self._client.get(url).bytes())
+
+    def close(self) -> None:
+        """Leave it to the destructor: there is nothing to call."""
+
+
+def _curl_cffi_settings(settings: Settings) -> dict[str, Any]:
+    return {
+        "verify": settings.ca or True,
+        "http_version": "v2" if settings.http2 else "v1",
+        "headers": settings.headers,
+        "discard_cookies": True,
+        "trust_env": False,
+    }
+
+
+class AsyncCurlCffi(AsyncPeer):
+    name, modules = "curl_cffi", ("curl_cffi",)
+    configuration = "max_clients raised, no impersonation, discard_cookies, trust_env=False"
+
+    def __init__(self, settings: Settings) -> None:
+        from curl_cffi.requests import AsyncSession
+
+        super().__init__(settings)
+        self._session: Any = AsyncSession(
+            max_clients=settings.connections, **_curl_cffi_settings(settings)
+        )
+
+    async def get(self, url: str) -> int:
+        return len((await self._session.get(url)).content)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class CurlCffi(BlockingPeer):
+    name, modules = "curl_cffi", ("curl_cffi",)
+    configuration = "a Session, no impersonation, discard_cookies, trust_env=False"
+
+    def __init__(self, settings: Settings) -> None:
+        from curl_cffi.requests import Session
+
+        super().__init__(settings)
+        self._session: Any = Session(**_curl_cffi_settings(settings))
+
+    def get(self, url: str) -> int:
+        return len(self._session.get(url).content)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def _primp_settings(settings: Settings) -> dict[str, Any]:
+    return {
+        "ca_cert_file": settings.ca or None,
+        "http2_only": settings.http2,
+        "headers": settings.headers,
+        "cookie_store": False,
+        "referer": False,
+    }
+
+
+class AsyncPrimp(AsyncPeer):
+    name, modules = "primp", ("primp",)
+    configuration = "no impersonation, no cookies, no Referer"
+
+    def __init__(self, settings: Settings) -> None:
+        import primp
+
+        super().__init__(settings)
+        self._client = primp.AsyncClient(**_primp_settings(settings))
+
+    async def get(self, url: str) -> int:
+        return len((await self._client.get(url)).content)
+
+    async def close(self) -> None:
+        """Leave it to the destructor: there is nothing to call."""
+
+
+class Primp(BlockingPeer):
+    name, modules = "primp", ("primp",)
+    configuration = "no impersonation, no cookies, no Referer"
+
+    def __init__(self, settings: Settings) -> None:
+        import primp
+
+        super().__init__(settings)
+        self._client = primp.Client(**_primp_settings(settings))
+
+    def get(self, url: str) -> int:
+        return len(self._client.get(url).content)
+
+    def close(self) -> None:
+        """Leave it to the destructor: there is nothing to call."""

@@ -1,0 +1,91 @@
+"""curlhttp itself, with the settings that it has by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.clients.base import AsyncPeer, BlockingPeer, Settings, WholeRound
+
+__all__ = ["Async", "Blocking", "Bulk", "DropIn"]
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    return {
+        "verify": settings.ca or True,
+        "headers": settings.headers,
+        "max_connections": settings.connections,  # 100 is the default
+    }
+
+
+class Async(AsyncPeer):
+    name, modules = "curlhttp", ("curlhttp", "pycurl")
+    loops = ("asyncio", "uvloop", "trio")
+
+    def __init__(self, settings: Settings) -> None:
+        import curlhttp
+
+        super().__init__(settings)
+        self._client = curlhttp.AsyncClient(**_settings(settings))
+
+    async def get(self, url: str) -> int:
+        return len((await self._client.get(url)).content)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class Blocking(BlockingPeer):
+    name, modules = "curlhttp", ("curlhttp", "pycurl")
+
+    def __init__(self, settings: Settings) -> None:
+        import curlhttp
+
+        super().__init__(settings)
+        self._client = curlhttp.Client(**_settings(settings))
+
+    def get(self, url: str) -> int:
+        return len(self._client.get(url).content)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class DropIn(BlockingPeer):
+    name, modules = "curlhttp.Session", ("curlhttp", "pycurl")
+
+    def __init__(self, settings: Settings) -> None:
+        import curlhttp
+
+        super().__init__(settings)
+        self._session = curlhttp.Session()
+        self._session.verify = settings.ca or True
+        self._session.headers.update(settings.headers)
+
+    def get(self, url: str) -> int:
+        return len(self._session.get(url).content)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class Bulk(WholeRound):
+    name, modules = "curlhttp Client.map", ("curlhttp", "pycurl")
+
+    def __init__(self, settings: Settings) -> None:
+        import curlhttp
+
+        super().__init__(settings)
+        self._client: Any = curlhttp.Client(**_settings(settings))
+
+    def run(
+        self, url: str, count: int, concurrency: int, done: Callable[[int | Exception, float], None]
+    ) -> None:
+        for result in self._client.map((url for _ in range(count)), concurrency=concurrency):
+            if isinstance(result, Exception):
+                done(result, 0.0)
+            else:
+                done(len(result.content), result.elapsed.total_seconds())
+
+    def close(self) -> None:
+        self._client.close()

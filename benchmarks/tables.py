@@ -1,0 +1,194 @@
+"""Markdown tables of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.figures import Spread, Summary, summaries
+
+__all__ = ["markdown"]
+
+_MIB = 1 << 20
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return all that a file of results says, as tables."""
+    body = {
+        "async": _comparison,
+        "tasks": _comparison,
+        "sync": _curves,
+        "million": _million,
+        "import": _imports,
+    }[results["benchmark"]]
+    parts = [f"# {results['benchmark']}", *body(results), _notes(results)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1) -> str:
+    """Return a table whose first columns are words, and the others figures."""
+    rule = ["---"] * words + ["--:"] * (len(head) - words)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
+
+
+def _notes(results: dict[str, Any]) -> str:
+    machine, lines = results["machine"], []
+    lines.append(
+        f"{machine['date']}, commit {machine['commit']}; {machine['cpu']}, {machine['cores']} "
+        f"cores; {machine['system']}; {machine['python']}; {machine['libcurl']}."
+    )
+    if results.get("server"):
+        lines.append(f"Server: {results['server']}. Settings: {_listed(results['settings'])}.")
+    for title, name in (
+        ("Versions", "versions"),
+        ("Set-up", "configurations"),
+        ("Left out", "skipped"),
+    ):
+        if results.get(name):
+            lines.append(f"{title}: {_listed(results[name])}.")
+    return "\n\n".join(lines)
+
+
+def _listed(values: dict[str, Any]) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in values.items())
+
+
+def _loop(loop: str) -> str:
+    return "" if loop == "none" else loop
+
+
+def _spread(spread: Spread) -> str:
+    return f"{spread.median:,.0f} ({spread.least:,.0f}–{spread.greatest:,.0f})"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
+# --- async, tasks ---
+
+
+def _comparison(results: dict[str, Any]) -> list[str]:
+    parts = [_overview(results["cases"])]
+    for case in results["cases"]:
+        missing = ", ".join(f"{name}: {why}" for name, why in case["missing"].items())
+        parts += [
+            f"## {case['group']}, {case['name']}, {case['concurrency']} at once",
+            _case(case),
+            missing and f"n/a: {missing}.",
+        ]
+    return parts
+
+
+def _overview(cases: list[dict[str, Any]]) -> str:
+    """Return requests per second of all clients in all cases."""
+    columns = [
+        {(summary.client, summary.loop): summary for summary in summaries(case)} for case in cases
+    ]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    rows = [
+        [client, _loop(loop), *[_cell(column.get((client, loop))) for column in columns]]
+        for client, loop in names
+    ]
+    head = ["requests/s (× curlhttp)", "loop", *[f"{c['group']}, {c['name']}" for c in cases]]
+    return _table(head, rows, words=2)
+
+
+def _cell(summary: Summary | None) -> str:
+    if summary is None:
+        return "n/a"
+    failed = ", errors!" if summary.errors else ""
+    ratio = "" if summary.ratio is None else f" ({summary.ratio:.2f}{failed})"
+    return f"{summary.rate.median:,.0f}{ratio}"
+
+
+def _case(case: dict[str, Any]) -> str:
+    head = ["client", "loop", "requests/s (slowest–fastest round)", "× curlhttp", "p50 ms"]
+    head += ["p95 ms", "p99 ms", "CPU µs/request", "peak RSS MiB", "server busy", "errors"]
+    return _table(
+        head,
+        [
+            [
+                summary.client,
+                _loop(summary.loop),
+                _spread(summary.rate),
+                _ratio(summary.ratio),
+                *[_milliseconds(summary.row[name]) for name in ("p50", "p95", "p99")],
+                f"{summary.cpu.median:.1f}",
+                f"{summary.row['peak_rss'] / _MIB:.0f}",
+                f"{summary.server:.0%}",
+                str(summary.errors),
+            ]
+            for summary in summaries(case)
+        ],
+        words=2,
+    )
+
+
+def _milliseconds(microseconds: int | None) -> str:
+    return "" if microseconds is None else f"{microseconds / 1000:.2f}"
+
+
+# --- sync ---
+
+
+def _curves(results: dict[str, Any]) -> list[str]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for case in results["cases"]:
+        groups.setdefault(case["group"], []).append(case)
+    parts: list[str] = []
+    for name, cases in groups.items():
+        columns = [{summary.client: summary for summary in summaries(case)} for case in cases]
+        clients = list(columns[0])
+        sizes = [case["name"] for case in cases]
+        parts += [
+            f"## {name}",
+            _table(
+                ["requests/s (× curlhttp)", *sizes],
+                [[one, *[_cell(column.get(one)) for column in columns]] for one in clients],
+            ),
+            _table(
+                ["CPU s per 10,000 requests", *sizes],
+                [[one, *[_seconds(column.get(one)) for column in columns]] for one in clients],
+            ),
+        ]
+    return parts
+
+
+def _seconds(summary: Summary | None) -> str:
+    return "n/a" if summary is None else f"{summary.cpu.median / 100:.2f}"
+
+
+# --- million ---
+
+
+def _million(results: dict[str, Any]) -> list[str]:
+    head = ["client", "loop", "connections allowed", "wall s", "requests/s", "CPU s"]
+    head += ["RSS MiB, first–last", "peak RSS MiB", "most sockets", "errors"]
+    rows = [
+        [
+            row["client"],
+            _loop(row["loop"]),
+            str(row["connections"]),
+            f"{row['wall']:.1f}",
+            f"{row['requests'] / row['wall']:,.0f}",
+            f"{row['cpu']:.1f}",
+            f"{row['looks'][0][1] / _MIB:.0f}–{row['looks'][-1][1] / _MIB:.0f}",
+            f"{row['peak_rss'] / _MIB:.0f}",
+            str(max(look[2] for look in row["looks"])),
+            str(row["errors"]) + (f" ({row['error']})" if row["errors"] else ""),
+        ]
+        for row in results["rows"]
+    ]
+    return [_table(head, rows, words=2)]
+
+
+# --- import ---
+
+
+def _imports(results: dict[str, Any]) -> list[str]:
+    rows = [
+        [f"`{name}`", *[f"{value:.1f}" for value in spread]]
+        for name, spread in results["rows"].items()
+    ]
+    return [_table(["statement", "ms, median", "fastest", "slowest"], rows)]
