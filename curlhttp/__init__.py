@@ -19,8 +19,10 @@ from curlhttp._curl.version import check_libcurl
 from curlhttp._version import __version__
 
 if TYPE_CHECKING:
-    from curlhttp import _config, exceptions, requests, testing
+    from curlhttp import _config, exceptions, progress, requests, testing
     from curlhttp._alias import alias_requests
+    from curlhttp._bulk.blocking import Results
+    from curlhttp._bulk.tasks import AsyncResults
     from curlhttp._client import AsyncClient, Client
     from curlhttp._config import TLS, Limits, Proxy
     from curlhttp._flow.engine import Middleware, Send
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
     from curlhttp.exceptions import (
         BlockedAddress,
+        ChecksumMismatch,
         ChunkedEncodingError,
         CircuitBreakerOpen,
         ClientClosed,
@@ -121,6 +124,7 @@ __all__ = [
     "TLS",
     "URL",
     "AsyncClient",
+    "AsyncResults",
     "AsyncStreamedResponse",
     "Attempt",
     "AttemptEvent",
@@ -129,6 +133,7 @@ __all__ = [
     "BearerAuth",
     "BlockedAddress",
     "BreakerMetrics",
+    "ChecksumMismatch",
     "ChunkedEncodingError",
     "Circuit",
     "CircuitBreaker",
@@ -174,6 +179,7 @@ __all__ = [
     "RequestsWarning",
     "Response",
     "ResponseTooLarge",
+    "Results",
     "RetryBudget",
     "RetryError",
     "RetryPolicy",
@@ -210,6 +216,7 @@ __all__ = [
     "packages",
     "patch",
     "post",
+    "progress",
     "put",
     "request",
     "requests",
@@ -224,6 +231,8 @@ __all__ = [
 
 _HOMES = {
     "curlhttp._alias": "alias_requests",
+    "curlhttp._bulk.blocking": "Results",
+    "curlhttp._bulk.tasks": "AsyncResults",
     "curlhttp._client": "AsyncClient Client",
     "curlhttp._config": "Limits Proxy TLS",
     "curlhttp._flow.engine": "Middleware Send",
@@ -248,19 +257,20 @@ _HOMES = {
     "curlhttp._policy.retry": "RetryPolicy",
     "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",
     "curlhttp.exceptions": (
-        "BlockedAddress ChunkedEncodingError CircuitBreakerOpen ClientClosed ConnectTimeout "
-        "ConnectionError ContentDecodingError DeadlineExceeded FileModeWarning HTTPError "
-        "InvalidHeader InvalidJSONError InvalidMethod InvalidProxyURL InvalidSchema InvalidURL "
-        "JSONDecodeError MissingSchema PoolTimeout ProxyError ReadTimeout RemoteProtocolError "
-        "RequestException RequestsDependencyWarning RequestsWarning ResponseTooLarge RetryError "
-        "SSLError StreamConsumedError Timeout TooManyRedirects URLRequired UnrewindableBodyError"
+        "BlockedAddress ChecksumMismatch ChunkedEncodingError CircuitBreakerOpen ClientClosed "
+        "ConnectTimeout ConnectionError ContentDecodingError DeadlineExceeded FileModeWarning "
+        "HTTPError InvalidHeader InvalidJSONError InvalidMethod InvalidProxyURL InvalidSchema "
+        "InvalidURL JSONDecodeError MissingSchema PoolTimeout ProxyError ReadTimeout "
+        "RemoteProtocolError RequestException RequestsDependencyWarning RequestsWarning "
+        "ResponseTooLarge RetryError SSLError StreamConsumedError Timeout TooManyRedirects "
+        "URLRequired UnrewindableBodyError"
     ),
     # What requests has, and where two names would be one: `import curlhttp as requests`.
     "curlhttp.requests": "PreparedRequest Request Response Session codes session",
     "curlhttp.requests.api": "delete get head options patch post put request stream",
 }
 _SUBMODULES = {
-    "curlhttp": "exceptions requests testing",
+    "curlhttp": "exceptions progress requests testing",
     "curlhttp.requests": (
         "adapters api auth certs compat cookies help hooks models packages sessions status_codes "
         "structures utils"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import AsyncIterable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._core import Core, RequestOptions, Self
+from curlhttp._core import Core, DownloadOptions, RequestOptions, Self
 from curlhttp._flow.deadline import LEAST
 from curlhttp._flow.engine import Clock, Engine
 from curlhttp._models.request import Request
@@ -19,9 +21,17 @@ from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from curlhttp._bulk.blocking import Results
+    from curlhttp._bulk.lanes import Lanes
+    from curlhttp._bulk.tasks import AsyncResults
+    from curlhttp._bulk.work import Item
+    from curlhttp._models.body import Body
+    from curlhttp._models.progress import Meter, Progress
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["AsyncClient", "Client"]
+
+_BATCH = 1024 * 1024  # bytes of a download that are worth the way to another thread
 
 
 class Client(Core):
@@ -67,7 +77,10 @@ class Client(Core):
         transport: what takes the place of libcurl, such as curlhttp.testing.ScriptedEngine.
     """
 
+    _lanes: Lanes | None = None  # of map, once there was one
+
     def _set_engine(self, transport: Engine | None) -> None:
+        self._is_given = transport is not None
         if transport is None:
             from curlhttp._curl.engine_blocking import BlockingEngine
 
@@ -76,16 +89,18 @@ class Client(Core):
         self._clock = Clock(transport.now, transport.wall, transport.sleep)
         self._gate = transport.gate
 
-    def _exchange(self, request: Request, plan: Any = None) -> Any:
+    def _exchange(self, request: Request, plan: Any = None, *, engine: Engine | None = None) -> Any:
         if request.route is not None or request.body is not None or request.deadline is not None:
             if request.body is not None and request.body.is_async:
                 raise TypeError("an async body needs AsyncClient")
             _ready(request, self._clock)
         if request.stream:
             return _open(self._engine, request, StreamedResponse, plan)
+        if engine is None:
+            engine = self._engine
         if plan is not None:
-            return self._engine.perform(request, plan)
-        return self._engine.perform(request)
+            return engine.perform(request, plan)
+        return engine.perform(request)
 
     def request(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -163,9 +178,130 @@ class Client(Core):
         built = self._request("DELETE", url, options)
         return run_sync(self._send(built))
 
+    def download(
+        self,
+        url: str | bytes | URL,
+        path: str | os.PathLike[str],
+        *,
+        resume: bool = True,
+        checksum: str | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[DownloadOptions],
+    ) -> Response:
+        """Download a file to disk, and return the last response, whose body is in the file.
+
+        The body goes to `<path>.part`, which takes the place of the file when it is complete and
+        on disk: until then, and after any error, the old file is as it was. An interrupted download
+        goes on where it stopped, with Range and If-Range, if the server's validator is strong:
+        within this call as often as the retry policy allows, and in a later call or process from
+        `<path>.part` and `<path>.part.json`, which are kept for that. Where the rest does not
+        surely belong to what is there, it starts over. It asks for no content coding; one that is
+        sent all the same is undone, and then there is no going on later.
+
+        Args:
+            url: absolute, or relative to base_url.
+            path: the file. Its folder must exist; a symbolic link stays, and its target is
+                replaced; an existing file keeps its mode.
+            resume: go on where an earlier call stopped, and keep what a later one needs.
+            checksum: "sha256:<hex>", or any other algorithm of hashlib.
+            progress: called with the bytes that are there and those of the whole file, or None: at
+                the beginning, at the end, and 20 times a second between. What it raises ends the
+                download.
+            options: those of build_request, without the body's.
+
+        Raises:
+            HTTPError: the status is neither 200 nor 206.
+            ChecksumMismatch: the file has another checksum, and was removed.
+            RequestException: it could not be sent, or the body broke off.
+            OSError: the file cannot be written; that another download to it is under way is a
+                BlockingIOError.
+            ValueError: the checksum has a form that cannot be read; nothing was sent.
+        """
+        from curlhttp._download import download, here
+
+        downloading = download(
+            self,
+            url,
+            path,
+            resume=resume,
+            checksum=checksum,
+            progress=progress,
+            options=options,
+            apart=here,
+            batch=1,
+        )
+        return run_sync(downloading)
+
+    def map(
+        self,
+        requests: Iterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> Results:
+        """Send many requests, so many at a time, and return their results one by one.
+
+        All happens in the calling thread, without others and without an event loop, while the
+        next result is waited for. Items are taken when there is room for them, so that there may
+        be millions. Leaving the loop early cancels the rest; to be sure when, use the results in
+        `with`.
+
+            for result in client.map(urls):
+                if isinstance(result, curlhttp.RequestException):
+                    print(result.request.url, "failed:", result)
+
+        A map has connections of its own, up to max_connections, which the next map uses again.
+        Requests that wait for one, for a limit or for a retry count as under way.
+
+        Args:
+            requests: URLs, which are sent by GET, and requests as send takes them; not streamed.
+                What it raises is raised again after the results of all items before. A generator
+                is closed when the map ends.
+            concurrency: how many are under way at once. Results ahead of the consumer and
+                requests under way are twice as many at most.
+            ordered: give the results in the order of the items, not as they come.
+            return_exceptions: a request that fails gives its RequestException, whose `request` is
+                the item at least; if False it is raised, and the rest cancelled. Other exceptions,
+                such as those of a middleware, are always raised.
+            options: those of build_request, for items that are URLs, without the body's.
+
+        Raises:
+            TypeError: the requests cannot be iterated over here.
+            ValueError: the concurrency is below one.
+            RequestException: the options cannot be sent as they are.
+        """
+        from curlhttp._bulk.blocking import Results
+        from curlhttp._bulk.work import Work
+
+        if hasattr(requests, "__aiter__") and not hasattr(requests, "__iter__"):
+            raise TypeError("an async iterable of requests needs AsyncClient")
+        work = Work(
+            self,
+            requests,
+            concurrency=concurrency,
+            ordered=ordered,
+            return_exceptions=return_exceptions,
+            options=options,
+        )
+        return Results(self._open_lanes(), work)
+
+    def _open_lanes(self) -> Lanes:
+        if self._lanes is None:
+            from curlhttp._bulk.lanes import Lanes
+
+            # In one step, as another thread may be here too.
+            lanes: Lanes = self.__dict__.setdefault("_lanes", Lanes(self, inline=self._is_given))
+            return lanes
+        return self._lanes
+
     def close(self) -> None:
         """Close all connections; further requests raise ClientClosed."""
+        self._is_closed = True
         self._engine.close()
+        if self._lanes is not None:
+            self._lanes.close()
 
     def __enter__(self: Self) -> Self:
         return self
@@ -232,6 +368,11 @@ class AsyncClient(Core):
         if plan is not None:
             return engine.perform(request, plan)
         return engine.perform(request)
+
+    def _watch(self, body: Body, meter: Meter) -> Body:
+        from curlhttp._models.progress import AsyncWatchedBody
+
+        return AsyncWatchedBody(body, meter, self._loops.in_thread_or_leave)
 
     def _engine(self) -> Engine:
         """Return the engine of the running event loop."""
@@ -326,6 +467,114 @@ class AsyncClient(Core):
         """Send DELETE; see request."""
         built = self._request("DELETE", url, options)
         return await self._send(built)
+
+    async def download(
+        self,
+        url: str | bytes | URL,
+        path: str | os.PathLike[str],
+        *,
+        resume: bool = True,
+        checksum: str | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[DownloadOptions],
+    ) -> Response:
+        """Download a file to disk, and return the last response, whose body is in the file.
+
+        The body goes to `<path>.part`, which takes the place of the file when it is complete and
+        on disk: until then, and after any error, the old file is as it was. An interrupted download
+        goes on where it stopped, with Range and If-Range, if the server's validator is strong:
+        within this call as often as the retry policy allows, and in a later call or process from
+        `<path>.part` and `<path>.part.json`, which are kept for that. Where the rest does not
+        surely belong to what is there, it starts over. It asks for no content coding; one that is
+        sent all the same is undone, and then there is no going on later.
+
+        Args:
+            url: absolute, or relative to base_url.
+            path: the file. Its folder must exist; a symbolic link stays, and its target is
+                replaced; an existing file keeps its mode.
+            resume: go on where an earlier call stopped, and keep what a later one needs.
+            checksum: "sha256:<hex>", or any other algorithm of hashlib.
+            progress: called with the bytes that are there and those of the whole file, or None: at
+                the beginning, at the end, and 20 times a second between. What it raises ends the
+                download. It must be no coroutine function.
+            options: those of build_request, without the body's.
+
+        Raises:
+            HTTPError: the status is neither 200 nor 206.
+            ChecksumMismatch: the file has another checksum, and was removed.
+            RequestException: it could not be sent, or the body broke off.
+            OSError: the file cannot be written; that another download to it is under way is a
+                BlockingIOError.
+            ValueError: the checksum has a form that cannot be read; nothing was sent.
+        """
+        from curlhttp._download import download
+
+        downloading = download(
+            self,
+            url,
+            path,
+            resume=resume,
+            checksum=checksum,
+            progress=progress,
+            options=options,
+            apart=self._loops.in_thread,
+            batch=_BATCH,
+        )
+        return await downloading
+
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults:
+        """Send many requests, so many at a time; the results are for `async for`.
+
+        Items are taken when there is room for them, so that there may be millions. Requests go on
+        in tasks of their own while the consumer is busy, as long as there is room for results.
+        Leaving the loop early cancels the rest; to be sure when, use the results in `async with`.
+
+            async for result in client.map(urls):
+                if isinstance(result, curlhttp.RequestException):
+                    print(result.request.url, "failed:", result)
+
+        Requests that wait for a connection, for a limit or for a retry count as under way. They
+        see the context variables of this call.
+
+        Args:
+            requests: URLs, which are sent by GET, and requests as send takes them; not streamed.
+                What it raises is raised again after the results of all items before. A generator
+                is closed when the map ends. A plain iterable must not block.
+            concurrency: how many are under way at once. Results ahead of the consumer and
+                requests under way are twice as many at most.
+            ordered: give the results in the order of the items, not as they come.
+            return_exceptions: a request that fails gives its RequestException, whose `request` is
+                the item at least; if False it is raised, and the rest cancelled. Other exceptions,
+                such as those of a middleware, are always raised.
+            options: those of build_request, for items that are URLs, without the body's.
+
+        Raises:
+            TypeError: the requests cannot be iterated over.
+            ValueError: the concurrency is below one.
+            RequestException: the options cannot be sent as they are.
+        """
+        from curlhttp._bulk.tasks import AsyncResults
+        from curlhttp._bulk.work import Work
+
+        source = aiter(requests) if isinstance(requests, AsyncIterable) else None
+        work = Work(
+            self,
+            cast("Iterable[Item]", requests),
+            queued=source is not None,
+            concurrency=concurrency,
+            ordered=ordered,
+            return_exceptions=return_exceptions,
+            options=options,
+        )
+        return AsyncResults(self, work, source)
 
     async def aclose(self) -> None:
         """Close all connections of the running event loop, without blocking it.

@@ -19,7 +19,7 @@ from curlhttp._config import (
     Verify,
     transport_for,
 )
-from curlhttp._flow.chain import build
+from curlhttp._flow.chain import build, hedging
 from curlhttp._flow.engine import Clock, Engine, Gate, Middleware, Send
 from curlhttp._flow.observe import ATTEMPT_EVENTS, EVENTS
 from curlhttp._models.decoders import ACCEPT_ENCODING
@@ -46,6 +46,8 @@ from curlhttp.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from curlhttp._models.body import Body
+    from curlhttp._models.progress import Meter, Progress
     from curlhttp._policy.breaker import CircuitBreaker
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.retry import RetryInput, RetryPolicy
     from curlhttp.requests import Request as UserRequest
 
-__all__ = ["UNSET", "Core", "RequestOptions", "Self"]
+__all__ = ["UNSET", "Core", "DownloadOptions", "RequestOptions", "Self"]
 
 Hooks = Mapping[str, "Callable[..., Any] | Sequence[Callable[..., Any]]"]
 Self = TypeVar("Self", bound="Core")
@@ -67,14 +69,10 @@ _DEFAULT_HEADERS = (
 _DEFAULT_MAX_REDIRECTS = 30
 
 
-class RequestOptions(TypedDict, total=False):
-    """The keywords that every verb takes."""
+class DownloadOptions(TypedDict, total=False):
+    """The keywords that every verb takes, and download and map."""
 
     params: Any
-    data: Any
-    json: Any
-    content: Any
-    files: Any
     headers: Any
     cookies: Any
     auth: Any
@@ -84,9 +82,19 @@ class RequestOptions(TypedDict, total=False):
     proxies: Proxies
     verify: Verify
     cert: Cert
-    stream: bool
     max_response_size: int | None
     retry: RetryInput
+
+
+class RequestOptions(DownloadOptions, total=False):
+    """The keywords that every verb takes."""
+
+    data: Any
+    json: Any
+    content: Any
+    files: Any
+    stream: bool
+    progress: Progress | None
 
 
 class Core:
@@ -164,23 +172,29 @@ class Core:
         found = _hooks(hooks, self._awaits_hooks)
         self._retry = _retry_policy(retry)
         self._set_engine(transport)
-        self._build = partial(
+        self._chain = partial(
             build,
-            self._exchange,
-            clock=self._clock,
-            gate=self._gate,
             hooks=found,
             awaits_hooks=self._awaits_hooks,
             max_redirects=max_redirects,
             sensitive=frozenset(name.lower() for name in sensitive_headers),
             netrc=_netrc(environ) if trust_env else None,
             middleware=tuple(middleware),
-            retry=self._retry,
             rate_limit=rate_limit,
             concurrency_limit=concurrency_limit,
             breaker=breaker,
-            hedge=hedge,
+            hedge=hedging(
+                hedge,
+                self._clock.now,
+                hooks=found,
+                awaits_hooks=self._awaits_hooks,
+                retry=self._retry,
+                rate_limit=rate_limit,
+                concurrency_limit=concurrency_limit,
+                breaker=breaker,
+            ),
         )
+        self._build = partial(self._chain, self._exchange, clock=self._clock, gate=self._gate)
         self._retry_base = self._retry
         # Hooks and middleware may give a request a policy; what a hedge has learned of origins
         # would be lost if the chain was built anew.
@@ -193,6 +207,7 @@ class Core:
         self._send: Send = self._build(retries=self._may_retry)
 
     _awaits_hooks = False
+    _is_closed = False
     _overrides_build_request = False
 
     def __init_subclass__(cls) -> None:
@@ -261,6 +276,7 @@ class Core:
         stream: bool = False,
         max_response_size: int | None = UNSET,
         retry: RetryInput = UNSET,
+        progress: Progress | None = None,
     ) -> Request:
         """Return the request that the verbs would send; `send` sends it.
 
@@ -289,9 +305,15 @@ class Core:
             max_response_size: bytes that the body may have, on the wire and decoded.
             retry: a RetryPolicy, a number of retries with the client's policy (or the default
                 one), or None to send it once.
+            progress: called with the bytes of the body that libcurl was given and those that it
+                has, or None: at the beginning, at the end, and 20 times a second between; from 0
+                again when the body starts over, for a redirect, a challenge or a retry. What it
+                raises ends the request. Such a body counts as streamed. For the response's body
+                there are stream and download.
 
         Raises:
             RequestException: some of it cannot be sent as it is; nothing was.
+            ValueError: there is progress, and no body.
         """
         target = self._target(url, params)
         request = self._plain(check_method(method), target)
@@ -304,6 +326,8 @@ class Core:
             files=files,
             length=None if request._headers is None else _announced_length(request._headers),
         )
+        if progress is not None:
+            request.body = body = self._watched(body, progress)
         if body is not None or request._headers is not None:
             _frame(request)
         if not (auth is UNSET or (auth is None and target.username is not None)):
@@ -362,6 +386,19 @@ class Core:
     def _set_route(self, request: Request, verify: Verify, cert: Cert, proxies: Proxies) -> None:
         request.route = partial(self._transport_to, verify=verify, cert=cert, proxies=proxies)
         request.transport = request.route(request.url)  # raises now, if it must
+
+    def _watched(self, body: Body | None, progress: Progress) -> Body:
+        from curlhttp._models.progress import Meter
+
+        meter = Meter(progress, self._clock.now)
+        if body is None:
+            raise ValueError("progress is that of the request's body, and there is none")
+        return self._watch(body, meter)
+
+    def _watch(self, body: Body, meter: Meter) -> Body:
+        from curlhttp._models.progress import WatchedBody
+
+        return WatchedBody(body, meter)
 
     def _complete(self, request: Request | UserRequest) -> Request:
         """Return a request that no client made with what it lacks; others as they are."""

@@ -5,16 +5,28 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import _get_running_loop, current_task
+from functools import partial
 from typing import Any
 
 from anyio.lowlevel import current_token
+from anyio.to_thread import run_sync as in_thread
 
 from curlhttp._config import Limits
 from curlhttp._curl.engine_anyio import AnyioEngine
-from curlhttp._curl.engine_async import AsyncEngine
 from curlhttp._curl.engine_asyncio import AsyncioEngine
+from curlhttp._curl.engine_loop import LoopEngine
 
-__all__ = ["close_engines", "install_uvloop", "make_engine", "running_loop"]
+__all__ = [
+    "close_engines",
+    "in_thread",
+    "in_thread_or_leave",
+    "install_uvloop",
+    "make_engine",
+    "running_loop",
+]
+
+# Whoever is cancelled leaves the thread behind, to end when it can.
+in_thread_or_leave = partial(in_thread, abandon_on_cancel=True)
 
 
 def install_uvloop() -> bool:
@@ -46,8 +58,8 @@ def running_loop() -> Any:
 
 
 def make_engine(
-    engines: dict[Any, AsyncEngine], loop: Any, limits: Limits, *, multiplexes: bool
-) -> AsyncEngine:
+    engines: dict[Any, LoopEngine], loop: Any, limits: Limits, *, multiplexes: bool
+) -> LoopEngine:
     """Make the engine for an event loop and note it; close those of loops that have ended.
 
     Args:
@@ -56,7 +68,7 @@ def make_engine(
         limits: the client's limits.
         multiplexes: see AsyncEngine.
     """
-    engine: AsyncEngine
+    engine: LoopEngine
     if isinstance(loop, asyncio.AbstractEventLoop):
         engine = AsyncioEngine(limits, multiplexes=multiplexes, loop=loop)
     else:
@@ -67,7 +79,7 @@ def make_engine(
     return engine
 
 
-async def close_engines(engines: dict[Any, AsyncEngine], loop: Any) -> None:
+async def close_engines(engines: dict[Any, LoopEngine], loop: Any) -> None:
     """Close the engine of the running loop, and those of loops that have ended.
 
     Args:
@@ -81,7 +93,7 @@ async def close_engines(engines: dict[Any, AsyncEngine], loop: Any) -> None:
         await own.aclose()
 
 
-def _ended(engines: dict[Any, AsyncEngine]) -> list[AsyncEngine]:
+def _ended(engines: dict[Any, LoopEngine]) -> list[LoopEngine]:
     """Take the engines of ended loops out."""
     ended = []
     for loop, engine in list(engines.items()):

@@ -18,6 +18,7 @@ RequestException(OSError)
 ├── ChunkedEncodingError         the body ended early or its framing broke
 ├── ContentDecodingError         the content coding is corrupt, cut or nested too deep
 ├── ResponseTooLarge*            max_response_size
+├── ChecksumMismatch*            a download is not the file that it should be
 ├── InvalidJSONError
 │   └── JSONDecodeError          (also json.JSONDecodeError)
 ├── TooManyRedirects
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlockedAddress",
+    "ChecksumMismatch",
     "ChunkedEncodingError",
     "CircuitBreakerOpen",
     "ClientClosed",
@@ -269,6 +271,20 @@ class ContentDecodingError(RequestException, BaseHTTPError):
 
 class ResponseTooLarge(RequestException):
     """Report a response body beyond max_response_size."""
+
+
+class ChecksumMismatch(RequestException):
+    """Report a download that is not the file that it should be; the old file is as it was.
+
+    Attributes:
+        expected: the checksum that was given, as "algorithm:hex".
+        actual: the one that the file had.
+    """
+
+    def __init__(self, *args: object, expected: str = "", actual: str = "", **facts: Any) -> None:
+        super().__init__(*args, **facts)
+        self.expected = expected
+        self.actual = actual
 
 
 class InvalidJSONError(RequestException):

@@ -52,6 +52,10 @@ class AnyClient:
         """Return a streamed response; use it in `async with`."""
         return AnyStream(self, await self.request(method, url, stream=True, **options))
 
+    def map(self, requests: Any, **options: Any) -> AnyResults:
+        """Return the results of a map; use them in `async for`, and `async with`."""
+        return AnyResults(self, self.real.map(requests, **options))
+
     async def gather(self, count: int, method: str, url: str, **options: Any) -> list[Any]:
         """Send the same request many times at once; in threads where the client blocks."""
         results: list[Any] = []
@@ -110,6 +114,36 @@ class AnyStream:
             await self.real.aclose()
 
     async def __aenter__(self) -> AnyStream:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+class AnyResults:
+    """The results of a map of any colour; they are dropped when this is."""
+
+    def __init__(self, client: AnyClient, real: Any) -> None:
+        self.is_blocking = client.is_blocking
+        self.real = real
+
+    def __aiter__(self) -> AnyResults:
+        return self
+
+    async def __anext__(self) -> Any:
+        if not self.is_blocking:
+            return await self.real.__anext__()
+        for result in self.real:
+            return result
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        if self.is_blocking:
+            self.real.close()
+        else:
+            await self.real.aclose()
+
+    async def __aenter__(self) -> AnyResults:
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -17,23 +17,28 @@ import anyio
 from anyio.lowlevel import EventLoopToken
 
 from curlhttp._config import Limits
-from curlhttp._curl.engine_async import AsyncEngine, Gate
+from curlhttp._curl.engine_async import Gate
+from curlhttp._curl.engine_loop import LoopEngine
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 
-__all__ = ["AnyioEngine"]
+__all__ = ["AnyioEngine", "EventGate"]
 
 
-class _EventGate(Gate):
+class EventGate(Gate):
+    """Something one task waits at until it is opened: an event."""
+
     __slots__ = ("_event",)
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
         self._event.set()
 
     async def wait(self) -> None:
+        """Wait until it is open."""
         await self._event.wait()
 
 
@@ -67,7 +72,7 @@ class _ScopeDriver(Driver):
         return math.inf if seconds is None else anyio.current_time() + seconds
 
 
-class AnyioEngine(AsyncEngine):
+class AnyioEngine(LoopEngine):
     """Move bytes for the tasks of one event loop of any kind that anyio knows.
 
     Args:
@@ -87,7 +92,7 @@ class AnyioEngine(AsyncEngine):
         return _ScopeDriver(limits, connections)
 
     def _gate(self) -> Gate:
-        return _EventGate()
+        return EventGate()
 
     async def _park(self, *transfers: Transfer) -> None:
         woken = anyio.Event()

@@ -10,23 +10,28 @@ from functools import partial
 from time import monotonic
 
 from curlhttp._config import Limits
-from curlhttp._curl.engine_async import AsyncEngine, Gate
+from curlhttp._curl.engine_async import Gate
+from curlhttp._curl.engine_loop import LoopEngine
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 
-__all__ = ["AsyncioEngine"]
+__all__ = ["AsyncioEngine", "FutureGate"]
 
 
-class _FutureGate(Gate):
+class FutureGate(Gate):
+    """Something one task waits at until it is opened: a future."""
+
     __slots__ = ("_future",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._future: asyncio.Future[None] = loop.create_future()
 
     def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
         _settle(self._future)
 
     async def wait(self) -> None:
+        """Wait until it is open."""
         await self._future
 
 
@@ -95,7 +100,7 @@ class _LoopDriver(Driver):
             self.close()
 
 
-class AsyncioEngine(AsyncEngine):
+class AsyncioEngine(LoopEngine):
     """Move bytes for the tasks of one asyncio loop.
 
     Args:
@@ -114,7 +119,7 @@ class AsyncioEngine(AsyncEngine):
         return _LoopDriver(limits, connections, self.loop)
 
     def _gate(self) -> Gate:
-        return _FutureGate(self.loop)
+        return FutureGate(self.loop)
 
     def _park(self, transfer: Transfer, *rivals: Transfer) -> asyncio.Future[None]:
         future = self.loop.create_future()

@@ -259,8 +259,12 @@ class Driver:
 
     def separate(self, transfer: Transfer) -> None:
         """Have a transfer that was added wait no longer for a connection that it might share."""
-        self.multi.remove_handle(transfer.easy)
         transfer.wait_to_share(False)
+        self.begin_again(transfer)
+
+    def begin_again(self, transfer: Transfer) -> None:
+        """Start a transfer over that was not sent yet."""
+        self.multi.remove_handle(transfer.easy)
         self.multi.add_handle(transfer.easy)
         self._act_soon()
 

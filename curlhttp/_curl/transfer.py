@@ -264,7 +264,7 @@ class Transfer:
         if request.timeout is not self._timeout:
             self._set_connect_timeout(request.timeout)
         if request.deadline is not None or self._timeout_ms:
-            self._set_deadline(request.deadline)
+            self.set_deadline(request.deadline)
         if request.stream:
             self._set_streaming()
         if request.max_response_size is not None:
@@ -332,7 +332,8 @@ class Transfer:
             self._connect_ms = limit
         self._timeout = timeout
 
-    def _set_deadline(self, deadline: float | None) -> None:
+    def set_deadline(self, deadline: float | None) -> None:
+        """Have libcurl give up at a monotonic time (CURLOPT_TIMEOUT_MS), or never."""
         left = 0 if deadline is None else max(1, math.ceil((deadline - monotonic()) * 1000))
         self.easy.setopt(pycurl.TIMEOUT_MS, left)
         self._timeout_ms = left
@@ -392,7 +393,7 @@ class Transfer:
         self.sends, self.restarts, self.is_second = 1, False, True
         self.lines.clear()
         if self.request.deadline is not None:
-            self._set_deadline(self.request.deadline)
+            self.set_deadline(self.request.deadline)
 
     def avoid_reuse(self, avoids: bool) -> None:
         """Make the attempt open a connection of its own, or not (CURLOPT_FRESH_CONNECT)."""

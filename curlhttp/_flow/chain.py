@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["build"]
+__all__ = ["build", "hedging"]
 
 
 def build(
@@ -41,11 +41,11 @@ def build(
     netrc: Callable[[str], tuple[str, str] | None] | None,
     middleware: Sequence[Middleware],
     retries: bool = False,
-    retry: RetryPolicy | None = None,
+    within_retry: Layer | None = None,
     rate_limit: RateLimit | None = None,
     concurrency_limit: ConcurrencyLimit | None = None,
     breaker: CircuitBreaker | None = None,
-    hedge: Hedge | None = None,
+    hedge: Layer | None = None,
 ) -> Send:
     """Return the function that takes a request through all layers to the engine.
 
@@ -60,13 +60,13 @@ def build(
         netrc: gives the user name and password that netrc has for a host, or None.
         middleware: the user's own, outermost first.
         retries: requests may have a retry policy, or hooks want to hear of attempts.
-        retry: the policy of requests that have none of their own.
+        within_retry: one more layer, whose work is part of each attempt, or None.
         rate_limit: of attempts, or None.
         concurrency_limit: of attempts, or None.
         breaker: or None.
-        hedge: or None.
+        hedge: what hedging() returned, the same for all chains of a client, or None.
     """
-    told = _hooks(hooks, awaits_hooks) if retries or breaker is not None or hedge else None
+    told = _hooks(hooks, awaits_hooks) if retries or breaker is not None else None
     layers: tuple[Layer, ...] = (
         observe(hooks),  # sees the request first and the final response last
         deadline(clock),  # one budget over all below
@@ -75,9 +75,10 @@ def build(
         cookies,  # below auth: the answer to a challenge carries what the challenge set
         *map(_layer, middleware),
         *_retry(retries, clock, told),  # repeats all below: each attempt is admitted and counted
+        *(() if within_retry is None else (within_retry,)),
         *_limits(rate_limit, concurrency_limit, clock, gate),
         *_breaker(breaker, clock, told),
-        *_hedge(hedge, clock, told, retry, rate_limit, concurrency_limit, breaker),
+        *(() if hedge is None else (hedge,)),
     )
     send = last
     for layer in reversed(layers):
@@ -132,27 +133,39 @@ def _breaker(breaker: CircuitBreaker | None, clock: Clock, hooks: Any) -> tuple[
     return (layer(breaker, clock, hooks),)
 
 
-def _hedge(
-    hedge: Hedge | None,
-    clock: Clock,
-    hooks: Any,
+def hedging(
+    policy: Hedge | None,
+    now: Callable[[], float],
+    *,
+    hooks: dict[str, list[Any]],
+    awaits_hooks: bool,
     retry: RetryPolicy | None,
     rate_limit: RateLimit | None,
     concurrency_limit: ConcurrencyLimit | None,
     breaker: CircuitBreaker | None,
-) -> tuple[Layer, ...]:
-    if hedge is None:
-        return ()
-    from curlhttp._flow.hedge import hedge as layer
+) -> Layer | None:
+    """Return the layer that hedges, with what it learns and spends; None where nothing does.
 
-    return (
-        layer(
-            hedge,
-            clock.now,
-            budget=None if retry is None else retry.budget,
-            rate_limit=rate_limit,  # it lets each further attempt in by itself
-            concurrency_limit=concurrency_limit,
-            breaker=breaker,
-            hooks=hooks,
-        ),
+    Args:
+        policy: when to hedge, or None.
+        now: gives monotonic seconds.
+        hooks: see build.
+        awaits_hooks: see build.
+        retry: the policy of requests that have none of their own.
+        rate_limit: see build; it lets each further attempt in by itself.
+        concurrency_limit: the same.
+        breaker: the same.
+    """
+    if policy is None:
+        return None
+    from curlhttp._flow.hedge import hedge
+
+    return hedge(
+        policy,
+        now,
+        budget=None if retry is None else retry.budget,
+        rate_limit=rate_limit,
+        concurrency_limit=concurrency_limit,
+        breaker=breaker,
+        hooks=_hooks(hooks, awaits_hooks),
     )

@@ -1,0 +1,81 @@
+"""The commands together, and the one place where an error becomes a line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from curlhttp._curl.version import libcurl_version
+from curlhttp._version import __version__
+from curlhttp.cli.bench import bench
+from curlhttp.cli.doctor import doctor
+from curlhttp.cli.exits import INTERRUPTED, failure_of
+from curlhttp.cli.fetch.command import fetch
+from curlhttp.cli.verbs import VERBS
+
+__all__ = ["app"]
+
+
+class App(click.Group):
+    """A group whose commands come in our order, and whose errors are one line on stderr."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they were added."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; click itself would end in its own way where a reader has left."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise failure_of(error) or error from None
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
+        """Run a command and exit."""
+        extra["standalone_mode"] = False
+        try:
+            status = super().main(args, **extra)
+        except click.ClickException as error:
+            error.show()
+            status = error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            status = INTERRUPTED
+        except Exception as error:
+            failure = failure_of(error)
+            if failure is None:
+                raise
+            failure.show()
+            status = failure.status
+        sys.exit(_flushed(status if isinstance(status, int) else 0))
+
+
+def _flushed(status: int) -> int:
+    """Flush stdout; whoever reads it may have left, which is no reason for a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        failure = failure_of(error)
+        if failure is not None and not status:
+            failure.show()
+            return failure.status
+    return status
+
+
+@click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(
+    __version__, prog_name="curlhttp", message=f"%(prog)s %(version)s ({libcurl_version()})"
+)
+def app() -> None:
+    """Send HTTP requests: one, a list of millions, or as fast as a server bears.
+
+    Each command has its own help: curlhttp get --help
+    """
+
+
+for _command in (*VERBS, fetch, bench, doctor):
+    app.add_command(_command)

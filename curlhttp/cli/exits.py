@@ -1,0 +1,77 @@
+"""Exit statuses: curl's number where curl has one."""
+
+from __future__ import annotations
+
+import click
+
+from curlhttp import exceptions as e
+from curlhttp.cli.terminal import printable
+
+__all__ = ["INTERRUPTED", "READ_ERROR", "WRITE_ERROR", "Failure", "exit_status", "failure_of"]
+
+INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
+_USAGE = 2
+READ_ERROR = 26
+WRITE_ERROR = 23
+
+# The first that fits counts: what derives from another is before it. See curl's manual page.
+_STATUSES: tuple[tuple[type[e.RequestException], int], ...] = (
+    (e.InvalidProxyURL, 5),
+    (e.InvalidSchema, 1),
+    (e.InvalidURL, 3),
+    (e.MissingSchema, 3),
+    (e.URLRequired, 3),
+    (e.InvalidHeader, _USAGE),
+    (e.InvalidMethod, _USAGE),
+    (e.InvalidJSONError, _USAGE),
+    (e.HTTPError, 22),
+    (e.TooManyRedirects, 47),
+    (e.Timeout, 28),
+    (e.SSLError, 35),
+    (e.ProxyError, 97),
+    (e.RemoteProtocolError, 8),
+    (e.ConnectionError, 7),
+    (e.ChunkedEncodingError, 18),
+    (e.ContentDecodingError, 61),
+    (e.ResponseTooLarge, 63),
+    (e.UnrewindableBodyError, 65),
+)
+
+
+class Failure(Exception):
+    """What ends a command: one line on stderr, unless it is empty, and an exit status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def show(self) -> None:
+        """Print the line."""
+        message = printable(str(self))
+        if message:
+            click.echo(f"curlhttp: {message}", err=True)
+
+
+def exit_status(error: e.RequestException) -> int:
+    """Return curl's number for an error.
+
+    Args:
+        error: one with the code of libcurl has that; others get the number of their kind.
+    """
+    if error.curl_code and not isinstance(error, e.Timeout):
+        return error.curl_code
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 1)
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """Return how an error ends the command; None for one that is our own mistake."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, e.RequestException):
+        return Failure(str(error), exit_status(error))
+    if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+        return Failure("", WRITE_ERROR)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return Failure(f"{where}{error.strerror or error}", WRITE_ERROR)
+    return None

@@ -1,0 +1,128 @@
+"""Where records go: what all kinds of output have in common, and which kind a path means.
+
+Records are kept in batches, each at once, so that whoever kills the process leaves whole ones.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Literal
+
+from curlhttp.cli.exits import Failure
+from curlhttp.cli.fetch.record import Record
+from curlhttp.cli.fetch.recorded import Recorded
+
+__all__ = ["Mode", "Output", "kind_of", "open_output"]
+
+Mode = Literal["new", "resume", "overwrite"]
+Kind = Literal["jsonl", "folder", "sqlite"]
+_SUFFIXES: dict[str, Kind] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".db": "sqlite",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+}
+# A batch is kept with the record that gives it so many, so many bytes of bodies, or seconds.
+_RECORDS = 500
+_BYTES = 8 * 1024 * 1024
+_SECONDS = 1.0
+
+
+class Output:
+    """Collect records and keep them in batches.
+
+    Args:
+        keeps_bodies: bodies are kept as well.
+
+    Attributes:
+        recorded: what was there before, by line.
+    """
+
+    def __init__(self, *, keeps_bodies: bool) -> None:
+        self.keeps_bodies = keeps_bodies
+        self.recorded = Recorded()
+        self._batch: list[Record] = []
+        self._bytes = 0
+        self._due = 0.0
+
+    def add(self, record: Record) -> None:
+        """Take a record; keep the batch if it is time.
+
+        Args:
+            record: complete; its body is not changed, but may be dropped.
+        """
+        now = time.monotonic()
+        if not self._batch:
+            self._due = now + _SECONDS
+        if not self.keeps_bodies:
+            record.body = None
+        self._batch.append(record)
+        self._bytes += len(record.body or b"")
+        if len(self._batch) >= _RECORDS or self._bytes >= _BYTES or now >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Keep what was collected.
+
+        Raises:
+            Failure: it cannot be written; what was kept before is whole.
+        """
+        batch, self._batch, self._bytes = self._batch, [], 0
+        if batch:
+            self._keep(batch)
+
+    def close(self) -> None:
+        """Keep what was collected, and let go of files."""
+        try:
+            self.flush()
+        finally:
+            self._close()
+
+    def _keep(self, batch: list[Record]) -> None:
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        raise NotImplementedError
+
+
+def kind_of(path: Path) -> Kind:
+    """Return the kind of output that a path means.
+
+    Raises:
+        Failure: its name says nothing.
+    """
+    if path.is_dir() or not path.suffix:
+        return "folder"
+    kind = _SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        raise Failure(f"{path}: say what it is with --format jsonl, folder or sqlite", 2)
+    return kind
+
+
+def open_output(path: Path | None, kind: Kind | None, mode: Mode, *, keeps_bodies: bool) -> Output:
+    """Return an output that is ready for records.
+
+    Args:
+        path: None for JSONL on stdout.
+        kind: None to find it out from the path.
+        mode: what to do with what is there already: refuse, go on, or replace it.
+        keeps_bodies: bodies are kept as well.
+
+    Raises:
+        Failure: it is there and must not be, is something else, or cannot be written.
+    """
+    from curlhttp.cli.fetch.folder import Folder
+    from curlhttp.cli.fetch.jsonl import JSONLines
+    from curlhttp.cli.fetch.sqlite import SQLite
+
+    if path is None:
+        return JSONLines(None, mode, keeps_bodies=keeps_bodies)
+    kinds = {"jsonl": JSONLines, "folder": Folder, "sqlite": SQLite}
+    return kinds[kind or kind_of(path)](path, mode, keeps_bodies=keeps_bodies)
+
+
+def refuse(path: Path) -> Failure:
+    """Return the error for an output that is there already."""
+    return Failure(f"{path} is there already: go on with --resume, or replace it: --overwrite", 2)

@@ -1,0 +1,115 @@
+"""The options for a request's body, as curl has them: -d, --data-binary, --json, -F."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from curlhttp.cli.exits import READ_ERROR, Failure
+
+__all__ = ["body_options", "take_body"]
+
+_FORM = "application/x-www-form-urlencoded"
+_JSON = "application/json"
+_NAMES = {"data": "-d", "data_binary": "--data-binary", "json_text": "--json", "form": "-F"}
+
+_OPTIONS = (
+    click.option("-d", "--data", multiple=True, metavar="DATA",
+                 help="Send this as a form; @FILE or @- (stdin) without its line ends. Several are "
+                 "joined by '&'."),
+    click.option("--data-binary", metavar="DATA",
+                 help="Send this as it is; @FILE is read while it is sent."),
+    click.option("--json", "json_text", metavar="JSON",
+                 help="Send this JSON, or that of @FILE or @-; it is checked, not changed."),
+    click.option("-F", "--form", multiple=True, metavar="NAME=VALUE",
+                 help="Send a multipart form; NAME=@FILE;type=TYPE adds a file."),
+)  # fmt: skip
+
+
+def body_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that take_body reads."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def take_body(options: dict[str, Any], files: ExitStack) -> dict[str, Any]:
+    """Take the body out of a command's options; return it as build_request's keywords.
+
+    Args:
+        options: of body_options and others; ours are removed.
+        files: closes what is opened.
+
+    Raises:
+        Failure: a file cannot be read.
+        click.UsageError: two kinds of body, or no JSON.
+    """
+    taken = {name: options.pop(name) for name in _NAMES}
+    given = [name for name, value in taken.items() if value]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(map(_NAMES.__getitem__, given))} exclude each other")
+    if not given:
+        return {}
+    value = taken[given[0]]
+    if given[0] == "data":
+        return _typed("&".join(map(_inline, value)).encode(), _FORM)
+    if given[0] == "data_binary":
+        return _typed(_opened(value[1:], files) if value[0] == "@" else value.encode(), _FORM)
+    if given[0] == "json_text":
+        return _typed(_checked_json(value), _JSON, ("Accept", _JSON))
+    return _multipart(value, files)
+
+
+def _typed(content: Any, kind: str, *more: tuple[str, str]) -> dict[str, Any]:
+    """Return the keywords for a body; -H may say another type, so ours are only defaults."""
+    return {"content": content, "defaults": [("Content-Type", kind), *more]}
+
+
+def _inline(value: str) -> str:
+    if not value.startswith("@"):
+        return value
+    return _read(value[1:]).decode("utf-8", "surrogateescape").translate({10: None, 13: None})
+
+
+def _checked_json(value: str) -> bytes:
+    content = _read(value[1:]) if value.startswith("@") else value.encode()
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"--json: this is not JSON: {error}") from None
+    return content
+
+
+def _multipart(parts: tuple[str, ...], files: ExitStack) -> dict[str, Any]:
+    found: list[tuple[str, Any]] = []
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if not equals or not name:
+            raise click.UsageError("-F takes NAME=VALUE or NAME=@FILE")
+        if not value.startswith("@"):
+            found.append((name, (None, value)))
+            continue
+        path, _, kind = value[1:].partition(";type=")
+        file = (Path(path).name, _opened(path, files), *filter(None, [kind]))
+        found.append((name, file))
+    return {"files": found}
+
+
+def _read(path: str) -> bytes:
+    with ExitStack() as files:
+        return _opened(path, files).read()
+
+
+def _opened(path: str, files: ExitStack) -> BinaryIO:
+    if path == "-":
+        return sys.stdin.buffer
+    try:
+        return files.enter_context(Path(path).open("rb"))
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", READ_ERROR) from None

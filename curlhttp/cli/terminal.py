@@ -1,0 +1,69 @@
+"""What a terminal is told apart by, and what must not reach one."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["color_option", "console", "has_color", "printable"]
+
+# C0 but tab and line feed, DEL, C1: a server must not move the cursor or rename the window.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_KEY = "curlhttp.no_color"
+
+
+def _remember(ctx: click.Context, _: Any, value: bool) -> None:
+    ctx.meta[_KEY] = value
+
+
+color_option = click.option(
+    "--no-color",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember,
+    help="No colours, as with the variable NO_COLOR.",
+)
+
+
+def has_color() -> bool:
+    """Tell whether colours are wanted: not with --no-color, NO_COLOR or TERM=dumb."""
+    context = click.get_current_context(silent=True)
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return not (context and context.meta.get(_KEY))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return rich's console for stdout or stderr, without styles where they are not wanted."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    is_plain = not (has_color() and stream.isatty())
+    return Console(
+        file=stream,
+        color_system=None if is_plain else "auto",
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return text with control characters as escapes such as \x1b.
+
+    Args:
+        text: from a server, or from whom we do not know.
+        keep: line feeds and tabs to let through.
+    """
+    shown = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    for character in "\n\t":
+        if character not in keep:
+            shown = shown.replace(character, " ")
+    return shown

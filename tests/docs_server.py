@@ -1,0 +1,114 @@
+"""Where the documentation's snippets end up: https://api.example.org, on loopback.
+
+A proxy leads every name below example.org here. Snippets need nothing for that: clients, the
+drop-in and the command line find the proxy and the authority in the environment, as anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.servers import HTTP2, AppServer, Certs, H2Server, HTTPProxy, payload
+from tests.servers.record import Record, to_json
+from tests.servers.routes import JSON, PLAIN, Out
+
+RELEASE = payload(3 << 20)
+_NAMES = ("Ada", "Grace", "Alan", "Barbara")
+
+
+def users(record: Record, out: Out) -> None:
+    """Give the user with a number, or all of them; take a new one."""
+    if record.method == "POST":
+        user = {"id": 5, **json.loads(record.body)}
+        return out.reply(201, to_json(user), [JSON, ("Location", "/users/5")])
+    if not record.args:
+        found = [{"id": number, "name": name} for number, name in enumerate(_NAMES, 1)]
+        return out.reply(200, to_json(found), [JSON])
+    if record.args == ["0"]:
+        return out.reply(404, b"there is no such user", [PLAIN])
+    name = _NAMES[(record.number - 1) % len(_NAMES)]
+    return out.reply(200, to_json({"id": record.number, "name": name}), [JSON])
+
+
+def export(record: Record, out: Out) -> None:
+    """Give a small table of four lines."""
+    rows = "".join(f"{number},{name}\n" for number, name in enumerate(_NAMES[:3], 1))
+    out.reply(200, f"id,name\n{rows}".encode(), [("Content-Type", "text/csv; charset=utf-8")])
+
+
+def flaky(record: Record, out: Out) -> None:
+    """Fail twice, then answer; and so on."""
+    out.memory.counts[record.path] += 1
+    if out.memory.counts[record.path] % 3:
+        return out.reply(503, b"busy", [PLAIN])
+    return out.reply(200, to_json({"state": "well"}), [JSON])
+
+
+def down(record: Record, out: Out) -> None:
+    """Fail, always."""
+    out.reply(503, b"busy", [PLAIN])
+
+
+def private(record: Record, out: Out) -> None:
+    """Let in me:secret, and the token t0ken."""
+    if record.header("authorization") in {"Basic bWU6c2VjcmV0", "Bearer t0ken"}:
+        return out.reply(200, b"welcome", [PLAIN])
+    return out.reply(401, b"", [("WWW-Authenticate", 'Basic realm="private"')])
+
+
+def release(record: Record, out: Out) -> None:
+    """Give a file of 3 MiB, or what is asked for of it from an offset on."""
+    kept = [("ETag", '"3"'), ("Accept-Ranges", "bytes"), ("Content-Type", "application/gzip")]
+    wanted = record.header("range")
+    if wanted is None:
+        return out.reply(200, RELEASE, kept)
+    start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+    shown = f"bytes {start}-{len(RELEASE) - 1}/{len(RELEASE)}"
+    return out.reply(206, RELEASE[start:], [*kept, ("Content-Range", shown)])
+
+
+ROUTES = {
+    "/users": users,
+    "/export": export,
+    "/flaky": flaky,
+    "/down": down,
+    "/private": private,
+    "/release.tar.gz": release,
+}
+
+
+class _Gateway(HTTPProxy):
+    """A proxy that leads to one server for TLS and another for plain HTTP, by the port."""
+
+    def __init__(self, ports: dict[int, int]) -> None:
+        super().__init__()
+        self.ports = ports
+
+    def dial(self, host: str, port: int) -> socket.socket:
+        """Connect to the server that stands for a host of example.org; to no other."""
+        if not host.endswith("example.org"):
+            raise OSError("not a host of the documentation")
+        return super().dial("127.0.0.1", self.ports[port])
+
+
+@contextmanager
+def documented_world(certs: Certs) -> Iterator[dict[str, str]]:
+    """Run the servers, and give the environment that leads there."""
+    context = certs.server_context("api.example.org", "example.org", "*.example.org", alpn=HTTP2)
+    with H2Server(context) as secure, AppServer() as plain:
+        for path, answer in ROUTES.items():
+            secure.route(path, answer)
+            secure.stream_route(path, answer)
+            plain.route(path, answer)
+        with _Gateway({443: secure.port, 80: plain.port}) as proxy:
+            trusted = str(certs.ca_path)
+            yield {
+                "http_proxy": proxy.url,
+                "https_proxy": proxy.url,
+                "no_proxy": "127.0.0.1,localhost",
+                "SSL_CERT_FILE": trusted,
+                "REQUESTS_CA_BUNDLE": trusted,
+            }
