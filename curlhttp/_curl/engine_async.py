@@ -93,8 +93,9 @@ class AsyncEngine(ABC):
         """Start a transfer, unless others run or wait that go first."""
         if self.is_closed:
             raise ClientClosed("this client was closed; make a new one", request=request)
-        origin = self._slot_of(request)
-        return self._begin(request, origin) if self._slots.take(origin) else None
+        slots = self._slots
+        origin = "" if slots.per_origin is None else self._slot_of(request)
+        return self._begin(request, origin) if slots.take(origin) else None
 
     async def _start_later(self, request: Request) -> Transfer:
         """Start a transfer when it is its turn."""

@@ -61,28 +61,34 @@ class _LoopDriver(Driver):
         delay = due - monotonic()
         if delay <= 0:
             self._soon = True
-            self._loop.call_soon(self._on_turn)
+            self._loop.call_soon(self._proceed)
             return
         if self._timer is not None:
             self._timer.cancel()
         self._fires = due
         self._timer = self._loop.call_later(delay, self._on_timeout)
 
-    def _on_turn(self) -> None:
+    def _proceed(self) -> None:
+        # What the sockets have is left to the reader, which gets more of it at once.
         self._soon = False
-        self._turn_in_time()
+        if self.is_attached:
+            self.proceed()
+            due = self.due()
+            if due is not None and due <= monotonic():
+                self.turn()  # whether somebody is silent, only the sockets can tell
+            self._set_timer()
 
     def _on_timeout(self) -> None:
         # Not to be told by the clock: uvloop rounds to milliseconds, and calls too early.
         self._timer, self._fires = None, math.inf
-        self._turn_in_time()
-
-    def _turn_in_time(self) -> None:
         if self.is_attached:
             self.turn()
-            due = self.due()
-            if due is not None:
-                self.rearm(due)
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self.due()
+        if due is not None:
+            self.rearm(due)
 
     def detach(self) -> None:
         """Take everything off the loop."""

@@ -397,14 +397,18 @@ class Driver:
             else:
                 self._touched[descriptor] = now
                 self._act(descriptor, bits)
-        if self._due is not None and self._due <= now:
+        self.proceed()
+        if self._watches or self._rechecks:
+            self._check_silence(now)
+
+    def proceed(self) -> None:
+        """Begin what was added and do what is due, without a look at the sockets."""
+        if self._due is not None and self._due <= monotonic():
             self._due = None
             self._act(pycurl.SOCKET_TIMEOUT, 0)
         if self._solitary:
             self._release_waiting()
         self._collect()
-        if self._watches or self._rechecks:
-            self._check_silence(now)
         self._ask_when()
 
     def _collect(self) -> None:

@@ -56,7 +56,6 @@ _REFUSED = re.compile(rb"HTTP/2 stream \d+ refused by server").match  # of libcu
 _UNWATCHED = 0.25  # seconds in which no read timeout can end; the shortest here is 1 s
 _LAST_DATA_RECV = 52  # offset in struct tcp_info (linux/tcp.h)
 # What every response asks for, without a look-up in a module.
-_NUM_CONNECTS = pycurl.NUM_CONNECTS
 _STARTTRANSFER_TIME_T = pycurl.STARTTRANSFER_TIME_T
 _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
 _OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
@@ -105,6 +104,7 @@ class Transfer:
         "_listens",
         "_method",
         "_odd",
+        "_opened",
         "_poll",
         "_polled",
         "_progresses",
@@ -182,7 +182,7 @@ class Transfer:
         self.request: Request | None = None
         self.failed: BaseException | None = None
         self.done = self.enough = self.paused = self.starving = self.pumps = False
-        self.restarts = self.is_second = self._connecting = False
+        self.restarts = self.is_second = self._connecting = self._opened = False
         self._is_refused = self._downgrades = False
         self.code = self.size = self.buffered = self.sends = 0
         self.message = ""
@@ -405,7 +405,7 @@ class Transfer:
 
     def _on_socket(self, descriptor: int, purpose: int) -> int:
         if not self._connecting:
-            self._connecting = True
+            self._connecting = self._opened = True
             self.sockets.clear()
         self.sockets.append(descriptor)
         assert self._transport is not None
@@ -733,7 +733,7 @@ class Transfer:
         first_byte = info(_STARTTRANSFER_TIME_T) if self.lines else 0
         total = info(_TOTAL_TIME_T)
         route = self._route
-        if route is not None and not info(_NUM_CONNECTS):
+        if route is not None and not self._opened:
             return self.queued, first_byte, total, route
         named = info(pycurl.NAMELOOKUP_TIME_T)
         connected = info(pycurl.CONNECT_TIME_T)

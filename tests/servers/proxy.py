@@ -66,12 +66,13 @@ class _Proxy(Listener[Connection]):
         self.adopt(sock)
         return sock
 
-    def tunnel(self, conn: Connection, origin: socket.socket) -> None:
-        """Pass bytes both ways until one side closes."""
+    def tunnel(self, conn: Connection, origin: socket.socket, welcome: bytes) -> None:
+        """Tell the client that it is through, and pass bytes both ways until one side closes."""
         with self.changed:
             self.tunnels += 1
             self.changed.notify_all()
         with contextlib.suppress(OSError), selectors.DefaultSelector() as selector:
+            conn.send(welcome)
             origin.sendall(conn.take_buffered())
             selector.register(conn.sock, selectors.EVENT_READ, origin)
             selector.register(origin, selectors.EVENT_READ, conn.sock)
@@ -162,8 +163,8 @@ class HTTPProxy(_Proxy):
             origin = self.dial(name.strip("[]"), int(port))
         except OSError:
             return _refuse(conn, 502, [])
-        conn.send(head(200, self.connect_headers, "Connection established"))
-        return self.tunnel(conn, origin)
+        welcome = head(200, self.connect_headers, "Connection established")
+        return self.tunnel(conn, origin, welcome)
 
     def _forward(self, record: Record, conn: Connection) -> None:
         parts = urlsplit(record.target)
@@ -275,8 +276,7 @@ class SOCKSProxy(_Proxy):
             origin = self.dial(name, port)
         except OSError:
             return conn.send(answer(4))  # host unreachable
-        conn.send(answer(0))
-        return self.tunnel(conn, origin)
+        return self.tunnel(conn, origin, answer(0))
 
 
 def _read_host(conn: Connection, kind: int) -> str:
