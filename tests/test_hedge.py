@@ -99,6 +99,7 @@ class Course:
 
     def by_fate(self) -> tuple[Record, Record]:
         """Return the attempt that stalled and the other, whichever was read first."""
+        assert self.server.wait_for(lambda: bool(self.stalled))
         (lost,) = self.stalled
         (winner,) = [record for record in self.requests if record is not lost]
         return lost, winner

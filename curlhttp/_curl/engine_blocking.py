@@ -262,13 +262,15 @@ class BlockingEngine:
 
     def _look_at_connection(self, transfer: Transfer) -> None:
         """Find out whether the connection of the last exchange may carry this one."""
+        if transfer.idle <= _JUST_NOW and not transfer.sends_once:
+            transfer.avoid_reuse(False)
+            transfer.may_stall = False
+            return
         descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
         is_stale = False
         # What came on an idle connection must not answer the next request; libcurl itself looks
         # only once a second. On HTTP/2 frames may come at any time.
-        if descriptor >= 0 and (
-            transfer.sends_once or (transfer.idle > _JUST_NOW and not transfer.multiplexes)
-        ):
+        if descriptor >= 0 and (transfer.sends_once or not transfer.multiplexes):
             is_stale = transfer.is_stale(descriptor)
         transfer.avoid_reuse(is_stale)
         transfer.may_stall = (is_stale or descriptor < 0) and transfer.idle > _RECENT

@@ -607,7 +607,7 @@ class Transfer:
         pieces = self.pieces
         content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         response = Response(request, head, content, self._times())
-        if content and request.decode and b"\ncontent-encoding:" in head.lower:
+        if content and request.decode and "\ncontent-encoding:" in head.lower:
             self._decode(response, request)
         return response
 

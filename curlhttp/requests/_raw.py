@@ -164,7 +164,7 @@ class RawResponse:
             self._body is not None
             or self._is_spent
             or received._content is None
-            or b"\ncontent-encoding:" in received._head.lower
+            or "\ncontent-encoding:" in received._head.lower
         ):
             return None
         self._is_spent = True

@@ -172,8 +172,8 @@ class Response(_core.Response, metaclass=_AnyResponse):
         head = self._head
         if head is None:
             return self.raw is not None
-        lower: bytes = head.lower
-        return b"\nset-cookie:" in lower
+        lower: str = head.lower
+        return "\nset-cookie:" in lower
 
     @property
     def elapsed(self) -> datetime.timedelta:
