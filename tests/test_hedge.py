@@ -91,6 +91,7 @@ class Course:
     def stall(self, record: Record, out: Any) -> None:
         """Say nothing until the client leaves."""
         self.stalled.append(record)
+        self.server.note()
         if isinstance(out, AppConnection):
             if out.wait_closed(LATE):
                 self.lost.append(record.connection)
