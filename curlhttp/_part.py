@@ -170,8 +170,11 @@ def _open_alone(path: str) -> FileIO:
 
 
 def _take(descriptor: int, path: str) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "this is no file", path)
+    if status.st_nlink > 1:  # perhaps on purpose, to have the other one overwritten
+        raise OSError(errno.EMLINK, "this is another file as well, by a hard link", path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -189,11 +192,13 @@ def _is_still_at(descriptor: int, path: str) -> bool:
 
 
 def _read_record(path: str) -> Stored | None:
-    try:
-        with open(path, "rb") as file:
-            return Stored.from_json(file.read(_RECORD))
+    try:  # NONBLOCK: a FIFO must not keep us waiting
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    with open(descriptor, "rb") as file:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return Stored.from_json(file.read(_RECORD)) if is_file else None
 
 
 def _write_record(path: str, stored: Stored) -> None:

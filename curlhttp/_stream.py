@@ -32,14 +32,15 @@ class _Streamed(Response):
     """A response whose body is still on the wire."""
 
     def __init__(self, request: Request, incoming: Any, engine: Engine) -> None:
-        super().__init__(request, incoming.head, None, incoming.timings())
-        self._incoming: Any = incoming  # None once the transfer is given back
+        # First what its finalizer needs: Ctrl-C may come at any line.
+        self._listeners: list[Callable[[BaseException | None], object]] | None = None
         self._engine = engine
+        self._incoming: Any = incoming  # None once the transfer is given back
+        super().__init__(request, incoming.head, None, incoming.timings())
         self._decoder: ContentDecoder | None = None
         self._decoded = 0
         self._certificate: str | None = None
         self._consumed = False
-        self._listeners: list[Callable[[BaseException | None], object]] | None = None
 
     @property
     def content(self) -> bytes:

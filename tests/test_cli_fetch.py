@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli import finish, listed, on_terminal, recorded, run, start
+from tests.inner import ROOT
 from tests.servers import AppConnection, AppServer, Record, payload, refused_port
 
 KINDS = ["out.jsonl", "out", "out.db"]
@@ -382,3 +383,31 @@ def test_a_terminal_gets_one_line_of_progress(app: AppServer, tmp_path: Path, co
 def test_quiet_shows_bad_lines_alone(app: AppServer, tmp_path: Path) -> None:
     _, shown = on_terminal("fetch", listed(tmp_path, app.url, "nope"), "-q", "-o", tmp_path / "o")
     assert re.fullmatch(r"curlhttp: line 2: .*\n", shown)
+
+
+# --- streams that are closed ---
+
+
+@pytest.mark.parametrize(
+    "command", ["get {url} >&-", "fetch {file} >&-", "doctor >&-", "fetch - <&-"]
+)
+def test_a_standard_stream_that_is_closed_is_an_error_of_one_line(
+    app: AppServer, tmp_path: Path, command: str
+) -> None:
+    url = app.url + "/bytes/3"
+    command = command.format(url=url, file=listed(tmp_path, url))
+    ended = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -W error -m curlhttp {command}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert ended.returncode == 23
+    assert ended.stderr.splitlines()[-1].endswith("Bad file descriptor"), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_closed_messages_do_not_end_a_run(app: AppServer, tmp_path: Path) -> None:
+    out = tmp_path / "o.jsonl"
+    file = listed(tmp_path, app.url + "/bytes/3", "nope")
+    command = f"{sys.executable} -m curlhttp fetch {file} -o {out} 2>&-"
+    assert subprocess.run(["sh", "-c", command], cwd=ROOT, timeout=30).returncode == 1
+    assert len(recorded(out)) == 2

@@ -6,8 +6,8 @@ import json
 import math
 import signal
 import sys
-import threading
 from collections.abc import Callable
+from io import BytesIO
 
 import click
 import pytest
@@ -181,37 +181,27 @@ def test_ctrl_c_waits_for_the_end_of_a_write() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-_CALLBACK = """
-import signal
-def run(done):
-    signal.raise_signal(signal.SIGINT)
-    done.append(1)
-"""
-
-
-def test_ctrl_c_is_put_off_while_libcurl_may_be_calling() -> None:
-    callback = {"__name__": "curlhttp._curl.anything"}
-    exec(_CALLBACK, callback)
-    interrupts, done = Interrupts(), list[int]()
-    interrupts.listen()
-    try:
-        callback["run"](done)  # type: ignore[operator]
-        with pytest.raises(KeyboardInterrupt):
-            threading.Event().wait(5)
-    finally:
-        interrupts.restore()
-    assert done == [1]
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-
-
 # --- the list ---
 
 
 def lines(*texts: bytes) -> list[Line]:
-    return list(Lines(iter(texts)))  # type: ignore[arg-type]  # all it does is iterate
+    return list(Lines(BytesIO(b"".join(text.removesuffix(b"\n") + b"\n" for text in texts))))
 
 
-@given(st.binary(max_size=200))
+def test_a_line_without_an_end_is_bad_and_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("curlhttp.cli.fetch.lines._LONGEST", 20)
+    found = lines(b"http://h/123456789a", b"x" * 21, b"x" * 1000, b"http://h/b")
+    assert [bool(line.problem) for line in found] == [False, True, True, False]
+    assert [line.number for line in found] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", [2**63, -(2**63) - 1, "\ud800", 1.5, []])
+def test_an_id_that_cannot_be_recorded_makes_a_bad_line(name: object) -> None:
+    (line,) = lines(json.dumps({"url": "http://h/", "id": name}).encode())
+    assert "id must be" in line.problem
+
+
+@given(st.binary(max_size=200).filter(lambda raw: b"\n" not in raw))
 def test_no_line_stops_the_reader(raw: bytes) -> None:
     first, *_ = [*lines(raw, b"http://h/"), None]
     assert first is not None

@@ -251,3 +251,12 @@ def test_two_runs_do_not_write_to_one_file(app: AppServer, tmp_path: Path) -> No
     finish(process)
     assert ended.status == 23
     assert "another run is writing to it" in ended.err
+
+
+def test_an_index_that_is_no_folders_is_fetched_again(app: AppServer, tmp_path: Path) -> None:
+    out = tmp_path / "pages"
+    out.mkdir()
+    file = listed(tmp_path, app.url + "/bytes/3")
+    assert run("fetch", file, "-o", out / "index.jsonl").status == 0
+    assert run("fetch", file, "-o", out, "--resume").status == 0
+    assert (out / "00000001.body").stat().st_size == 3

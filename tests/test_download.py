@@ -639,12 +639,14 @@ async def test_a_symbolic_link_stays_and_its_target_is_replaced(
         ("pipe", OSError),  # never a real device: as root, a bug would replace it
         ("x" * 250, OSError),
         ("planted", OSError),
+        ("linked", OSError),
     ],
 )
 async def test_a_path_that_is_no_place_for_a_file_is_an_error_before_anything_is_sent(
     client: AnyClient, shelf: Shelf, path: Path, name: str, error: type[OSError]
 ) -> None:
     (path.parent / "planted.part").symlink_to(path)
+    os.link(path, path.parent / "linked.part")
     os.mkfifo(path.parent / "pipe")
     with pytest.raises(error) as caught:
         await download(client, shelf.url, os.path.join(path.parent, name))
@@ -652,6 +654,14 @@ async def test_a_path_that_is_no_place_for_a_file_is_an_error_before_anything_is
     assert not isinstance(caught.value, e.RequestException)
     assert shelf.asked == []
     assert path.read_bytes() == OLD
+
+
+async def test_a_pipe_in_the_place_of_the_record_is_none(
+    client: AnyClient, shelf: Shelf, path: Path
+) -> None:
+    os.mkfifo(f"{path}.part.json")
+    await download(client, shelf.url, path)
+    assert path.read_bytes() == shelf.data
 
 
 async def test_two_downloads_to_one_path_do_not_meet(

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.inner import finish_script, start_script
+from tests.inner import finish_script, run_script, start_script
 from tests.servers import AppConnection, AppServer, BlackHole, Record
 
 _BLOCKING = """
@@ -144,3 +144,120 @@ def test_ctrl_c_ends_an_event_loop_and_the_next_can_use_the_client(
     app: AppServer, backend: str
 ) -> None:
     assert _interrupt(app, _LOOPS, "", backend) < 0.5
+
+
+# --- Ctrl-C on entry to what libcurl calls back, where nothing can catch it yet ---
+
+_IN_CALLBACKS = """
+import itertools, os, signal, sys, threading, curlhttp
+
+url = sys.argv[1]
+NAMES = ("_on_socket", "_on_send", "_on_body", "_on_piece", "_on_header", "_on_progress")
+
+
+def map_many(client):
+    for number in range(12):  # those that are cancelled take their sockets along
+        paths = itertools.cycle(["/bytes/300000", "/cut", "/bytes/3"])
+        urls = (url + path for path in itertools.islice(paths, 8))
+        for result in client.map(urls, concurrency=4):
+            pass
+
+
+def get(client):
+    for path in ("/bytes/300000", "/bytes/3", "/cut", "/bytes/3"):
+        try:
+            client.get(url + path)
+        except curlhttp.RequestException:
+            pass
+
+
+def stream(client):
+    for number in range(4):
+        with client.stream("GET", url + "/bytes/300000") as response:
+            response.read() if number % 2 else next(response.iter_bytes())
+
+
+def interrupted(go, name, after):
+    left = after
+
+    def trace(frame, event, arg):
+        nonlocal left
+        module = str(frame.f_globals.get("__name__"))
+        if frame.f_code.co_name == name and module.startswith("curlhttp._curl."):
+            left -= 1
+            if not left:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGINT)
+
+    client = curlhttp.Client(retry=2)
+    sys.settrace(trace)
+    try:
+        go(client)
+        return "ended"
+    except KeyboardInterrupt:
+        return "interrupted"
+    except BaseException as error:
+        return repr(error)
+    finally:
+        sys.settrace(None)
+        assert client._engine._slots.used == len(client._engine._parked), (go, name, after)
+        assert client.get(url + "/bytes/3").status_code == 200
+        client.close()
+
+
+counts = {}
+before = None
+for go in (map_many, get, stream):
+    for name in NAMES:
+        for after in range(1, 30):
+            outcome = interrupted(go, name, after)
+            if outcome == "ended":
+                break
+            assert outcome == "interrupted", (go, name, after, outcome)
+            counts[go.__name__, name] = after
+            if before is None:
+                before = len(os.listdir("/dev/fd"))
+assert counts["map_many", "_on_socket"] == 29, counts
+assert counts["stream", "_on_socket"] >= 4, counts
+assert counts["get", "_on_body"] >= 3, counts
+assert len(os.listdir("/dev/fd")) <= before, (before, os.listdir("/dev/fd"))
+print("interrupted")
+"""
+
+
+def test_ctrl_c_on_entry_to_a_callback_of_libcurl_is_a_keyboard_interrupt(app: AppServer) -> None:
+    assert run_script(_IN_CALLBACKS, app.url) == "interrupted\n"
+
+
+_AT_RANDOM = """
+import itertools, os, random, signal, sys, curlhttp
+
+url, go = sys.argv[1:]
+uniform = random.Random(1).uniform
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+interrupts = 0
+while interrupts < 200:
+    with curlhttp.Client() as client:
+        try:
+            # More than once: Python itself loses what is raised in a finalizer.
+            signal.setitimer(signal.ITIMER_REAL, uniform(0.001, 0.006), 1)
+            if go == "map":
+                for result in client.map(itertools.repeat(url), concurrency=8):
+                    assert result.status_code == 200
+            while True:
+                client.get(url)
+        except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            interrupts += 1
+print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("go", ["map", "get"])
+def test_ctrl_c_at_any_moment_is_a_keyboard_interrupt(app: AppServer, go: str) -> None:
+    process = start_script(_AT_RANDOM, app.url + "/bytes/3", go)
+    try:
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (0, "interrupted\n"), err

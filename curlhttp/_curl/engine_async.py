@@ -168,8 +168,10 @@ class AsyncEngine(ABC):
 
     def _drop(self, transfer: Transfer) -> None:
         """Let go of a transfer in whatever state it is; its handle is as good as new."""
-        self._driver.remove(transfer)
-        self._keep(transfer)
+        try:
+            self._driver.remove(transfer)
+        finally:
+            self._keep(transfer)
 
     # exchanges
 

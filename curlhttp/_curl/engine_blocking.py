@@ -6,6 +6,7 @@ between threads crashes libcurl); names and TLS sessions are shared. Its corouti
 
 from __future__ import annotations
 
+import _thread
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from typing import Any
 import pycurl
 
 from curlhttp._config import Limits
+from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.forks import forsake, forsake_transfer, survive
 from curlhttp._curl.handles import (
     KeyedHandles,
@@ -48,7 +50,7 @@ class ThreadGate:
     """Something that one thread waits at until it is opened, from any.
 
     No threading.Event: a finalizer that opens one in the thread that waits for it would wait for
-    itself.
+    itself, and of Ctrl-C in its wait it may make a RuntimeError.
     """
 
     __slots__ = ("_lock",)
@@ -64,7 +66,13 @@ class ThreadGate:
 
     async def wait(self, seconds: float | None) -> None:
         """Wait until it is open, or for so long."""
-        self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        self.pass_within(seconds)
+
+    def pass_within(self, seconds: float | None = None) -> bool:
+        """Wait likewise, without a coroutine; tell whether it was opened."""
+        return self._lock.acquire(
+            timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
+        )
 
 
 class BlockingEngine:
@@ -117,13 +125,13 @@ class BlockingEngine:
         with self._lock:
             if self._slots.take(origin):
                 return self._pop(key, request)
-            freed = threading.Event()
-            waiter = Waiter(origin, freed.set)
+            gate = ThreadGate()
+            waiter = Waiter(origin, gate.open)
             self._slots.wait(waiter)
         self._unpark()  # what was parked before it could be known that somebody waits
         if self._orphans:  # let go of while this thread had the lock
             self._reap()
-        self._wait(waiter, freed, request)
+        self._wait(waiter, gate, request)
         with self._lock:
             return self._pop(key, request)
 
@@ -136,10 +144,10 @@ class BlockingEngine:
             self._slots.give(key[0])
             raise
 
-    def _wait(self, waiter: Waiter, freed: threading.Event, request: Request) -> None:
+    def _wait(self, waiter: Waiter, gate: ThreadGate, request: Request) -> None:
         seconds = request.pool_seconds(time.monotonic())
         try:
-            if freed.wait(seconds):
+            if gate.pass_within(seconds):
                 return
         except BaseException:  # Ctrl-C
             with self._lock:
@@ -152,7 +160,7 @@ class BlockingEngine:
         raise no_free_handle(request, self._bound)
 
     def _give(self, transfer: Transfer) -> None:
-        transfer.clean()
+        """Take back a transfer that is clean."""
         if not self._park(transfer):
             with self._lock:
                 self._handles.push(transfer)
@@ -239,6 +247,7 @@ class BlockingEngine:
             else:
                 _perform(transfer)
             response = transfer.response()
+            transfer.clean()
         except BaseException:
             self._drop(transfer)
             raise
@@ -369,21 +378,21 @@ class BlockingEngine:
                     incoming.driver.resume(incoming)
                 self._loop(incoming, lambda: incoming.pieces or incoming.done)
             piece = incoming.take()
-            if not piece:
-                incoming.raise_failure()
+            if piece:
+                return piece
+            incoming.raise_failure()
+            incoming.final_head()
+            is_spent = incoming.enough
+            if not is_spent:
+                incoming.clean()
         except BaseException:
-            self.abort(incoming)
+            self._drop(incoming)
             raise
-        if not piece:
-            self._finish(incoming)
-        return piece
-
-    def _finish(self, incoming: Transfer) -> None:
-        incoming.final_head()
-        if incoming.enough:
+        if is_spent:
             self._drop(incoming)
         else:
             self._give(incoming)
+        return b""
 
     def abort(self, incoming: Transfer) -> None:
         """Let go of a response; its connection is closed."""
@@ -444,11 +453,13 @@ def _perform(transfer: Transfer) -> None:
         transfer.easy.perform()
     except pycurl.error as error:
         transfer.code, transfer.message = error.args
+    except SystemError as error:
+        raise raised_in_callback(error) from None
 
 
 def _perform_apart(transfer: Transfer) -> None:
     """Perform in another thread: while libcurl connects, nothing else lets Ctrl-C in."""
-    ended = threading.Event()
+    ended = ThreadGate()
     lock = threading.Lock()
     transfer.performs = True
 
@@ -456,13 +467,13 @@ def _perform_apart(transfer: Transfer) -> None:
         _perform(transfer)
         with lock:
             transfer.performs, is_dropped = False, transfer.is_dropped
-            ended.set()
+            ended.open()
         if is_dropped:
             transfer.close()
 
-    threading.Thread(target=run, daemon=True).start()
     try:
-        ended.wait()
+        _thread.start_new_thread(run, ())  # Thread.start waits for an Event
+        ended.pass_within()
     except BaseException:
         with lock:
             transfer.is_dropped = True

@@ -11,7 +11,7 @@ from curlhttp import exceptions as e
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 
-__all__ = ["INTERNAL", "Failure", "error_for"]
+__all__ = ["INTERNAL", "Failure", "error_for", "raised_in_callback"]
 
 # Codes that pycurl has no name for (curl.h).
 _WEIRD_SERVER_REPLY = 8
@@ -217,3 +217,14 @@ def _cut_off(failure: Failure) -> tuple[_Kind, str]:
     if failure.has_head:
         return e.ChunkedEncodingError, "the connection broke within the response body"
     return e.ConnectionError, "the connection broke before the answer was complete"
+
+
+def raised_in_callback(error: BaseException) -> BaseException:
+    """Return what a signal's handler raised in a callback of libcurl, from what came of it.
+
+    libcurl may call others meanwhile, and pycurl return as if nothing had happened: Python then
+    makes a SystemError of it.
+    """
+    while isinstance(error, SystemError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error

@@ -13,11 +13,12 @@ import socket
 from contextlib import suppress
 from heapq import heappop, heappush
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 import pycurl
 
 from curlhttp._config import Limits
+from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["Driver"]
@@ -127,6 +128,8 @@ class Driver:
 
     Attributes:
         running: the attached transfers by their handle.
+        broken: what a callback failed with. libcurl has given up on all transfers, and an
+            add_handle would fail (pycurl 7.47: kill the process).
     """
 
     def __init__(self, limits: Limits, connections: int) -> None:
@@ -158,7 +161,7 @@ class Driver:
         if limits.max_connections_per_host is not None:
             multi.setopt(pycurl.M_MAX_HOST_CONNECTIONS, limits.max_connections_per_host)
 
-    # libcurl's callbacks: they must not raise
+    # libcurl's callbacks: only a signal's handler raises in them, before they can catch that
 
     def _on_socket(self, what: int, descriptor: int, multi: Any, data: Any) -> None:
         try:
@@ -171,7 +174,13 @@ class Driver:
                 self._idle.discard(descriptor)
                 self.poller.watch(descriptor, what)
         except BaseException as error:
-            self.broken = error
+            self.broken = raised_in_callback(error)
+
+    def _give_up(self, error: BaseException) -> NoReturn:
+        """Raise what was raised in a callback, such as KeyboardInterrupt."""
+        self.broken = raised_in_callback(error)
+        self._act_soon()  # the others must not wait for ever
+        raise self.broken
 
     # libcurl's timer is asked for: it would tell of every change, two for each request
 
@@ -264,7 +273,7 @@ class Driver:
 
     def begin_again(self, transfer: Transfer) -> None:
         """Start a transfer over that was not sent yet."""
-        self.multi.remove_handle(transfer.easy)
+        self._take_off(transfer)
         self.multi.add_handle(transfer.easy)
         self._act_soon()
 
@@ -297,7 +306,13 @@ class Driver:
             watches.pop(transfer, None)  # it may be among the rechecks
             transfer.watches = None
             transfer.recheck = 0.0
-        self.multi.remove_handle(transfer.easy)
+        self._take_off(transfer)
+
+    def _take_off(self, transfer: Transfer) -> None:
+        try:
+            self.multi.remove_handle(transfer.easy)
+        except SystemError as error:
+            self._give_up(error)
 
     def resume(self, transfer: Transfer) -> None:
         """Go on with a transfer that paused because its reader or its body was behind."""
@@ -308,6 +323,8 @@ class Driver:
                 transfer.easy.pause(pycurl.PAUSE_CONT)
             except pycurl.error as error:  # of what libcurl had kept: a body that is too large
                 self._finish(transfer.easy, *error.args)
+            except BaseException as error:
+                self._give_up(error)
             self.kick()
 
     def kick(self) -> None:
@@ -320,7 +337,9 @@ class Driver:
         try:
             self.multi.socket_action(descriptor, bits)
         except pycurl.error as error:
-            self.broken = error
+            self.broken = self.broken or error
+        except BaseException as error:
+            self._give_up(error)
 
     def _look_at_idle(self) -> None:
         if self._has_parted:
@@ -522,6 +541,7 @@ class Driver:
         self.rearm = _ignore  # type: ignore[method-assign]
         self._watches.clear()
         self._rechecks.clear()
+        self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # pycurl loses what is raised below
         for transfer in list(self.running.values()):
             transfer.attached = False
             self.multi.remove_handle(transfer.easy)

@@ -1,7 +1,7 @@
 """A pooled easy handle, what is set on it, and the attempt that it carries out.
 
 Setting all options anew costs a quarter of a small request, so a handle remembers and sets what
-differs. Its callbacks never raise: libcurl would print the traceback and lose the error. They
+differs. Its callbacks do not raise, since that breaks all other transfers of a curl_multi. They
 store what went wrong in `failed`, and whoever runs the transfer raises it.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 import pycurl
 
 from curlhttp._config import Limits, Timeout, Transport
-from curlhttp._curl.errors import Failure, error_for
+from curlhttp._curl.errors import Failure, error_for, raised_in_callback
 from curlhttp._curl.options import (
     base_options,
     body_headers,
@@ -499,7 +499,7 @@ class Transfer:
         try:
             piece = feed(size)
         except BaseException as error:
-            self.failed = error
+            self.failed = raised_in_callback(error)
             return int(pycurl.READFUNC_ABORT)
         if piece is None:
             self.starving = True

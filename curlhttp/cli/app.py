@@ -36,6 +36,7 @@ class App(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
+        _occupy_closed_streams()
         extra["standalone_mode"] = False
         try:
             status = super().main(args, **extra)
@@ -51,6 +52,18 @@ class App(click.Group):
             failure.show()
             status = failure.status
         sys.exit(_flushed(status if isinstance(status, int) else 0))
+
+
+def _occupy_closed_streams() -> None:
+    """Have the use of a standard stream that is closed fail, and no socket get its number."""
+    for name, mode, access in (
+        ("stdin", "r", os.O_WRONLY),
+        ("stdout", "w", os.O_RDONLY),
+        ("stderr", "w", os.O_RDWR),  # messages may be lost; what they tell of shall not fail
+    ):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, access)  # the lowest that is free
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
 
 
 def _flushed(status: int) -> int:

@@ -12,7 +12,6 @@ import click
 
 from curlhttp.cli.connection import Connection, with_connection
 from curlhttp.cli.exits import Failure
-from curlhttp.cli.interrupts import Interrupts
 from curlhttp.cli.latency import Latencies, shown_seconds
 from curlhttp.cli.numbers import count, seconds
 from curlhttp.cli.terminal import console
@@ -121,13 +120,8 @@ def bench(url: str, connection: Connection, **options: Any) -> int:
     if most is not None and concurrency > most:
         raise click.UsageError(f"-c {concurrency} is more than the {most} requests of -n")
     _check_open_files(concurrency)
-    interrupts = Interrupts()
     with connection.client(max_connections=concurrency) as client:
-        interrupts.listen()
-        try:
-            load = _run(client, url, most, options)
-        finally:
-            interrupts.restore()
+        load = _run(client, url, most, options)
     if options["as_json"]:
         click.echo(json.dumps(load.as_json()))
     else:

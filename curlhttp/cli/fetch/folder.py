@@ -45,15 +45,12 @@ class Folder(JSONLines):
                 file.unlink()
 
     def _is_kept(self, line: bytes) -> bool:
-        record: dict[str, Any] = json.loads(line)
-        name = record["file"]
-        if name is None:
-            return True
         try:
-            size: int = (self._folder / name).stat().st_size
-        except OSError:
+            record: dict[str, Any] = json.loads(line)
+            name = record["file"]
+            return name is None or (self._folder / name).stat().st_size == record["size"]
+        except (OSError, ValueError, KeyError, TypeError):  # no body, or no record of a folder's
             return False
-        return size == int(record["size"])
 
     def _line(self, record: Record) -> bytes:
         if record.body is None:

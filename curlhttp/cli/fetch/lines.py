@@ -15,6 +15,7 @@ __all__ = ["BadLine", "Line", "Lines"]
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = {"url", "method", "headers", "body", "body_base64", "json", "id"}
 _BODIES = {"body", "body_base64", "json"}
+_LONGEST = 64 * 1024 * 1024  # bytes of a line
 _USERINFO = re.compile(r"//[^\s/?#\"]*@")
 
 
@@ -58,14 +59,27 @@ class Lines:
         self.position = 0
 
     def __iter__(self) -> Iterator[Line]:
-        for number, raw in enumerate(self._stream, 1):
-            self.position += len(raw)
+        for number, raw in enumerate(iter(self._read, b""), 1):
+            if len(raw) > _LONGEST:
+                self._skip(raw)
+                yield Line(number, problem=f"longer than {_LONGEST} bytes")
+                continue
             text = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
             if text and not text.startswith(b"#"):
                 try:
                     yield _line(number, text)
                 except BadLine as error:
                     yield Line(number, problem=str(error))
+
+    def _read(self) -> bytes:
+        raw = self._stream.readline(_LONGEST + 1)
+        self.position += len(raw)
+        return raw
+
+    def _skip(self, raw: bytes) -> None:
+        """Read on to the end of a line."""
+        while raw and not raw.endswith(b"\n"):
+            raw = self._read()
 
 
 def _line(number: int, raw: bytes) -> Line:
@@ -92,8 +106,8 @@ def _from_fields(number: int, fields: dict[str, Any]) -> Line:
     url, name = fields.pop("url", None), fields.pop("id", None)
     if not isinstance(url, str):
         raise BadLine("no url")
-    if not isinstance(name, (str, int, type(None))):
-        raise BadLine("id must be a string or a number")
+    if not _is_id(name):
+        raise BadLine("id must be a string or a number of 64 bits")
     headers = fields.pop("headers", {})
     if not isinstance(headers, dict):
         raise BadLine("headers must be an object")
@@ -101,6 +115,13 @@ def _from_fields(number: int, fields: dict[str, Any]) -> Line:
         headers["Content-Type"] = "application/json"
     asked = json.dumps([url, sorted(fields.items())])
     return Line(number, _fingerprint(asked), url, {**_options(fields), "headers": headers}, name)
+
+
+def _is_id(name: object) -> bool:
+    """Tell whether a name can be recorded as it is in all kinds of output."""
+    if isinstance(name, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in name)
+    return name is None or (isinstance(name, int) and -(2**63) <= name < 2**63)
 
 
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
