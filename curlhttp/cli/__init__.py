@@ -6,6 +6,7 @@ Here is only the way in, so that whoever lacks the extra is told.
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib.util import find_spec
 
 __all__ = ["main"]
@@ -18,4 +19,6 @@ def main() -> None:
         sys.exit(2)
     from curlhttp.cli.app import app
 
+    # Ctrl-C may come between the making of a request and its first step.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     app()
