@@ -16,6 +16,7 @@ from benchmarks.server import Server, serve
 
 __all__ = ["Case", "Group", "compare", "frame"]
 
+_WARM = 20  # requests before anything is timed
 _GUESSES = (0.1, 0.3, 1.0)  # of the time of a round: what is cold at first does not decide
 
 
@@ -151,6 +152,9 @@ def _run(case: Case, group: Group, crew: Crew, server: Server, options: Options)
 def _calibrate(row: _Row, crew: Crew, command: dict[str, Any], seconds: float) -> None:
     """Warm the worker up, and find how many requests take it so long."""
     row.count = least = int(command["concurrency"])
+    # Untimed: the first requests import modules and connect, and are no measure of the others.
+    if crew.ask(row.contender, **command, count=max(least, _WARM)) is None:
+        return
     for share in _GUESSES:
         figures = crew.ask(row.contender, **command, count=row.count)
         if figures is None:

@@ -21,8 +21,8 @@ _TRIES, _ROUNDS = 3, 5
 _AT_ONCE = 64
 _MOST_TRACED = 300  # requests: where the server is late, one has more turns of the poll
 
-# A tenth above the most of all versions of Python: 1,411 and 2,117, both on 3.10.
-_BLOCKING_BYTECODES = 1_550
+# A tenth above the most of all versions of Python: 1,095 and 2,111, both on 3.11.
+_BLOCKING_BYTECODES = 1_210
 _ASYNC_BYTECODES = 2_330
 # Usually 1.5 and 0.9: far enough for any noise, near enough for a layer that everybody pays for.
 _BLOCKING_RATIO = 2.2

@@ -7,7 +7,7 @@ their transfers one waits for the sockets, on behalf of all, and hands over when
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -37,9 +37,9 @@ class EventGate(Gate):
         """Let the task go on; never waits, may be called twice."""
         self._event.set()
 
-    async def wait(self) -> None:
-        """Wait until it is open."""
-        await self._event.wait()
+    def wait(self) -> Awaitable[None]:
+        """Return what ends when it is open."""
+        return self._event.wait()
 
 
 class _ScopeDriver(Driver):

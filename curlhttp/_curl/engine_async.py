@@ -40,8 +40,8 @@ class Gate(ABC):
         """Let the task go on; never waits, may be called twice."""
 
     @abstractmethod
-    async def wait(self) -> None:
-        """Wait until it is open."""
+    def wait(self) -> Awaitable[None]:
+        """Return what ends when it is open."""
 
 
 class AsyncEngine(ABC):
@@ -101,7 +101,20 @@ class AsyncEngine(ABC):
         """Start a transfer when it is its turn."""
         begun = monotonic()
         origin = self._slot_of(request)
-        await self._queue(request, origin)
+        gate = self._gate()
+        waiter = Waiter(origin, gate.open)
+        self._slots.wait(waiter)
+        try:
+            await self._wait_at(gate, request.pool_seconds(begun))
+        except BaseException:
+            self._slots.leave(waiter)
+            raise
+        if not waiter.granted:
+            self._slots.leave(waiter)
+            raise no_free_handle(request, self._bound)
+        if self.is_closed:
+            self._slots.give(origin)
+            raise ClientClosed("this client was closed; make a new one", request=request)
         transfer = self._begin(request, origin)
         transfer.queued = transfer.stamp - begun
         return transfer
@@ -132,23 +145,6 @@ class AsyncEngine(ABC):
             self._drop(transfer)
             raise
         return transfer
-
-    async def _queue(self, request: Request, origin: str) -> None:
-        gate = self._gate()
-        waiter = Waiter(origin, gate.open)
-        self._slots.wait(waiter)
-        seconds = request.pool_seconds(monotonic())
-        try:
-            await self._wait_at(gate, seconds)
-        except BaseException:
-            self._slots.leave(waiter)
-            raise
-        if not waiter.granted:
-            self._slots.leave(waiter)
-            raise no_free_handle(request, self._bound)
-        if self.is_closed:
-            self._slots.give(origin)
-            raise ClientClosed("this client was closed; make a new one", request=request)
 
     def _renew(self) -> None:
         """Start over with a driver whose callbacks have not failed."""

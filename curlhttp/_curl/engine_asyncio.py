@@ -30,9 +30,9 @@ class FutureGate(Gate):
         """Let the task go on; never waits, may be called twice."""
         _settle(self._future)
 
-    async def wait(self) -> None:
-        """Wait until it is open."""
-        await self._future
+    def wait(self) -> asyncio.Future[None]:
+        """Return what ends when it is open."""
+        return self._future
 
 
 def _settle(future: asyncio.Future[None]) -> None:

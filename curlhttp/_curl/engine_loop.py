@@ -6,7 +6,7 @@ A body may block or be awaited, so a task of its own reads it while the caller's
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
 
@@ -42,12 +42,13 @@ class SharedGate:
         await _wait_at(self._gate, seconds)
 
 
-async def _wait_at(gate: Gate, seconds: float | None) -> None:
-    if seconds is None:
+def _wait_at(gate: Gate, seconds: float | None) -> Awaitable[None]:
+    return gate.wait() if seconds is None else _wait_so_long(gate, seconds)
+
+
+async def _wait_so_long(gate: Gate, seconds: float) -> None:
+    with anyio.move_on_after(seconds):
         await gate.wait()
-    else:
-        with anyio.move_on_after(seconds):
-            await gate.wait()
 
 
 class LoopEngine(AsyncEngine):
