@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,6 +27,10 @@ _SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "S
 for _name in list(os.environ):  # the machine's own settings are not under test
     if _name.lower().endswith("_proxy") or _name in _SETTINGS:
         del os.environ[_name]
+
+
+# A shell starts what runs in the background with SIGINT ignored, and children would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
