@@ -541,7 +541,8 @@ class Driver:
         self.rearm = _ignore  # type: ignore[method-assign]
         self._watches.clear()
         self._rechecks.clear()
-        self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # pycurl loses what is raised below
+        with suppress(pycurl.error):  # a garbage-collected one has been closed
+            self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # what it raises below would be lost
         for transfer in list(self.running.values()):
             transfer.attached = False
             self.multi.remove_handle(transfer.easy)
