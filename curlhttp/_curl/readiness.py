@@ -543,9 +543,9 @@ class Driver:
         self._rechecks.clear()
         with suppress(pycurl.error):  # a garbage-collected one has been closed
             self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # what it raises below would be lost
-        for transfer in list(self.running.values()):
-            transfer.attached = False
-            self.multi.remove_handle(transfer.easy)
+            for transfer in list(self.running.values()):
+                transfer.attached = False
+                self.multi.remove_handle(transfer.easy)
         self.running.clear()
         self.multi.close()
         self.poller.close()
