@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from curlhttp.cli.app import app
 
 import curlhttp
+from curlhttp.cli.app import app
 from tests.docs_server import RELEASE, documented_world
 from tests.servers import Certs
 from tests.snippets import OTHERS, snippets
