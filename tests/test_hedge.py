@@ -581,7 +581,7 @@ async def test_cancelling_ends_both_attempts(
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one)
-            while len(course.requests) < 2:
+            while len(course.stalled) < 2:
                 await anyio.sleep(0.001)
             tasks.cancel_scope.cancel()
     assert ends[0] in ("CancelledError", "Cancelled")
