@@ -384,9 +384,9 @@ class AsyncClient(Core):
 
     def _make_engine(self, loop: Any) -> Engine:
         if self._is_closed:
-            from curlhttp.exceptions import ClientClosed
+            from curlhttp.exceptions import client_closed
 
-            raise ClientClosed("this client was closed; make a new one")
+            raise client_closed()
         if self._given is not None:
             return self._given
         make_engine = self._loops.make_engine

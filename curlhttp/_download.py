@@ -27,6 +27,7 @@ from curlhttp.exceptions import (
     RemoteProtocolError,
     RequestException,
     ResponseTooLarge,
+    add_note,
 )
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ async def download(
         await apart(part.commit)
     except Exception as error:
         if part.is_kept:
-            note = f"{part.size} bytes are kept: the same download goes on from there"
-            error.__dict__.setdefault("__notes__", []).append(note)  # add_note() of Python 3.11
+            add_note(error, f"{part.size} bytes are kept: the same download goes on from there")
         raise
     finally:
         part.close()

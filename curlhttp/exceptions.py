@@ -337,6 +337,25 @@ class CookieConflictError(RuntimeError):
     """
 
 
+def client_closed(request: Request | None = None) -> ClientClosed:
+    """Return the exception for the use of a client after close().
+
+    Args:
+        request: what was asked of it, if that is known.
+    """
+    return ClientClosed("this client was closed; make a new one", request=request)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Do what BaseException.add_note does, on Python 3.10 as well.
+
+    Args:
+        error: its traceback will show the note.
+        note: the text.
+    """
+    error.__dict__.setdefault("__notes__", []).append(note)
+
+
 class RequestsWarning(Warning):
     """Warn of a request; the base of requests' own warnings."""
 

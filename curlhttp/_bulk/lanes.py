@@ -14,7 +14,7 @@ from curlhttp._curl.engine_bulk import BulkEngine
 from curlhttp._flow.engine import Clock
 from curlhttp._models.request import Request
 from curlhttp._run import run_sync
-from curlhttp.exceptions import ClientClosed
+from curlhttp.exceptions import client_closed
 
 if TYPE_CHECKING:
     from curlhttp._client import Client
@@ -75,7 +75,7 @@ class Lanes:
             ClientClosed: the client was closed.
         """
         if self._client._is_closed:
-            raise ClientClosed("this client was closed; make a new one")
+            raise client_closed()
         while self._idle:
             try:
                 lane = self._idle.pop()

@@ -27,7 +27,7 @@ from curlhttp._curl.transfer import Transfer, may_multiplex
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp.exceptions import ClientClosed
+from curlhttp.exceptions import ClientClosed, client_closed
 
 __all__ = ["AsyncEngine", "Gate"]
 
@@ -92,7 +92,7 @@ class AsyncEngine(ABC):
     def _start(self, request: Request) -> Transfer | None:
         """Start a transfer, unless others run or wait that go first."""
         if self.is_closed:
-            raise ClientClosed("this client was closed; make a new one", request=request)
+            raise client_closed(request)
         slots = self._slots
         origin = "" if slots.per_origin is None else self._slot_of(request)
         return self._begin(request, origin) if slots.take(origin) else None
@@ -114,7 +114,7 @@ class AsyncEngine(ABC):
             raise no_free_handle(request, self._bound)
         if self.is_closed:
             self._slots.give(origin)
-            raise ClientClosed("this client was closed; make a new one", request=request)
+            raise client_closed(request)
         transfer = self._begin(request, origin)
         transfer.queued = transfer.stamp - begun
         return transfer

@@ -32,7 +32,7 @@ from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp.exceptions import ClientClosed
+from curlhttp.exceptions import client_closed
 
 __all__ = ["BlockingEngine", "ThreadGate"]
 
@@ -138,7 +138,7 @@ class BlockingEngine:
     def _pop(self, key: Any, request: Request) -> Transfer:
         try:
             if self._closed:
-                raise ClientClosed("this client was closed; make a new one", request=request)
+                raise client_closed(request)
             return self._handles.pop(key, self._bound)
         except BaseException:
             self._slots.give(key[0])

@@ -144,20 +144,35 @@ class Slots:
             self._grant()
 
 
-class Handles:
+class _Handles:
+    """Transfers, those in use and those that are idle.
+
+    Attributes:
+        all: both.
+    """
+
+    def __init__(self) -> None:
+        self.all: set[Transfer] = set()
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close a transfer for good."""
+        self.all.discard(transfer)
+        transfer.close()
+
+
+class Handles(_Handles):
     """Transfers that are as good as one another, since they share their connections.
 
     Args:
         make: makes one.
 
     Attributes:
-        all: idle and in use.
         idle: the last used at the end.
     """
 
     def __init__(self, make: Callable[[], Transfer]) -> None:
+        super().__init__()
         self._make = make
-        self.all: set[Transfer] = set()
         self.idle: list[Transfer] = []
 
     def make(self) -> Transfer:
@@ -166,18 +181,13 @@ class Handles:
         self.all.add(transfer)
         return transfer
 
-    def drop(self, transfer: Transfer) -> None:
-        """Close a transfer for good."""
-        self.all.discard(transfer)
-        transfer.close()
-
     def close(self) -> None:
         """Close the idle ones."""
         while self.idle:
             self.drop(self.idle.pop())
 
 
-class KeyedHandles:
+class KeyedHandles(_Handles):
     """Keep idle transfers by the key of what they are connected to; the last used goes first.
 
     Args:
@@ -185,17 +195,16 @@ class KeyedHandles:
         keep: idle transfers to keep.
 
     Attributes:
-        all: idle and in use.
         idle_count: how many are idle.
     """
 
     def __init__(self, make: Callable[[Any], Transfer], keep: int) -> None:
+        super().__init__()
         self._make = make
         self.keep = keep
         self._idle: dict[Any, list[Transfer]] = {}
         self.idle_count = 0
         self._serial = 0
-        self.all: set[Transfer] = set()
 
     def pop(self, key: Any, bound: int) -> Transfer:
         """Return an idle transfer for the key, or a new one; the caller holds a slot.
@@ -241,11 +250,6 @@ class KeyedHandles:
             self._idle[transfer.key] = [transfer]
         else:
             idle.append(transfer)
-
-    def drop(self, transfer: Transfer) -> None:
-        """Close a transfer for good."""
-        self.all.discard(transfer)
-        transfer.close()
 
     def close(self) -> None:
         """Close all idle transfers, and those that come back."""

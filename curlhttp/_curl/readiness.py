@@ -219,10 +219,8 @@ class Driver:
         """Start a prepared transfer."""
         request = transfer.request
         assert request is not None
-        if self._idle or self._stale_until:
-            transfer.avoid_reuse(self._avoids_reuse(transfer))
-        else:
-            transfer.avoid_reuse(False)
+        may_be_stale = bool(self._idle or self._stale_until)
+        transfer.avoid_reuse(may_be_stale and self._avoids_reuse(transfer))
         if transfer.multiplexes:
             self._choose_wait(transfer, request.url.origin)
         easy = transfer.easy

@@ -44,8 +44,7 @@ __all__ = ["Transfer", "may_multiplex"]
 
 _DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
-_END = b"\r\n"
-_ENDS = (_END, b"\n")
+_ENDS = (b"\r\n", b"\n")
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)? \d\d\d")
 _NEVER = math.inf
@@ -599,11 +598,7 @@ class Transfer:
         assert request is not None
         if self.failed is not None or self.code:
             self.raise_failure()
-        lines = self.lines
-        if lines and lines[-1] == _END and lines.count(_END) == 1:
-            head = Head(b"".join(lines))  # as most are
-        else:
-            head = self.final_head()
+        head = self.final_head()
         pieces = self.pieces
         content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         response = Response(request, head, content, self._times())

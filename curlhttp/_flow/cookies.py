@@ -22,8 +22,7 @@ def cookies(send: Send) -> Send:
                 request = request.copy()
                 request.headers["Cookie"] = header
         response = await send(request)
-        if response.sets_cookies:
-            store_cookies(jar, response)
+        store_cookies(jar, response)
         return response
 
     return with_cookies

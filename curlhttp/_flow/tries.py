@@ -29,6 +29,7 @@ from curlhttp.exceptions import (
     DeadlineExceeded,
     RequestException,
     UnrewindableBodyError,
+    add_note,
 )
 
 __all__ = ["Tries"]
@@ -127,9 +128,9 @@ class Tries:
         if isinstance(error, DeadlineExceeded) and isinstance(self._last, RequestException):
             error.__cause__ = self._last
         if self._done:
-            _add_note(error, f"attempts before this one: {outcomes(self._done)}")
+            add_note(error, f"attempts before this one: {outcomes(self._done)}")
         if self._objection in _WORTH_A_NOTE:
-            _add_note(error, f"not sent again: {self._unrewindable or OBJECTIONS[self._objection]}")
+            add_note(error, f"not sent again: {self._unrewindable or OBJECTIONS[self._objection]}")
 
     def _too_late(self) -> DeadlineExceeded:
         request, last = self.request, self._last
@@ -279,7 +280,3 @@ def _outcome(failure: Response | RequestException) -> tuple[int | None, RequestE
     if isinstance(failure, RequestException):
         return None, failure
     return failure.status_code, None
-
-
-def _add_note(error: BaseException, note: str) -> None:
-    error.__dict__.setdefault("__notes__", []).append(note)  # add_note() of Python 3.11

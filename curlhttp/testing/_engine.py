@@ -10,7 +10,7 @@ from curlhttp._models.decoders import codings, decode
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp.exceptions import ClientClosed, RequestException, ResponseTooLarge
+from curlhttp.exceptions import RequestException, ResponseTooLarge, client_closed
 from curlhttp.testing._attempt import Attempted, Incoming, Race, copy_of, limited
 from curlhttp.testing._script import Answer, Fault, Script, Step
 
@@ -129,7 +129,7 @@ class ScriptedEngine:
 
     async def _begin(self, request: Request) -> Attempted:
         if self._is_closed:
-            raise ClientClosed("this client was closed; make a new one", request=request)
+            raise client_closed(request)
         begun = self._now
         step = self._next(request)
         arrives = isinstance(step, Answer) or step.error.request_sent

@@ -166,8 +166,7 @@ def _opened(file: str) -> BinaryIO:
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     """Return what the limits among the options are as arguments of Client."""
-    from curlhttp import ConcurrencyLimit, RateLimit
-    from curlhttp._policy.breaker import CircuitBreaker
+    from curlhttp import CircuitBreaker, ConcurrencyLimit, RateLimit
 
     settings: dict[str, Any] = {
         "max_connections": options["concurrency"],
