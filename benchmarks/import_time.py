@@ -1,11 +1,13 @@
-"""Time of `import curlhttp`, next to that of pycurl and of other clients, in fresh interpreters."""
+"""Time to import clients, and until there is one, next to pycurl, in fresh interpreters."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -14,20 +16,29 @@ from benchmarks.machine import describe
 
 __all__ = ["measure"]
 
-_STATEMENTS = ("import pycurl", "import curlhttp", "import curlhttp; curlhttp.Client")
-_PEERS = ("requests", "httpx", "aiohttp")
+_STATEMENTS = ("import pycurl", "import curlhttp", "import curlhttp; curlhttp.Client()")
+_PEERS = {
+    "requests": ("import requests", "import requests; requests.Session()"),
+    "httpx": ("import httpx", "import httpx; httpx.Client()"),
+    "aiohttp": ("import aiohttp",),
+}
 
 
 def measure(options: Options) -> dict[str, Any]:
     """Return medians in ms, with the start of the interpreter taken off."""
-    peers = [f"import {name}" for name in _PEERS if importlib.util.find_spec(name)]
+    peers = [one for name in _PEERS if importlib.util.find_spec(name) for one in _PEERS[name]]
     statements = ("pass", *_STATEMENTS, *peers)
     samples: dict[str, list[float]] = {statement: [] for statement in statements}
-    for _ in range(options.rounds):
-        for statement in statements:
-            started = time.perf_counter()
-            subprocess.run([sys.executable, "-c", statement], check=True)
-            samples[statement].append((time.perf_counter() - started) * 1000)
+    # Installed packages have their bytecode; a checkout may have none.
+    environ = {name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryDirectory() as folder:
+        environ["PYTHONPYCACHEPREFIX"] = folder
+        for number in range(options.rounds + 1):
+            for statement in statements:
+                started = time.perf_counter()
+                subprocess.run([sys.executable, "-c", statement], check=True, env=environ)
+                if number:  # the first compiles
+                    samples[statement].append((time.perf_counter() - started) * 1000)
     start = statistics.median(samples.pop("pass"))
     return {
         "benchmark": "import",

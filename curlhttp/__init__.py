@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings
     from curlhttp._models.url import URL
-    from curlhttp._policy.auth import Auth, BasicAuth, BearerAuth, DigestAuth
+    from curlhttp._policy.auth import Auth, BasicAuth, BearerAuth
     from curlhttp._policy.backoff import (
         DecorrelatedJitterBackoff,
         EqualJitterBackoff,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.circuit import Circuit
     from curlhttp._policy.circuits import Store
     from curlhttp._policy.concurrency import ConcurrencyLimit
+    from curlhttp._policy.digest import DigestAuth
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
@@ -243,7 +244,7 @@ _HOMES = {
     "curlhttp._models.attempt": "Attempt",
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url": "URL",
-    "curlhttp._policy.auth": "Auth BasicAuth BearerAuth DigestAuth",
+    "curlhttp._policy.auth": "Auth BasicAuth BearerAuth",
     "curlhttp._policy.backoff": (
         "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff"
     ),
@@ -252,6 +253,7 @@ _HOMES = {
     "curlhttp._policy.circuit": "Circuit",
     "curlhttp._policy.circuits": "Store",
     "curlhttp._policy.concurrency": "ConcurrencyLimit",
+    "curlhttp._policy.digest": "DigestAuth",
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.rate": "RateLimit",
     "curlhttp._policy.retry": "RetryPolicy",

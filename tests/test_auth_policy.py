@@ -15,17 +15,8 @@ from curlhttp._models.body import Body, open_body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
-from curlhttp._policy.auth import (
-    Auth,
-    AuthFlow,
-    BasicAuth,
-    BearerAuth,
-    Challenge,
-    DigestAuth,
-    as_auth,
-    parse_challenges,
-    parse_parameters,
-)
+from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, BearerAuth, as_auth
+from curlhttp._policy.digest import Challenge, DigestAuth, parse_challenges, parse_parameters
 from curlhttp.exceptions import InvalidHeader, UnrewindableBodyError
 
 UNTIMED = Timings(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False, None)

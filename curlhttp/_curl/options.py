@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import certifi
 import pycurl
 
 from curlhttp._config import TLS, Limits, Proxy, Timeout, Transport
@@ -124,10 +123,16 @@ def _route(transport: Transport) -> list[Option]:
 def _authorities(verify: Any, file: int, folder: int, blob: int) -> list[Option]:
     if isinstance(verify, bytes):
         return [(folder, None), (blob, verify)]
-    path = certifi.where() if verify is True else verify
+    path = _public_authorities() if verify is True else verify
     if os.path.isdir(path):
         return [(file, None), (folder, path)]
     return [(folder, None), (file, path)]
+
+
+def _public_authorities() -> str:
+    import certifi  # loads half of the standard library for this, so not before the first request
+
+    return certifi.where()
 
 
 def _identity(cert: Any) -> list[Option]:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from curlhttp._models.attempt import Attempt
@@ -73,6 +72,8 @@ class Head:
 
 
 def _phrase(status_code: int) -> str:
+    from http import HTTPStatus
+
     try:
         return HTTPStatus(status_code).phrase
     except ValueError:
