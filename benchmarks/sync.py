@@ -17,6 +17,7 @@ _SIZES = {
     "8 KiB": 8192,
     "32 KiB": 32_768,
     "128 KiB": 131_072,
+    "1 MiB": 1_048_576,
 }
 _CASES = tuple(Case(name, size) for name, size in _SIZES.items())
 
