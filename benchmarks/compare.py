@@ -161,8 +161,6 @@ def _calibrate(row: _Row, crew: Crew, command: dict[str, Any], seconds: float) -
             return
         rate = figures["requests"] / figures["wall"]
         row.count = max(least, round(rate * seconds * share))
-        if row.count == least:
-            return
 
 
 def _measure(row: _Row, crew: Crew, command: dict[str, Any], server: Server) -> None:
