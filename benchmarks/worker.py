@@ -47,7 +47,8 @@ class Round:
         """Count a request that ended with a body of a length, or with an error."""
         self._done += 1
         if outcome == self._size:
-            self._latencies.append(seconds)
+            if not self._step:  # memory over a long run must be the client's alone
+                self._latencies.append(seconds)
         else:
             self._errors += 1
             self._error = self._error or f"{outcome!r}, not {self._size} bytes"
