@@ -30,9 +30,8 @@ def measure(options: Options) -> dict[str, Any]:
     statements = ("pass", *_STATEMENTS, *peers)
     samples: dict[str, list[float]] = {statement: [] for statement in statements}
     # Installed packages have their bytecode; a checkout may have none.
-    environ = {name: os.environ[name] for name in os.environ if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as folder:
-        environ["PYTHONPYCACHEPREFIX"] = folder
+        environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
         for number in range(options.rounds + 1):
             for statement in statements:
                 started = time.perf_counter()

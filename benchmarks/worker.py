@@ -59,7 +59,7 @@ class Round:
         """Start the clocks."""
         self._wall, self._cpu = time.perf_counter(), _cpu()
 
-    def result(self, *, latencies: bool) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """Stop the clocks; return the figures."""
         wall, cpu = time.perf_counter() - self._wall, _cpu() - self._cpu
         figures: dict[str, Any] = {
@@ -70,7 +70,7 @@ class Round:
             "error": self._error,
             "peak_rss": _peak_rss(),
         }
-        if latencies:
+        if not self._step:
             figures["latencies"] = [round(seconds * 1e6) for seconds in self._latencies]
         return figures
 
@@ -201,7 +201,7 @@ class Worker:
                 client.run(part.url, part.count, part.concurrency, part.add)
             else:
                 _sequence(client, part)
-            self._tell(part.result(latencies=not command.get("progress")))
+            self._tell(part.result())
         client.close()
 
     async def _serve_async(self, run_all: Tasks) -> None:
@@ -214,7 +214,7 @@ class Worker:
                 await _window(client, part)
             else:
                 await _lanes(client, part, run_all)
-            self._tell(part.result(latencies=not command.get("progress")))
+            self._tell(part.result())
         await client.close()
 
     def _commands(self) -> Iterator[Command]:

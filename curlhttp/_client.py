@@ -16,7 +16,7 @@ from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 from curlhttp._run import run_sync
 from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
-from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError
+from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError, client_closed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -384,8 +384,6 @@ class AsyncClient(Core):
 
     def _make_engine(self, loop: Any) -> Engine:
         if self._is_closed:
-            from curlhttp.exceptions import client_closed
-
             raise client_closed()
         if self._given is not None:
             return self._given

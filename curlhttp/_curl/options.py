@@ -123,16 +123,13 @@ def _route(transport: Transport) -> list[Option]:
 def _authorities(verify: Any, file: int, folder: int, blob: int) -> list[Option]:
     if isinstance(verify, bytes):
         return [(folder, None), (blob, verify)]
-    path = _public_authorities() if verify is True else verify
-    if os.path.isdir(path):
-        return [(file, None), (folder, path)]
-    return [(folder, None), (file, path)]
+    if verify is True:
+        import certifi  # loads half of the standard library: not before the first request
 
-
-def _public_authorities() -> str:
-    import certifi  # loads half of the standard library for this, so not before the first request
-
-    return certifi.where()
+        verify = certifi.where()
+    if os.path.isdir(verify):
+        return [(file, None), (folder, verify)]
+    return [(folder, None), (file, verify)]
 
 
 def _identity(cert: Any) -> list[Option]:

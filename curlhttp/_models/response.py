@@ -72,7 +72,7 @@ class Head:
 
 
 def _phrase(status_code: int) -> str:
-    from http import HTTPStatus
+    from http import HTTPStatus  # few responses are asked for their phrase
 
     try:
         return HTTPStatus(status_code).phrase
