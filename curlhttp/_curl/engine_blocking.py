@@ -18,6 +18,7 @@ from typing import Any
 import pycurl
 
 from curlhttp._config import Limits
+from curlhttp._curl.connections import Connections, Suspects
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.forks import forsake, forsake_transfer, survive
 from curlhttp._curl.handles import (
@@ -41,7 +42,6 @@ _PERFORM, _ALONE, _RIVAL = 0, 1, -1  # the last: on the driver of the attempt th
 _FILES = 4  # per handle: a socket, and what libcurl and the loop wake up with
 _PARKED = 8
 _MAIN = threading.main_thread()  # the one that gets KeyboardInterrupt
-_JUST_NOW = 500e-6  # seconds of idleness that need no look, as in the async engine
 _RECENT = 1.0  # seconds since an answer, within which the next connection hardly stalls
 _SHORT_READ = 1.0  # seconds: shorter read timeouts than perform's callback can keep
 
@@ -99,6 +99,7 @@ class BlockingEngine:
         # The last used of some keys, ready and with their slots: a loop of requests takes and
         # gives without the lock, the slots and the idle lists, which is 5 % of a small request.
         self._parked: dict[Any, Transfer] = {}
+        self._suspects = Suspects()
         self._share = pycurl.CurlShare()
         self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_DNS)
         self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_SSL_SESSION)
@@ -107,8 +108,10 @@ class BlockingEngine:
         connections = key[2]
         transfer = Transfer(self._limits, self._share, watches_progress=connections == _PERFORM)
         transfer.easy.setopt(pycurl.MAXCONNECTS, 1)
-        if connections > 0:
-            transfer.driver = Driver(self._limits, connections)
+        if connections == _PERFORM:
+            transfer.connections = Connections(self._suspects)
+        elif connections > 0:
+            transfer.driver = Driver(self._limits, connections, self._suspects)
         return transfer
 
     # the pool
@@ -242,10 +245,12 @@ class BlockingEngine:
         try:
             if transfer.driver is not None:
                 self._loop(transfer, lambda: transfer.done)
-            elif transfer.may_stall and threading.current_thread() is _MAIN:
+            elif transfer.idle > _RECENT and _may_stall(transfer):
                 _perform_apart(transfer)
             else:
                 _perform(transfer)
+            if transfer.restarts:
+                _perform_again(transfer)
             response = transfer.response()
             transfer.clean()
         except BaseException:
@@ -262,27 +267,10 @@ class BlockingEngine:
             transfer.queued = transfer.stamp - begun
             if connections:
                 transfer.driver.add(transfer)
-            else:
-                self._look_at_connection(transfer)
         except BaseException:
             self._drop(transfer)
             raise
         return transfer
-
-    def _look_at_connection(self, transfer: Transfer) -> None:
-        """Find out whether the connection of the last exchange may carry this one."""
-        if transfer.idle <= _JUST_NOW and not transfer.sends_once:
-            transfer.avoid_reuse(False)
-            transfer.may_stall = False
-            return
-        descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
-        is_stale = False
-        # What came on an idle connection must not answer the next request; libcurl itself looks
-        # only once a second. On HTTP/2 frames may come at any time.
-        if descriptor >= 0 and (transfer.sends_once or not transfer.multiplexes):
-            is_stale = transfer.is_stale(descriptor)
-        transfer.avoid_reuse(is_stale)
-        transfer.may_stall = (is_stale or descriptor < 0) and transfer.idle > _RECENT
 
     def _loop(self, transfer: Transfer, is_over: Callable[[], Any]) -> None:
         driver = transfer.driver
@@ -449,12 +437,30 @@ class BlockingEngine:
 
 
 def _perform(transfer: Transfer) -> None:
+    code, message = 0, ""
     try:
         transfer.easy.perform()
     except pycurl.error as error:
-        transfer.code, transfer.message = error.args
+        code, message = error.args
     except SystemError as error:
         raise raised_in_callback(error) from None
+    transfer.finish(code, message)
+
+
+def _may_stall(transfer: Transfer) -> bool:
+    """Return whether it may have to connect first, in the thread that Ctrl-C interrupts."""
+    if threading.current_thread() is not _MAIN:
+        return False
+    connection = transfer.connection
+    return connection is None or not connection.is_clean()
+
+
+def _perform_again(transfer: Transfer) -> None:
+    transfer.restart()
+    if threading.current_thread() is _MAIN:
+        _perform_apart(transfer)
+    else:
+        _perform(transfer)
 
 
 def _perform_apart(transfer: Transfer) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import pycurl
 
 from curlhttp._config import Limits
+from curlhttp._curl.connections import Connections, Suspects
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.transfer import Transfer
 
@@ -27,9 +28,7 @@ _select: Any = select  # no platform has all of it
 _IN, _OUT, _REMOVE = pycurl.POLL_IN, pycurl.POLL_OUT, pycurl.POLL_REMOVE
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _BATCH = 256  # events taken at once
-_JUST_NOW = 500e-6  # seconds for which a look at the idle connections counts
 _ORIGINS = 1000  # whose protocol is remembered
-_LIFE_CHECK = 1.5  # seconds after which libcurl (8.22 on: 1 s) has looked for itself, and a margin
 
 
 class _Epoll:
@@ -125,6 +124,7 @@ class Driver:
     Args:
         limits: the client's limits.
         connections: how many sockets there may be.
+        suspects: who spoke out of turn, as far as the engine knows.
 
     Attributes:
         running: the attached transfers by their handle.
@@ -132,16 +132,14 @@ class Driver:
             add_handle would fail (pycurl 7.47: kill the process).
     """
 
-    def __init__(self, limits: Limits, connections: int) -> None:
+    def __init__(self, limits: Limits, connections: int, suspects: Suspects | None = None) -> None:
         self.running: dict[Any, Transfer] = {}
         self.poller = _Poller()
         self._due: float | None = None  # when libcurl wants to act, as it said last
-        # Descriptors of kept-alive connections: they stay registered, so that a server's close
-        # is noticed. libcurl itself looks only when the last look is over a second ago.
+        self._connections = Connections(suspects or Suspects())
+        # Registered descriptors that libcurl wants nothing of for now: of kept-alive connections,
+        # of paused transfers, or closed ones. Most are wanted again soon.
         self._idle: set[int] = set()
-        self._looked = 0.0  # when the poller was asked last
-        self._stale_until = 0.0
-        self._spoiled_until = 0.0
         self._has_parted = False  # from a forked child
         self._shares: dict[str, bool] = {}  # origins on TLS: do their connections multiplex
         self._solitary = False  # one was just found out not to
@@ -166,7 +164,6 @@ class Driver:
     def _on_socket(self, what: int, descriptor: int, multi: Any, data: Any) -> None:
         try:
             if what == _REMOVE:
-                # No word on whether it is closed or kept alive: the next event will tell.
                 self._idle.add(descriptor)
                 if self._has_parted:
                     self.poller.forget(descriptor)
@@ -219,8 +216,7 @@ class Driver:
         """Start a prepared transfer."""
         request = transfer.request
         assert request is not None
-        may_be_stale = bool(self._idle or self._stale_until)
-        transfer.avoid_reuse(may_be_stale and self._avoids_reuse(transfer))
+        transfer.connections = self._connections
         if transfer.multiplexes:
             self._choose_wait(transfer, request.url.origin)
         easy = transfer.easy
@@ -275,24 +271,6 @@ class Driver:
         self.multi.add_handle(transfer.easy)
         self._act_soon()
 
-    def _avoids_reuse(self, transfer: Transfer) -> bool:
-        if transfer.multiplexes:
-            return (transfer.sends_once or transfer.is_second) and self._is_stale_now()
-        if transfer.is_second:
-            return True
-        if transfer.sends_once:
-            return self._is_stale_now()
-        # What came on an idle connection must not answer the next request.
-        if transfer.stamp - self._looked > _JUST_NOW:
-            self._looked = transfer.stamp
-            self._look_at_idle()
-        return transfer.stamp < self._spoiled_until
-
-    def _is_stale_now(self) -> bool:
-        """Tell whether an idle connection was closed: it must not get the one POST."""
-        self._look_at_idle()
-        return monotonic() < self._stale_until
-
     def remove(self, transfer: Transfer) -> None:
         """Take a transfer off, finished or not; an unfinished HTTP/1 one loses its connection."""
         if not transfer.attached:
@@ -339,23 +317,6 @@ class Driver:
         except BaseException as error:
             self._give_up(error)
 
-    def _look_at_idle(self) -> None:
-        if self._has_parted:
-            return self._poll_idle()
-        for descriptor, bits in self.poller.poll(0):
-            if descriptor in self._idle:
-                self._retire(descriptor, bits)
-            else:
-                self._act(descriptor, bits)
-        return None
-
-    def _poll_idle(self) -> None:
-        poller = select.poll()
-        for descriptor in self._idle:
-            poller.register(descriptor, select.POLLIN)
-        for descriptor, _ in poller.poll(0):
-            self._retire(descriptor, pycurl.CSELECT_IN)
-
     def part(self) -> None:
         """Go on in the parent of a forked child.
 
@@ -366,21 +327,10 @@ class Driver:
         for descriptor in list(self._idle):
             self.poller.forget(descriptor)
 
-    def _retire(self, descriptor: int, bits: int) -> None:
-        """Stop watching a connection that was closed, or spoke out of turn, while idle."""
-        said = _peek(descriptor)
-        if said is None:  # libcurl had only wanted to write, and was answered at once
-            try:
-                self.poller.watch(descriptor, _IN)
-            except BaseException as error:
-                self.broken = error
-            return
-        self.poller.forget(descriptor)
+    def _leave_idle(self, descriptor: int) -> None:
+        """Stop watching a socket until libcurl wants something of it again."""
         self._idle.discard(descriptor)
-        self._stale_until = monotonic() + _LIFE_CHECK
-        # TLS says goodbye before the end: an alert, in TLS 1.3 a record of 19 bytes.
-        if said and said[:1] != b"\x15" and said != b"\x17\x03\x03\x00\x13":
-            self._spoiled_until = self._stale_until
+        self.poller.forget(descriptor)
 
     # time
 
@@ -407,10 +357,10 @@ class Driver:
         if not self.is_attached:
             return  # in a forked child whose loop has not ended: the sockets are the parent's
         events = self.poller.poll(seconds)
-        now = self._looked = monotonic()
+        now = monotonic()
         for descriptor, bits in events:
             if descriptor in self._idle:
-                self._retire(descriptor, bits)
+                self._leave_idle(descriptor)
             else:
                 self._touched[descriptor] = now
                 self._act(descriptor, bits)
@@ -442,16 +392,15 @@ class Driver:
 
     def _finish(self, easy: Any, code: int, message: str) -> None:
         transfer = self.running[easy]
+        transfer.finish(code, message)
         if transfer.restarts:
             self.remove(transfer)
             transfer.restart()
             self.add(transfer)
             return
         transfer.done = True
-        if code:
-            transfer.code, transfer.message = code, message
-            if code in _BREAKS_HPACK:
-                self._sever(transfer)
+        if code in _BREAKS_HPACK:
+            self._sever(transfer)
         self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
@@ -551,14 +500,3 @@ class Driver:
 
 def _ignore(due: float) -> None:
     """Do not react to timers any more."""
-
-
-def _peek(descriptor: int) -> bytes | None:
-    """Return the start of what an idle connection has to read, b"" at its end, None for nothing."""
-    try:
-        with socket.socket(fileno=os.dup(descriptor)) as twin:
-            return twin.recv(5, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""

@@ -21,6 +21,7 @@ from typing import Any
 import pycurl
 
 from curlhttp._config import Limits, Timeout, Transport
+from curlhttp._curl.connections import Connection, Connections, Route
 from curlhttp._curl.errors import Failure, error_for, raised_in_callback
 from curlhttp._curl.options import (
     base_options,
@@ -45,6 +46,7 @@ __all__ = ["Transfer", "may_multiplex"]
 _DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _ENDS = (b"\r\n", b"\n")
+_SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)? \d\d\d")
 _NEVER = math.inf
@@ -75,11 +77,12 @@ class Transfer:
         done: libcurl is finished with the attempt; `code` and `message` say how.
         watches: the driver's queue of read timeouts that it is or was in, or None.
         wake: what to call when a waiting caller has something to look at, or None.
-        may_stall: it has to connect, to a host that was not heard of just now.
         sends: how often it was sent, or about to be.
         sends_once: the request must not go out a second time by itself.
-        restarts: it was about to, on a connection that may be as dead as the first.
+        restarts: it has to go out on a new connection: the one that it got is dead or not clean.
         is_second: it may go out once more, on a connection that is alive.
+        connections: what is known of those that it may get; set before it runs.
+        connection: the one that it went out on last, if it is known.
         pumps: the caller's task is busy with the request's body, and cannot read the response.
         driver: the blocking engine's driver of this one transfer, or None.
         performs: easy.perform runs in a thread of its own, which closes the handle if it
@@ -104,19 +107,20 @@ class Transfer:
         "_method",
         "_odd",
         "_opened",
-        "_poll",
-        "_polled",
         "_progresses",
         "_route",
         "_secret",
         "_timeout",
         "_timeout_ms",
         "_transport",
+        "_turn",
         "_url",
         "_waits",
         "attached",
         "buffered",
         "code",
+        "connection",
+        "connections",
         "done",
         "driver",
         "easy",
@@ -131,7 +135,6 @@ class Transfer:
         "limit",
         "lines",
         "mark",
-        "may_stall",
         "message",
         "multiplexes",
         "origin",
@@ -168,9 +171,9 @@ class Transfer:
         self.attached = self.performs = self.is_dropped = False
         self.released = 0
         self.stamp = 0.0
-        self.multiplexes = self.may_stall = False
-        self._polled = -1
-        self._poll: Any = None
+        self.multiplexes = False
+        self.connections: Connections
+        self.connection: Connection | None = None
         self._forget()
         if share is not None:
             self.easy.setopt(pycurl.SHARE, share)  # survives reset()
@@ -193,7 +196,7 @@ class Transfer:
         self.queued = self.recheck = 0.0
         self.mark: Any = None
         self.watches: Any = None
-        self._route: tuple[str, str, int, int] | None = None
+        self._route: Route | None = None
 
     # what is set
 
@@ -387,10 +390,15 @@ class Transfer:
         return not self.sends and not self._connecting
 
     def restart(self) -> None:
-        """Make ready to go out for the second and last time."""
+        """Make ready to go out on a new connection; a request that was sent, for the last time."""
         assert self.request is not None
-        self.sends, self.restarts, self.is_second = 1, False, True
+        self.restarts = False
+        self.is_second = self.sends > 0
+        self.sends = int(self.is_second)
+        self.avoid_reuse(True)
         self.lines.clear()
+        self.pieces.clear()
+        self.size = 0
         if self.request.deadline is not None:
             self.set_deadline(self.request.deadline)
 
@@ -419,14 +427,27 @@ class Transfer:
         """
         self._route = route
         self.stamp = monotonic()
-        self.sends += 1
-        if self.sends > 1 and not self._may_go_again():
+        if self.sends and not self._may_go_again():
+            self.sends += 1
             return _ABORT
-        self._connecting = False
+        if self._connecting:
+            self._connecting = False
+            assert self.request is not None
+            connection = self.connection = self.connections.add(
+                route, self.sockets, multiplexes=self.multiplexes, is_tls=_is_on_tls(self.request)
+            )
+        else:
+            connection = self.connection = self.connections.find_clean(route, self.request)
+            if connection is None:
+                self.restarts = True  # nothing of the request has left
+                return _ABORT
+        if connection is not None and connection.counts:
+            self._turn = connection.uses = connection.uses + 1
+        self.sends += 1
         return _OK
 
     def _may_go_again(self) -> bool:
-        if self.sends > 2 or (self.sends_once and not self._downgrades):
+        if self.sends > 1 or (self.sends_once and not self._downgrades):
             return False
         if not self._connecting and not self.is_second:
             # After a restart of the server all kept-alive connections are dead, and libcurl
@@ -441,6 +462,9 @@ class Transfer:
         lines.append(line)
         self.stamp = monotonic()
         if line in _ENDS and self.head is None:
+            if not self._may_be_answer(ends=False):
+                self._disown_answer()
+                return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
             head = Head(b"".join(lines))
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
@@ -582,6 +606,55 @@ class Transfer:
         if end < 0:
             return None
         return Head(b"".join(self.lines[start:end]), b"".join(self.lines[end:]))
+
+    def finish(self, code: int, message: str) -> None:
+        """Take down how it ended, at once: then its connection may be another's.
+
+        Args:
+            code: libcurl's, 0 for success.
+            message: libcurl's words for it.
+        """
+        self.code, self.message = code, message
+        connection = self.connection
+        if code or connection is None:
+            return None
+        if connection.multiplexes and self.lines:
+            connection.multiplexes = not self.lines[0].startswith(b"HTTP/1")
+        if connection.counts and not self._may_be_answer(ends=True):
+            return self._disown_answer()
+        head = self.head
+        if head is None:
+            head = self.head = self._read_head()
+        if head is not None and "\ntransfer-encoding:" in head.lower and head.is_framed_twice:
+            # Another recipient may see the end of the body elsewhere (RFC 9112, section 6.3).
+            self.connections.spoil(self._route)
+        return None
+
+    def _may_be_answer(self, *, ends: bool) -> bool:
+        connection, size = self.connection, _SHORTEST_HEAD + self.size
+        if connection is None or not connection.counts:
+            return True
+        return connection.count(self._turn, size, ends=ends)
+
+    def _disown_answer(self) -> None:
+        """Refuse an answer that was there before its request: it is that to another one."""
+        assert self.request is not None
+        self.connections.distrust(self._route, self.request)
+        if self.sends_once or self.is_second or self.head is not None:
+            self.failed = self._early_answer()
+        else:
+            self.restarts = True
+
+    def _early_answer(self) -> RemoteProtocolError:
+        request = self.request
+        assert request is not None
+        return RemoteProtocolError(
+            f"{request.method} {request.url}: the server had sent the answer before the request, "
+            "so that it cannot be the answer to it; the request may have been processed",
+            request=request,
+            curl_code=0,
+            request_sent=True,
+        )
 
     def status(self) -> int:
         """Return the status of the final answer so far, 0 while there is none."""
@@ -752,19 +825,6 @@ class Transfer:
 
     # between attempts
 
-    def is_stale(self, descriptor: int) -> bool:
-        """Tell whether the idle connection was closed, or spoke out of turn."""
-        if descriptor != self._polled:
-            self._watch(descriptor)
-        return bool(self._poll(0))
-
-    def _watch(self, descriptor: int) -> None:
-        from select import POLLIN, poll
-
-        poller = poll()
-        poller.register(descriptor, POLLIN)
-        self._polled, self._poll = descriptor, poller.poll
-
     def take(self) -> bytes:
         """Return what of a streamed body is there, b"" when nothing is."""
         pieces = self.pieces
@@ -784,6 +844,8 @@ class Transfer:
             self.easy.reset()
             self._set_base()
             return
+        if self._fresh:
+            self.avoid_reuse(False)
         if self._listens:
             self.easy.setopt(pycurl.VERBOSE, 0)
             self._listens = False
@@ -809,6 +871,12 @@ def _framing(request: Request) -> bytes:
     """Return the header line, in lower case, that libcurl would add for the body."""
     length = 0 if request.body is None else request.body.length
     return b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
+
+
+def _is_on_tls(request: Request) -> bool:
+    """Return whether the connection is TLS, all the way or up to the proxy."""
+    proxy = request.transport.proxy
+    return request.url.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))
 
 
 def _set_socket_options(descriptor: int, options: tuple[Any, ...]) -> int:

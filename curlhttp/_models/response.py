@@ -63,6 +63,12 @@ class Head:
         return self.status_code in REDIRECT_STATUSES and _LOCATION(self.lower) is not None
 
     @property
+    def is_framed_twice(self) -> bool:
+        """Return whether it has both a Transfer-Encoding and a Content-Length."""
+        lower = self.lower
+        return "\ntransfer-encoding:" in lower and "\ncontent-length:" in lower
+
+    @property
     def reason_phrase(self) -> str:
         """Return the reason, or the standard one: HTTP/2 and 3 send none."""
         version, reason = self._status_line()

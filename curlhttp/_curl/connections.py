@@ -1,0 +1,248 @@
+"""What is known of each open connection, so that only a clean one carries the next request.
+
+libcurl looks at a kept-alive connection only when its last look is over a second ago (8.22 on).
+What a server sent meanwhile would pass for the answer to the next request, and a connection that
+it closed would take a POST along. So we look ourselves, right before each request goes out.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from curlhttp._models.request import Request
+
+try:
+    from fcntl import ioctl
+except ImportError:  # Windows
+    ioctl = None  # type: ignore[assignment]
+
+__all__ = ["Connection", "Connections", "Route", "Suspects"]
+
+Route = tuple[str, str, int, int]  # as PREREQFUNCTION tells: address of the peer, ours; the ports
+
+_select: Any = select  # no platform has all of it
+_END = _RDHUP = getattr(select, "POLLRDHUP", 0)  # Linux
+if hasattr(select, "poll"):
+    _END |= _select.POLLHUP | _select.POLLERR | _select.POLLNVAL
+_TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
+_BYTES_RECEIVED = 128  # offset in struct tcp_info (linux/tcp.h), from Linux 4.1 on
+_FIONREAD = 0x541B  # linux/sockios.h: bytes that wait to be read
+_NOTHING = bytes(4)
+_DISTRUST = 60.0  # seconds
+_SUSPECTS = 1000  # servers that are remembered
+
+
+class Suspects:
+    """The servers that spoke out of turn just now: who does so once does it again.
+
+    Between our look and the request there is always a moment in which more may arrive. So none
+    of their connections is used twice, for a while. May be shared by threads.
+
+    Attributes:
+        until: the monotonic time when trust returns, by server.
+    """
+
+    def __init__(self) -> None:
+        self.until: dict[str, float] = {}
+
+    def add(self, request: Request) -> None:
+        """Distrust the server that a request goes to."""
+        if len(self.until) >= _SUSPECTS:
+            self.until.clear()
+        self.until[_server_of(request)] = monotonic() + _DISTRUST
+
+    def has(self, request: Request) -> bool:
+        """Return whether the server that a request goes to is distrusted."""
+        return self.until.get(_server_of(request), 0.0) > monotonic()
+
+
+def _server_of(request: Request) -> str:
+    """Return who is at the other end of the connection: an origin, or a proxy without a tunnel."""
+    proxy = request.transport.proxy
+    if proxy is None or request.url.scheme == "https" or proxy.url.startswith("socks"):
+        return request.url.origin
+    return proxy.url
+
+
+class Connection:
+    """One open connection.
+
+    Args:
+        descriptor: its socket, which is libcurl's to close.
+        multiplexes: it may speak HTTP/2 or HTTP/3, where frames may come at any time.
+        is_tls: it is TLS all the way, or up to a proxy.
+
+    Attributes:
+        counts: what it receives can and should be counted (see `count`).
+        events: asks, without a wait, for the socket's events: events(0).
+        multiplexes: the same; False from the first response that is HTTP/1's.
+        uses: how many requests went out on it.
+    """
+
+    __slots__ = ("_read", "_tcp", "counts", "descriptor", "events", "multiplexes", "uses")
+
+    def __init__(self, descriptor: int, multiplexes: bool, is_tls: bool) -> None:
+        self.descriptor = descriptor
+        self.multiplexes = multiplexes
+        self.events = _look_at(descriptor)
+        self.uses = 0
+        self.counts = is_tls and _TCP_INFO is not None
+        self._tcp = _Borrowed(fileno=descriptor) if self.counts else None
+        self._read = 0  # bytes up to the end of the last exchange, 0 if not known
+
+    def is_clean(self) -> bool:
+        """Return whether the server neither closed it nor, on HTTP/1, spoke out of turn."""
+        events = self.events(0)
+        return not events or (self.multiplexes and not events[0][1] & _END)
+
+    def has_spoken(self) -> bool:
+        """Return whether it has something to read, other than its end and what announces that."""
+        events = self.events(0)
+        if not events or events[0][1] & _END:
+            return False  # a server may say why it closes (RFC 9110, section 15.5.9)
+        said = _peek(self.descriptor)
+        # TLS says goodbye before the end: an alert, in TLS 1.3 a record of 19 bytes.
+        return bool(said) and said[:1] != b"\x15" and said != b"\x17\x03\x03\x00\x13"
+
+    def count(self, use: int, size: int, *, ends: bool) -> bool:
+        """Return whether a response can be the answer to its request.
+
+        OpenSSL reads ahead: what came together with the last response lies in its buffer, where
+        no look at the socket finds it, and is taken for the next answer. But then less was read
+        from the socket since than the answer is long. (Without TLS libcurl closes such a
+        connection.)
+
+        Args:
+            use: the number of the request among those of the connection.
+            size: bytes of the response so far, at least.
+            ends: the response is complete, just now.
+        """
+        if self._tcp is None or self.multiplexes:
+            return True
+        before = self._read
+        now = _bytes_read(self._tcp) if use == self.uses else 0
+        if ends:
+            self._read = now
+        return not before or not now or now - before >= size
+
+
+class _Borrowed(socket.socket):
+    """A socket that is another's to close."""
+
+    def __del__(self) -> None:
+        self.detach()
+
+
+class Connections:
+    """The open connections of one curl_multi, or of one handle that performs by itself.
+
+    Args:
+        suspects: who spoke out of turn, as far as the engine knows.
+    """
+
+    def __init__(self, suspects: Suspects) -> None:
+        self._suspects = suspects
+        self._by_route: dict[Route, Connection] = {}
+        self._routes: dict[int, Route] = {}  # by descriptor, whose numbers are used again
+
+    def find_clean(self, route: Route, request: Request | None) -> Connection | None:
+        """Return the connection if another request may go out on it.
+
+        Args:
+            route: as libcurl tells it; one of which nothing is known is not clean.
+            request: the one that shall go out.
+        """
+        connection = self._by_route.get(route)
+        if connection is None or connection.events(0) or self._suspects.until:
+            return self._judge(connection, request)
+        return connection
+
+    def _judge(self, connection: Connection | None, request: Request | None) -> Connection | None:
+        if connection is None or connection.multiplexes:
+            return connection if connection is not None and connection.is_clean() else None
+        assert request is not None
+        if connection.has_spoken():
+            self._suspects.add(request)
+        return connection if connection.is_clean() and not self._suspects.has(request) else None
+
+    def spoil(self, route: Route | None) -> None:
+        """Forget a connection, so that no further request goes out on it."""
+        connection = None if route is None else self._by_route.pop(route, None)
+        if connection is not None:
+            del self._routes[connection.descriptor]
+
+    def distrust(self, route: Route | None, request: Request) -> None:
+        """Use no connection to the server of a request twice, for a while."""
+        self.spoil(route)
+        self._suspects.add(request)
+
+    def add(
+        self, route: Route, sockets: Sequence[int], *, multiplexes: bool, is_tls: bool
+    ) -> Connection | None:
+        """Note a new connection.
+
+        Args:
+            route: as libcurl tells it.
+            sockets: what was opened for it; happy eyeballs try several addresses at once.
+            multiplexes: it may speak HTTP/2 or HTTP/3.
+            is_tls: it is TLS all the way, or up to a proxy.
+        """
+        descriptor = sockets[0] if len(sockets) == 1 else _bound_to(route[3], sockets)
+        if descriptor is None or not route[3]:  # a socket without a port has no route of its own
+            return None
+        self.spoil(self._routes.get(descriptor))  # what had this number was closed
+        self.spoil(route)
+        self._routes[descriptor] = route
+        connection = self._by_route[route] = Connection(descriptor, multiplexes, is_tls)
+        return connection
+
+
+def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
+    """Return the socket that has the local port; the others lost, and may be closed by now."""
+    for descriptor in reversed(sockets):
+        with suppress(OSError):
+            twin = socket.socket(fileno=descriptor)
+            try:
+                if twin.getsockname()[1] == port:
+                    return descriptor
+            finally:
+                twin.detach()
+    return None
+
+
+def _look_at(descriptor: int) -> Callable[[int], list[tuple[int, int]]]:
+    """Return what asks, without a wait, for the events of a socket (poll, as it has no bound)."""
+    if not hasattr(select, "poll"):  # Windows
+        return lambda wait: [(fd, 0) for fd in select.select([descriptor], [], [], wait)[0]]
+    poller = _select.poll()
+    poller.register(descriptor, _select.POLLIN | _RDHUP)
+    look: Callable[[int], list[tuple[int, int]]] = poller.poll
+    return look
+
+
+def _peek(descriptor: int) -> bytes:
+    """Return the start of what a connection has to read, b"" for its end or nothing."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as twin:
+            return twin.recv(5, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
+    except OSError:
+        return b""
+
+
+def _bytes_read(tcp: socket.socket) -> int:
+    """Return how many bytes were read from a socket since it is open, 0 if that is not known."""
+    assert _TCP_INFO is not None
+    try:
+        info = tcp.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED + 8)
+        unread = ioctl(tcp, _FIONREAD, _NOTHING)
+    except OSError:
+        return 0
+    received = int.from_bytes(info[_BYTES_RECEIVED:], sys.byteorder)
+    return received - int.from_bytes(unread, sys.byteorder)
