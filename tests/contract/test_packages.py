@@ -1084,6 +1084,15 @@ def test_a_response_gives_pieces_and_lines(urllib3: Any) -> None:
     assert io.TextIOWrapper(respond(urllib3, body, auto_close=False)).read() == body.decode()
 
 
+def test_a_response_that_outlives_its_file_is_closed_once_and_for_all(urllib3: Any) -> None:
+    response = respond(urllib3, b"abc", auto_close=False)
+    assert response.read() == b"abc"
+    assert not response.closed
+    response.close()
+    response.flush()
+    assert response.closed
+
+
 def test_the_data_of_a_response_stay(urllib3: Any) -> None:
     response = respond(urllib3, b'{"a": 1}')
     assert response.data == response.data == b'{"a": 1}'

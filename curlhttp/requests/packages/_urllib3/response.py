@@ -393,7 +393,7 @@ class HTTPResponse(BaseHTTPResponse):
 
     def flush(self) -> None:
         """Flush the file, if it can be."""
-        if self._fp is not None and hasattr(self._fp, "flush") and not self.closed:
+        if hasattr(self._fp, "flush") and not getattr(self._fp, "closed", False):
             self._fp.flush()
 
     def release_conn(self) -> None:
