@@ -19,6 +19,8 @@ from benchmarks.compare import Case, Group
 from benchmarks.crew import Contender, Crew, Failed, Worker
 from benchmarks.figures import summaries
 
+pytestmark = pytest.mark.slow
+
 _SMALL = ("--rounds", "1", "--seconds", "0.01", "--server", "asyncio")
 _FLOOR = Contender("bare pycurl", "bare.Easy", "none")
 

@@ -133,6 +133,7 @@ def test_a_pipe_gets_the_bytes_as_they_are(app: AppServer) -> None:
     assert run("get", app.url + "/json").out == run("get", app.url + "/json", "-o", "-").out
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_it_quietly(app: AppServer) -> None:
     process = start("get", app.url + "/big")
     assert process.stdout is not None
@@ -144,6 +145,7 @@ def test_a_reader_that_leaves_ends_it_quietly(app: AppServer) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_told_of_once(app: AppServer) -> None:
     with open("/dev/full", "wb") as full:
@@ -250,6 +252,7 @@ def test_a_mistake_is_told_before_anything_is_sent(app: AppServer, arguments: li
     assert app.connections == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130(app: AppServer) -> None:
     import signal
 
@@ -338,6 +341,7 @@ def test_timing_shows_where_the_time_went(app: AppServer) -> None:
     assert all(re.match(r"\w+ +\d+\.\d ms", line) for line in ended.err.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [40, 120])
 def test_timing_fits_a_terminal_of_any_width(app: AppServer, columns: int) -> None:
     status, shown = on_terminal("get", "--timing", app.url, columns=columns)
@@ -346,6 +350,7 @@ def test_timing_fits_a_terminal_of_any_width(app: AppServer, columns: int) -> No
     assert max(map(len, shown.splitlines())) <= columns
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_json_laid_out_in_colours(app: AppServer) -> None:
     _, shown = on_terminal("get", app.url + "/json")
     assert ESCAPE in shown
@@ -354,6 +359,7 @@ def test_a_terminal_gets_json_laid_out_in_colours(app: AppServer) -> None:
     assert json.loads(plain) == json.loads(run("get", app.url + "/json").out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "environment"),
     [([], {"NO_COLOR": "1"}), (["--no-color"], {}), ([], {"TERM": "dumb"})],
@@ -366,6 +372,7 @@ def test_colours_can_be_switched_off(
     assert shown.startswith('{\n  "hello"')
 
 
+@pytest.mark.slow
 def test_long_lines_are_not_broken_on_a_narrow_terminal(app: AppServer) -> None:
     text = "x" * 100
     app.route("/long", lambda record, conn: conn.reply(
@@ -375,6 +382,7 @@ def test_long_lines_are_not_broken_on_a_narrow_terminal(app: AppServer) -> None:
     assert text in shown
 
 
+@pytest.mark.slow
 def test_a_terminal_is_spared_binaries(app: AppServer) -> None:
     status, shown = on_terminal("get", app.url + "/bytes/300")
     assert status == 23
@@ -384,6 +392,7 @@ def test_a_terminal_is_spared_binaries(app: AppServer) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_no_control_characters_of_a_server(app: AppServer) -> None:
     evil = "\x1b]0;owned\x07 \x9b2J \r\n"
     for kind, body in (("text/plain", evil), ("application/json", json.dumps("\x9b2J"))):
@@ -395,6 +404,7 @@ def test_a_terminal_gets_no_control_characters_of_a_server(app: AppServer) -> No
     assert "owned" not in shown
 
 
+@pytest.mark.slow
 def test_json_that_is_too_large_to_be_laid_out_is_shown_whole(app: AppServer) -> None:
     body = b'["begin"]' + b" " * 1_200_000 + b"\r\n" + b'["end"]'
     app.route("/two", lambda record, conn: conn.reply(
@@ -404,6 +414,7 @@ def test_json_that_is_too_large_to_be_laid_out_is_shown_whole(app: AppServer) ->
     assert shown == body.decode().replace("\r\n", "\n") + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("charset", ["latin-1", "utf-16", "base64", "undefined", "nonsense"])
 def test_text_of_any_charset_is_shown(app: AppServer, charset: str) -> None:
     kind = ("Content-Type", f"text/plain; charset={charset}")
@@ -412,6 +423,7 @@ def test_text_of_any_charset_is_shown(app: AppServer, charset: str) -> None:
     assert on_terminal("get", app.url + "/charset") == (0, "héllo\n")
 
 
+@pytest.mark.slow
 def test_a_bar_shows_the_progress_of_a_file(app: AppServer, tmp_path: Path) -> None:
     status, shown = on_terminal("get", app.url + "/big?size=3000000", "-o", tmp_path / "f")
     assert status == 0

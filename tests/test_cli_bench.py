@@ -51,6 +51,7 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it(app: AppServer) -> None:
     process = start("bench", app.url, "-c", "4", "-z", "20")
     assert app.wait_for(lambda: len(app.requests) > 100, timeout=20)
@@ -77,6 +78,7 @@ def test_silly_figures_are_refused(app: AppServer, arguments: list[str]) -> None
     assert app.connections == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [40, 120])
 def test_the_histogram_fits_a_terminal(app: AppServer, columns: int) -> None:
     status, shown = on_terminal("bench", app.url, "-c", "2", "-n", "300", columns=columns)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.inner import ROOT
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_bulk_fetch_example_tells_the_same_story_three_times() -> None:

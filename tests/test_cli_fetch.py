@@ -146,17 +146,20 @@ def test_cookies_of_one_line_are_not_sent_with_another(app: AppServer, tmp_path:
     assert json.loads(second["body"])["cookies"] == {}
 
 
+@pytest.mark.slow
 def test_without_an_output_the_records_go_to_stdout(app: AppServer, tmp_path: Path) -> None:
     ended = run_apart("fetch", listed(tmp_path, app.url), "-q")
     assert json.loads(ended.out)["body"] == "hello"
     assert ended.err == ""
 
 
+@pytest.mark.slow
 def test_a_list_may_come_from_stdin(app: AppServer) -> None:
     ended = run_apart("fetch", "-", "-q", stdin=f"{app.url}\n{app.url}/bytes/1".encode())
     assert [json.loads(line)["line"] for line in ended.out.splitlines()] == [1, 2]
 
 
+@pytest.mark.slow
 def test_who_reads_records_gets_them_at_once(app: AppServer) -> None:
     process = start("fetch", "-", "-c", "1", "-q", stdin=subprocess.PIPE)
     assert process.stdin is not None
@@ -169,6 +172,7 @@ def test_who_reads_records_gets_them_at_once(app: AppServer) -> None:
     finish(process)
 
 
+@pytest.mark.slow
 def test_a_reader_of_records_that_leaves_ends_the_run_quietly(
     app: AppServer, tmp_path: Path
 ) -> None:
@@ -320,6 +324,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_bodies(app: AppServer, tmp_path: Path) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("there is no /proc")
@@ -358,6 +363,7 @@ def test_the_summary_can_be_read_by_programs(app: AppServer, tmp_path: Path) -> 
     assert ended.err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [40, 120])
 def test_a_terminal_gets_one_line_of_progress(app: AppServer, tmp_path: Path, columns: int) -> None:
     def slow(record: Record, conn: AppConnection) -> None:
@@ -380,6 +386,7 @@ def test_a_terminal_gets_one_line_of_progress(app: AppServer, tmp_path: Path, co
     assert summary.startswith("fetched   101 in ")
 
 
+@pytest.mark.slow
 def test_quiet_shows_bad_lines_alone(app: AppServer, tmp_path: Path) -> None:
     _, shown = on_terminal("fetch", listed(tmp_path, app.url, "nope"), "-q", "-o", tmp_path / "o")
     assert re.fullmatch(r"curlhttp: line 2: .*\n", shown)
@@ -388,6 +395,7 @@ def test_quiet_shows_bad_lines_alone(app: AppServer, tmp_path: Path) -> None:
 # --- streams that are closed ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["get {url} >&-", "fetch {file} >&-", "doctor >&-", "fetch - <&-"]
 )
@@ -405,6 +413,7 @@ def test_a_standard_stream_that_is_closed_is_an_error_of_one_line(
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_closed_messages_do_not_end_a_run(app: AppServer, tmp_path: Path) -> None:
     out = tmp_path / "o.jsonl"
     file = listed(tmp_path, app.url + "/bytes/3", "nope")

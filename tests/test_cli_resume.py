@@ -63,6 +63,7 @@ def fetch_until(app: AppServer, count: int, how: int, *arguments: object) -> End
     return ended
 
 
+@pytest.mark.slow
 def test_after_kills_at_any_moment_the_union_is_exact(
     app: AppServer, tmp_path: Path, out: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_after_kills_at_any_moment_the_union_is_exact(
     assert [record["size"] for record in records] == [n % 100 for n in range(1, LINES + 1)]
 
 
+@pytest.mark.slow
 def test_ctrl_c_records_what_is_complete(app: AppServer, tmp_path: Path, out: Path) -> None:
     file = listed(tmp_path, *urls(app, LINES))
     ended = fetch_until(app, 700, signal.SIGINT, file, "-o", out, "-c", "8")
@@ -106,6 +108,7 @@ def test_ctrl_c_records_what_is_complete(app: AppServer, tmp_path: Path, out: Pa
     assert whole(out) == dict.fromkeys(range(1, LINES + 1), 1)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_that_waits_for_its_server(app: AppServer, tmp_path: Path) -> None:
     file = listed(tmp_path, app.url + "/bytes/1?n=1", app.url + "/stall?n=2")
     out = tmp_path / "out.jsonl"
@@ -114,6 +117,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_server(app: AppServer, tmp_path: P
     assert set(whole(out)) <= {1}
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_that_waits_for_its_list(app: AppServer) -> None:
     process = start("fetch", "-", "-c", "1", stdin=subprocess.PIPE)
     assert process.stdin is not None
@@ -126,6 +130,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_list(app: AppServer) -> None:
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_a_list_from_stdin_is_resumed_by_its_line_numbers(app: AppServer, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     first, second = urls(app, 2)
@@ -241,6 +246,7 @@ def test_other_credentials_are_no_edit(app: AppServer, tmp_path: Path) -> None:
     assert len(app.requests) == 2
 
 
+@pytest.mark.slow
 def test_two_runs_do_not_write_to_one_file(app: AppServer, tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     file, out = listed(tmp_path, app.url + "/stall?n=1"), tmp_path / "out.jsonl"

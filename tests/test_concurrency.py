@@ -142,6 +142,7 @@ anyio.run(main, backend="trio" if backend == "trio" else "asyncio", backend_opti
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "count"), [("asyncio", 10_000), ("uvloop", 2000), ("trio", 2000)]
 )
@@ -170,6 +171,7 @@ with curlhttp.Client(max_connections=1000) as client, ThreadPoolExecutor(100) as
 """
 
 
+@pytest.mark.slow
 def test_many_threads_keep_within_the_limit_of_open_files(app: AppServer) -> None:
     right, bound, most = map(int, run_script(_THREADS, app.url).split())
     assert right == 1000

@@ -214,6 +214,7 @@ def run_python(code: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [
@@ -231,6 +232,7 @@ print("http.cookiejar" in sys.modules, "curlhttp._models.cookies" in sys.modules
     assert run_python(code, app.url + "/redirect/1") == "False False"
 
 
+@pytest.mark.slow
 def test_the_machinery_is_loaded_by_the_first_cookie(app: AppServer) -> None:
     code = """
 import sys, curlhttp

@@ -230,6 +230,7 @@ def bombs() -> dict[str, bytes]:
     return {"br": brotlied, "gzip": CODERS["gzip"](block)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_bomb_costs_little_more_than_the_limit(
     colour: str, app: AppServer, streams: bool, bombs: dict[str, bytes]

@@ -19,6 +19,8 @@ from tests.docs_server import RELEASE, documented_world
 from tests.servers import Certs
 from tests.snippets import OTHERS, snippets
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md"))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.test_examples import run
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_example_of_downloads_survives_what_its_server_does() -> None:

@@ -45,6 +45,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocking", "asyncio", "trio"])
 def test_a_full_disk_keeps_the_old_file_and_what_came(
     app: AppServer, tmp_path: Path, kind: str
@@ -60,6 +61,7 @@ def test_a_full_disk_keeps_the_old_file_and_what_came(
     assert path.read_bytes() == shelf.data
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_for_the_record_is_an_error(app: AppServer, tmp_path: Path) -> None:
     shelf = Shelf(app, 100)
     out = run_script(FULL, shelf.url, str(tmp_path / "file"), "blocking", "20")
@@ -81,6 +83,7 @@ with curlhttp.Client() as client:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_what_must_not_be_written_is_an_error_before_anything_is_sent(
     app: AppServer, tmp_path: Path
@@ -259,6 +262,7 @@ print("over")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocking", "asyncio", "trio"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_another_process_goes_on_where_one_was_ended(

@@ -172,6 +172,7 @@ print("ok")
 """
 
 
+@pytest.mark.slow
 def test_parent_and_child_go_on_with_a_session_and_the_shared_pool(app: AppServer) -> None:
     assert run_script(_FORK, app.url) == "ok\n"
     owners: dict[int, set[str]] = {}
@@ -204,6 +205,7 @@ print("usable")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["session", "module", "stream", "retry"])
 def test_ctrl_c_ends_a_stalled_request_once_and_for_all(app: AppServer, path: str) -> None:
     process = start_script(_STALL, app.url, path)

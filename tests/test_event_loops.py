@@ -292,6 +292,7 @@ else:
 
 
 # A slow resolver needs a library of our own, and so a compiler.
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", [name for name in ("cc",) if shutil.which(name)])
 @pytest.mark.parametrize("kind", ["perform", "loop", "asyncio", "trio"])
 def test_a_slow_resolver_blocks_nobody_past_the_timeout(

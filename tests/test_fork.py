@@ -7,6 +7,8 @@ import pytest
 from tests.inner import run_script
 from tests.servers import AppServer, Certs, H2Server, RawServer, response
 
+pytestmark = pytest.mark.slow
+
 # Scripts of their own: forking the test process would copy its servers.
 
 _START = """

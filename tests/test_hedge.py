@@ -608,6 +608,7 @@ print("usable")
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_race_of_the_blocking_client(app: AppServer) -> None:
     import signal
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.inner import run_script
 from tests.servers import AppServer
+
+pytestmark = pytest.mark.slow
 
 _GET = """
 import asyncio, sys

@@ -11,6 +11,8 @@ import pytest
 from tests.inner import finish_script, run_script, start_script
 from tests.servers import AppConnection, AppServer, BlackHole, Record
 
+pytestmark = pytest.mark.slow
+
 _BLOCKING = """
 import sys, curlhttp
 from curlhttp import Timeout

@@ -281,6 +281,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_reaches_who_waits_for_a_place() -> None:
     assert run_script(_INTERRUPTED) == "ok\n"
 

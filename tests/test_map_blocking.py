@@ -23,6 +23,7 @@ def _engines(client: Client) -> list[Any]:
     return [lane._engine for lane in client._lanes._idle]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_map_loads_no_event_loop_and_starts_no_thread(app: AppServer) -> None:
     code = """
 import sys, threading, curlhttp
@@ -82,6 +83,7 @@ def test_a_rate_is_kept(app: AppServer) -> None:
         assert time.monotonic() - begun >= 20 / 200 - 0.002
 
 
+@pytest.mark.slow
 def test_a_program_may_end_in_the_middle(app: AppServer) -> None:
     code = """
 import sys, curlhttp
@@ -196,6 +198,7 @@ def test_a_busy_consumer_does_not_use_up_the_time_to_connect(app: AppServer, cer
 # --- forks ---
 
 
+@pytest.mark.slow
 def test_a_forked_child_maps_on_connections_of_its_own(app: AppServer) -> None:
     code = """
 import os, sys, curlhttp
@@ -219,6 +222,7 @@ client.close()
     assert app.connections <= 9
 
 
+@pytest.mark.slow
 def test_a_map_does_not_go_on_in_a_forked_child(app: AppServer) -> None:
     code = """
 import os, sys, curlhttp
@@ -282,6 +286,7 @@ print("usable")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/stall", "/drip?n=1000&interval=0.05"])
 def test_ctrl_c_ends_a_map_at_once(app: AppServer, path: str) -> None:
     process = start_script(_INTERRUPTED, app.url, path)
@@ -299,6 +304,7 @@ def test_ctrl_c_ends_a_map_at_once(app: AppServer, path: str) -> None:
 # --- no more than the process may open ---
 
 
+@pytest.mark.slow
 def test_few_open_files_are_enough(app: AppServer) -> None:
     code = """
 import resource, sys, curlhttp

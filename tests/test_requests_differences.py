@@ -449,6 +449,7 @@ print(requests.__version__)
 """
 
 
+@pytest.mark.slow
 def test_the_alias_is_no_installed_distribution() -> None:
     """importlib.metadata.version("requests") speaks of what is installed."""
     assert run_script(_ALIASED) == "2.34.2\n"

@@ -240,6 +240,7 @@ def test_both_clients_give_the_same_trace(name: str, method: str) -> None:
     assert len(traces[0]) > 5
 
 
+@pytest.mark.slow
 def test_a_policy_that_is_off_is_not_even_loaded() -> None:
     from tests.test_architecture import loaded_after
 

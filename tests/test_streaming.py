@@ -596,6 +596,7 @@ anyio.run(main, backend=name, backend_options=options)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coded", [False, True])
 def test_a_slow_reader_of_125_mib_holds_less_than_10(
     colour: str, server: AppServer, certs: Any, coded: bool

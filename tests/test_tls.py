@@ -254,6 +254,7 @@ print(os.path.exists(log))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ("before", "after"))
 def test_libcurl_reads_sslkeylogfile_when_the_first_client_is_made(
     tls_app: AppServer, certs: Certs, tmp_path: Path, when: str

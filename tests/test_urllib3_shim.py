@@ -112,6 +112,7 @@ WITHOUT_URLLIB3 = """
 """
 
 
+@pytest.mark.slow
 def test_the_stand_in_does_without_urllib3(
     app: AppServer, tls_app: AppServer, certs: Certs
 ) -> None:

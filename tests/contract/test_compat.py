@@ -117,6 +117,7 @@ def test_help_tells_the_versions(requests: Any) -> None:
     }
 
 
+@pytest.mark.slow
 def test_help_can_be_run(requests: Any) -> None:
     command = [sys.executable, "-W", "ignore", "-m", f"{requests.__name__}.help"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
