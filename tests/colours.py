@@ -11,10 +11,17 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import pytest
 
 import curlhttp
 
 COLOURS = ("blocking", "asyncio", "uvloop", "trio")
+
+# What libcurl or a layer does in the same way below every loop needs no fourth colour: uvloop has
+# asyncio's engine, and counts where timers, sockets and closing do.
+WITHOUT_UVLOOP = pytest.mark.colours("blocking", "asyncio", "trio")
+# What reaches no event loop: a layer on a script, a refusal before anything is sent, a pause.
+ONE_OF_EACH = pytest.mark.colours("blocking", "asyncio")
 
 BACKENDS: dict[str, Any] = {
     "blocking": "asyncio",

@@ -18,7 +18,7 @@ import pytest
 import uvloop
 
 from curlhttp.testing import ScriptedEngine
-from tests.colours import BACKENDS, COLOURS, AnyClient
+from tests.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
 from tests.scripted import Scripted
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 
@@ -38,7 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--module", default="curlhttp.requests", help="what tests/contract tests")
 
 
-@pytest.fixture(params=COLOURS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test in the colours that it or its module names; on a script in two; else in all."""
+    marks = list(metafunc.definition.iter_markers("parametrize"))
+    if "colour" not in metafunc.fixturenames or any("colour" in mark.args[0] for mark in marks):
+        return
+    named = metafunc.definition.get_closest_marker("colours")
+    if named is None and "scripted" in metafunc.fixturenames:
+        named = ONE_OF_EACH.mark
+    metafunc.parametrize("colour", named.args if named else COLOURS, indirect=True)
+
+
+@pytest.fixture
 def colour(request: pytest.FixtureRequest) -> str:
     """Return the kind of client that the test runs with, in turn."""
     return str(request.param)

@@ -11,10 +11,10 @@ import pytest
 
 import curlhttp
 from curlhttp import BasicAuth, BearerAuth, DigestAuth
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, Record, refused_port
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 DIGEST = "/digest?user=u&password=p"

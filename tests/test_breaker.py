@@ -26,7 +26,7 @@ from curlhttp import (
     Transition,
 )
 from curlhttp.testing import Answer, ScriptedEngine, refused, reset, silent, untrusted
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.inner import apart, engine_of
 from tests.servers import (
     AppConnection,
@@ -37,7 +37,7 @@ from tests.servers import (
     refused_port,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 

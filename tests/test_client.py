@@ -22,10 +22,10 @@ from curlhttp.exceptions import (
     InvalidURL,
     MissingSchema,
 )
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, H2Server, payload
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 Make = Callable[..., AnyClient]
 BOTH = pytest.mark.parametrize("kind", [Client, AsyncClient])

@@ -17,7 +17,7 @@ import pytest
 
 from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp.exceptions import ContentDecodingError
-from tests.colours import AnyClient
+from tests.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -29,7 +29,7 @@ from tests.servers import (
 )
 from tests.servers.routes import CODERS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 Make = Callable[..., AnyClient]
 ROOT = Path(__file__).parents[1]
@@ -230,6 +230,7 @@ def bombs() -> dict[str, bytes]:
     return {"br": brotlied, "gzip": CODERS["gzip"](block)}
 
 
+@ONE_OF_EACH
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_bomb_costs_little_more_than_the_limit(

@@ -20,12 +20,12 @@ from curlhttp import exceptions as e
 from curlhttp._models.response import Response
 from curlhttp._part import Part
 from curlhttp.testing import Answer
-from tests.colours import AnyClient
+from tests.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.downloads import DATE, OLD, OLDER, WRONG, Shelf, download, left_in
 from tests.scripted import Scripted, notes_of, steady
 from tests.servers import AppConnection, AppServer, H2Server, Record, payload
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 NOW = curlhttp.RetryPolicy(
     3, backoff_strategy=curlhttp.ExponentialBackoff(base=0.001, factor=1.0), budget=None
@@ -533,6 +533,7 @@ async def test_a_206_that_brings_more_than_it_says_is_an_error_and_not_kept(
     assert left_in(path.parent) == ["file"]
 
 
+@ONE_OF_EACH
 @pytest.mark.parametrize("seed", range(20))
 async def test_two_versions_are_never_mixed(
     client: AnyClient, shelf: Shelf, path: Path, seed: int

@@ -19,7 +19,7 @@ from curlhttp import exceptions as e
 from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, Failure, error_for
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import (
     AppServer,
     BlackHole,
@@ -37,7 +37,7 @@ from tests.servers import (
     response,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from curlhttp import exceptions as e
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import (
     AppServer,
     H2Server,
@@ -21,7 +21,7 @@ from tests.servers import (
     response,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 

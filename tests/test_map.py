@@ -15,7 +15,7 @@ import pytest
 
 import curlhttp
 from curlhttp import ClientClosed, ClientRequest, RequestException
-from tests.colours import AnyClient
+from tests.colours import ONE_OF_EACH, AnyClient
 from tests.inner import descriptors
 from tests.servers import AppServer
 
@@ -471,6 +471,7 @@ async def test_requests_go_on_while_the_consumer_is_busy(client: AnyClient, app:
                 await anyio.sleep(0.001)
 
 
+@ONE_OF_EACH
 async def test_memory_does_not_grow_with_the_number_of_items(
     client: AnyClient, app: AppServer
 ) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from curlhttp.exceptions import ResponseTooLarge
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
 from tests.servers.routes import CODERS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 Make = Callable[..., AnyClient]
 

@@ -16,12 +16,12 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from tests.colours import AnyClient
+from tests.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, respond, response
 from tests.servers.raw import Handler, respond_and_close, respond_and_reset
 from tests.servers.routes import CODERS
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 
@@ -446,6 +446,7 @@ def injections() -> Iterator[Any]:
     yield "a length of no number", "POST", {"headers": {"Content-Length": "5x"}, "data": b"abc"}
 
 
+@ONE_OF_EACH
 @pytest.mark.parametrize(
     ("method", "options"),
     [pytest.param(*case[1:], id=case[0]) for case in injections()],

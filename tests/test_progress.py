@@ -16,11 +16,11 @@ import curlhttp
 from curlhttp import exceptions as e
 from curlhttp._models.progress import Meter
 from curlhttp.testing import reset
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.scripted import URL, Scripted, steady
 from tests.servers import AppConnection, AppServer, Record, payload
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 SIZE = 300_000
 

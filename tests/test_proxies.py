@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import curlhttp
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy, refused_port
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 

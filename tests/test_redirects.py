@@ -13,10 +13,10 @@ from urllib.parse import quote
 import pytest
 
 import curlhttp
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, Record, response
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 STATUSES = (301, 302, 303, 307, 308)

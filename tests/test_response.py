@@ -13,10 +13,10 @@ import pytest
 
 from curlhttp import Response, Timings
 from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, RequestException
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, RawServer, respond, response
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 Make = Callable[..., AnyClient]
 

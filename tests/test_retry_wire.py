@@ -17,7 +17,7 @@ import pytest
 import curlhttp
 from curlhttp import ExponentialBackoff, RetryPolicy, Timeout
 from curlhttp import exceptions as e
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.inner import slots_of
 from tests.servers import (
     AppServer,
@@ -29,7 +29,7 @@ from tests.servers import (
     response,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 AT_ONCE = ExponentialBackoff(base=0.0)

@@ -30,11 +30,11 @@ from curlhttp._models.headers import Headers
 from curlhttp._policy.rate import Turn
 from curlhttp._policy.retry_after import retry_after
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.scripted import URL, Scripted, steady
 from tests.servers import AppServer, RawConnection, RawServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])

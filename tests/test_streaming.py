@@ -29,7 +29,7 @@ from curlhttp.exceptions import (
     RequestException,
     StreamConsumedError,
 )
-from tests.colours import AnyClient, AnyStream
+from tests.colours import ONE_OF_EACH, AnyClient, AnyStream
 from tests.servers import (
     AppServer,
     H2Server,
@@ -596,6 +596,7 @@ anyio.run(main, backend=name, backend_options=options)
 """
 
 
+@ONE_OF_EACH
 @pytest.mark.slow
 @pytest.mark.parametrize("coded", [False, True])
 def test_a_slow_reader_of_125_mib_holds_less_than_10(

@@ -27,9 +27,10 @@ from curlhttp.testing import (
     unresolved,
     untrusted,
 )
+from tests.colours import COLOURS
 from tests.scripted import URL, Scripted, moved
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.colours(*COLOURS)]
 
 
 def test_it_is_an_engine_to_the_type_checker_too() -> None:

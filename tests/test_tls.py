@@ -16,10 +16,10 @@ import pytest
 from cryptography import x509
 
 import curlhttp
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, Certs
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import curlhttp
-from tests.colours import AnyClient
+from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, Certs
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
 VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")

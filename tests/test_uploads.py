@@ -27,7 +27,7 @@ from curlhttp.exceptions import (
     RequestException,
     UnrewindableBodyError,
 )
-from tests.colours import AnyClient
+from tests.colours import ONE_OF_EACH, AnyClient
 from tests.servers import AppServer, H2Server, RawConnection, RawServer
 from tests.servers import payload as random_bytes
 
@@ -281,6 +281,7 @@ async def test_a_part_that_would_break_the_message_is_refused_before_connecting(
     assert app.connections == 0
 
 
+@ONE_OF_EACH
 @pytest.mark.slow
 async def test_a_form_of_big_files_is_never_all_in_memory(
     client: AnyClient, app: AppServer, tmp_path: Path
@@ -598,6 +599,7 @@ def _zeros(total: int, given: list[int], size: int = 64 * 1024) -> Iterator[byte
         yield piece
 
 
+@ONE_OF_EACH
 @pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_an_upload_of_32_mib_needs_no_memory(
