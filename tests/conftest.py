@@ -156,6 +156,12 @@ def any_client(make_client: Callable[..., AnyClient]) -> AnyClient:
     return make_client(http2=True)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Let go of what the test had: the last one's clients would count as left over."""
+    getattr(item, "funcargs", {}).clear()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the session if handles, tasks, threads, sockets or pipes are left over."""
