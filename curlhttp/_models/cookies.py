@@ -1,4 +1,4 @@
-"""The cookie jar: http.cookiejar's storage with RFC 6265's rules, and a dictionary of names.
+"""The cookie jar: a CookieStore with RFC 6265's rules, and a dictionary of names.
 
 Import it only when a jar is needed: http.cookiejar drags in urllib.request and email.
 It reads no clock of its own (the stdlib's jar does) and knows nothing of transfers.
@@ -6,12 +6,11 @@ It reads no clock of its own (the stdlib's jar does) and knows nothing of transf
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
-from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+from curlhttp._models.cookie_store import CookieStore, join_pairs
 from curlhttp._models.set_cookie import (
     CONTROL,
     CookieRequest,
@@ -20,9 +19,7 @@ from curlhttp._models.set_cookie import (
     bare_host,
     host_allowed,
     is_clean,
-    matching_domains,
     new_cookie,
-    parse_cookie,
     path_matches,
 )
 from curlhttp.exceptions import CookieConflictError, InvalidHeader
@@ -38,13 +35,8 @@ __all__ = [
     "store_cookies",
 ]
 
-# Browsers keep 180 a domain (Chrome) and RFC 6265 asks for at least 50 a domain, so no honest
-# response sets more than that at once.
-MAX_COOKIES_PER_RESPONSE = 50
-MAX_COOKIES_PER_DOMAIN = 180
 
-
-class Cookies(CookieJar, MutableMapping[str, str]):
+class Cookies(CookieStore, MutableMapping[str, str]):
     """Keep cookies; a stdlib CookieJar that is also a dictionary of names, as requests' jar is.
 
     Iterating yields Cookie objects; keys(), values() and items() speak of names and values.
@@ -54,11 +46,6 @@ class Cookies(CookieJar, MutableMapping[str, str]):
         cookies: a mapping or pairs of names and values, or another jar to copy from.
         policy: who may set and get cookies; CookieRules by default.
     """
-
-    _cookies: dict[str, dict[str, dict[str, Cookie]]]
-    _cookies_lock: threading.RLock
-    _policy: Any
-    _now: int  # the stdlib's jar sets it in make_cookies
 
     def __init__(
         self,
@@ -72,16 +59,7 @@ class Cookies(CookieJar, MutableMapping[str, str]):
     # a dictionary of names
 
     def __iter__(self) -> Iterator[Cookie]:  # type: ignore[override]
-        # The stdlib's own (3.10) sorts by name, and trips when the jar changes meanwhile.
-        with self._cookies_lock:
-            return iter(
-                [
-                    cookie
-                    for paths in self._cookies.values()
-                    for named in paths.values()
-                    for cookie in named.values()
-                ]
-            )
+        return super().__iter__()
 
     def __contains__(self, name: object) -> bool:
         return any(cookie.name == name for cookie in self)
@@ -222,70 +200,12 @@ class Cookies(CookieJar, MutableMapping[str, str]):
         """Return the policy that is asked who may set and get cookies."""
         return cast(DefaultCookiePolicy, self._policy)
 
-    def __getstate__(self) -> dict[str, Any]:
-        with self._cookies_lock:
-            state = self.__dict__.copy()
-            state["_cookies"] = {
-                domain: {path: dict(named) for path, named in paths.items()}
-                for domain, paths in self._cookies.items()
-            }
-        del state["_cookies_lock"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._cookies_lock = threading.RLock()
-
-    # what servers set
-
-    def extract_cookies(self, response: Any, request: Any) -> None:
-        """Store what the response's Set-Cookie headers may set."""
-        with self._cookies_lock:
-            for cookie in self.make_cookies(response, request):
-                if self._policy.set_ok(cookie, request):
-                    self.set_cookie(cookie)
-                    self._make_room(cookie.domain)
-
-    def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
-        """Parse the response's Set-Cookie headers, without storing anything.
-
-        The stdlib's parser deletes at once what a response expires, even of a domain that is
-        not the responder's; here an expired cookie passes the policy like any other.
-        """
-        super().make_cookies(cast(Any, SetCookies(())), request)  # sets _now
-        lines = response.info().get_all("Set-Cookie", ())
-        parsed = (parse_cookie(line, request, self._now) for line in lines)
-        cookies = (cookie for cookie in parsed if cookie and not self._is_guarded(cookie, request))
-        return list(islice(cookies, MAX_COOKIES_PER_RESPONSE))
-
     def set_cookie(self, cookie: Cookie) -> None:
         """Store a cookie; one that has expired removes its namesake instead."""
         if cookie.expires is None or not cookie.is_expired():
             super().set_cookie(cookie)
-            return
-        with self._cookies_lock:
-            if cookie.name in self._cookies.get(cookie.domain, {}).get(cookie.path, {}):
-                self.clear(cookie.domain, cookie.path, cookie.name)
-
-    def _is_guarded(self, cookie: Cookie, request: Any) -> bool:
-        """Tell whether a plain-text response would touch a Secure cookie (RFC 6265bis, 5.7)."""
-        if request.type in ("https", "wss"):
-            return False
-        return any(
-            old.secure
-            and old.name == cookie.name
-            and _related(old.domain.lstrip("."), cookie.domain.lstrip("."))
-            and path_matches(cookie.path, old.path)
-            for old in self
-        )
-
-    def _make_room(self, domain: str) -> None:
-        """Drop the oldest cookies of a domain that holds too many."""
-        paths = self._cookies.get(domain, {})
-        surplus = sum(map(len, paths.values())) - MAX_COOKIES_PER_DOMAIN
-        oldest = [(path, name) for path, named in paths.items() for name in named]
-        for path, name in oldest[: max(surplus, 0)]:
-            self.clear(domain, path, name)
+        else:
+            self._remove(cookie)
 
     # what requests carry
 
@@ -293,23 +213,19 @@ class Cookies(CookieJar, MutableMapping[str, str]):
         """Return the Cookie header for the URL, or None; longer paths come first (RFC 6265)."""
         host, path, secure = bare_host(url.host), url.path or "/", url.scheme == "https"
         found: list[Cookie] = []
-        expired = False
         with self._cookies_lock:
-            for domain in matching_domains(host):
-                if domain not in self._cookies or not self._policy.domain_allowed(domain):
+            for domain in self._domains_of(host):
+                if not self._policy.domain_allowed(domain):
                     continue
+                expired = False
                 for cookie in _below(self._cookies[domain], path):
                     if cookie.expires is not None and cookie.is_expired():
                         expired = True
                     elif (secure or not cookie.secure) and host_allowed(cookie, host):
                         found.append(cookie)
-            if expired:
-                self.clear_expired_cookies()
+                if expired:
+                    self._drop_expired(domain)
         return _join(found)
-
-
-def _related(one: str, other: str) -> bool:
-    return not one or f".{one}".endswith(f".{other}") or other.endswith(f".{one}")
 
 
 def _below(paths: Mapping[str, Mapping[str, Cookie]], path: str) -> Iterator[Cookie]:
@@ -321,9 +237,10 @@ def _below(paths: Mapping[str, Mapping[str, Cookie]], path: str) -> Iterator[Coo
 def _join(cookies: list[Cookie]) -> str | None:
     if len(cookies) > 1:
         cookies.sort(key=lambda cookie: -len(cookie.path))
-    header = "; ".join(map(_pair, cookies))
+    pairs = list(map(_pair, cookies))
+    header = join_pairs(pairs)
     if CONTROL.search(header):
-        header = "; ".join(map(_pair, filter(is_clean, cookies)))
+        header = join_pairs(list(map(_pair, filter(is_clean, cookies))))
     return header or None
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from http.cookiejar import (  # type: ignore[attr-defined]
-    Cookie,
-    DefaultCookiePolicy,
-    http2time,
-)
+from http.cookiejar import Cookie, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from curlhttp._models.cookie_date import parse_cookie_date
+from curlhttp._models.public_suffix import is_public_suffix
 
 if TYPE_CHECKING:
     from curlhttp._models.url import URL
@@ -32,6 +31,7 @@ __all__ = [
     "new_cookie",
     "parse_cookie",
     "path_matches",
+    "place_of",
 ]
 
 MAX_COOKIE_SIZE = 4096  # RFC 6265bis: name and value together
@@ -61,11 +61,11 @@ def _is_ip(host: str) -> bool:
 def matching_domains(host: str) -> tuple[str, ...]:
     """Return every Cookie.domain that the host may get cookies from, RFC 6265 section 5.1.3."""
     domains = ["", host]  # "": a cookie that the user set for every host
+    if "." not in host:
+        domains.append(_local(host))
     if _is_ip(host):
         return tuple(domains)
     domains.append(f".{host}")
-    if "." not in host:
-        domains.append(f"{host}.local")  # how the stdlib's jar files localhost
     parent = host.partition(".")[2]
     while parent:
         domains += (parent, f".{parent}")
@@ -75,7 +75,12 @@ def matching_domains(host: str) -> tuple[str, ...]:
 
 def host_allowed(cookie: Cookie, host: str) -> bool:
     """Tell whether a cookie of a matching domain may go to the host: host-only or not."""
-    return cookie.domain_specified or cookie.domain in ("", host, f"{host}.local")
+    return cookie.domain_specified or cookie.domain in ("", host, _local(host))
+
+
+def _local(host: str) -> str:
+    """Return how the stdlib's jar files a name without dots, such as localhost, or IPv6."""
+    return f"[{host}].local" if ":" in host else f"{host}.local"
 
 
 def path_matches(path: str, cookie_path: str) -> bool:
@@ -141,11 +146,14 @@ class SetCookies:
         return self._values if name.lower() == "set-cookie" else default
 
 
-def _place(request: Any) -> tuple[str, str]:
+def place_of(request: Any) -> tuple[str, str]:
     """Return host and path of our request or of any urllib-like one."""
     if isinstance(request, CookieRequest):
         return request.host, request.url.path or "/"
-    parts = urlsplit(request.get_full_url())
+    try:
+        parts = urlsplit(request.get_full_url())
+    except ValueError:  # a Host header that is none
+        return "", "/"
     return bare_host(parts.hostname or ""), parts.path or "/"
 
 
@@ -155,12 +163,10 @@ def _place(request: Any) -> tuple[str, str]:
 class CookieRules(DefaultCookiePolicy):
     """Hold RFC 6265's rules where the stdlib's policy is laxer.
 
-    Host-only cookies stay on their host, Secure ones are neither set nor sent without TLS.
-    Public suffixes are known as far as strict_domain knows them (.com, .co.uk, not github.io).
+    Host-only cookies stay on their host, Secure ones are neither set nor sent without TLS, and
+    none is for a public suffix: by the Public Suffix List with the extra `psl`, else by a rule of
+    thumb (.com, .co.uk, .github.io).
     """
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"strict_domain": True, **settings})
 
     def set_ok(self, cookie: Cookie, request: Any) -> bool:
         """Tell whether the response to the request may set the cookie."""
@@ -170,14 +176,16 @@ class CookieRules(DefaultCookiePolicy):
 
     def set_ok_domain(self, cookie: Cookie, request: Any) -> bool:
         """Tell whether the request's host may set cookies for the cookie's domain."""
-        host, _ = _place(request)
+        host, _ = place_of(request)
         if cookie.domain not in matching_domains(host) or not host_allowed(cookie, host):
+            return False
+        if cookie.domain_specified and is_public_suffix(cookie.domain.lstrip(".")):
             return False
         return super().set_ok_domain(cookie, request)
 
     def domain_return_ok(self, domain: str, request: Any) -> bool:
         """Tell whether the request's host may get any cookie of the domain."""
-        host, _ = _place(request)
+        host, _ = place_of(request)
         return domain in matching_domains(host) and self.domain_allowed(domain)
 
     def domain_allowed(self, domain: str) -> bool:
@@ -186,11 +194,11 @@ class CookieRules(DefaultCookiePolicy):
 
     def path_return_ok(self, path: str, request: Any) -> bool:
         """Tell whether the request's path lies below the cookie's."""
-        return path_matches(_place(request)[1], path)
+        return path_matches(place_of(request)[1], path)
 
     def return_ok_domain(self, cookie: Cookie, request: Any) -> bool:
         """Tell whether the request's host may get this very cookie."""
-        return host_allowed(cookie, _place(request)[0])
+        return host_allowed(cookie, place_of(request)[0])
 
     def return_ok(self, cookie: Cookie, request: Any) -> bool:
         """Tell whether the cookie may go out with the request."""
@@ -228,9 +236,9 @@ def _build_cookie(
     name: str, value: str, attributes: list[tuple[str, str]], request: Any, now: int
 ) -> Cookie | None:
     known = {key.lower(): text for key, text in attributes}
-    host, request_path = _place(request)
+    host, request_path = place_of(request)
     scope = _scope(known.get("domain", ""), host)
-    if scope is None or not _prefix_holds(name.lower(), known):
+    if scope is None or not host or not _prefix_holds(name.lower(), known):
         return None
     domain, domain_specified = scope
     path = known.get("path", "")
@@ -289,6 +297,8 @@ def _scope(attribute: str, host: str) -> tuple[str, bool] | None:
         return host, False
     if alone or not f".{host}".endswith(f".{wanted}"):
         return None
+    if is_public_suffix(wanted):  # RFC 6265, section 5.3, step 5
+        return (host, False) if wanted == host else None
     return f".{wanted}", True
 
 
@@ -305,5 +315,5 @@ def _expiry(known: Mapping[str, str], now: int) -> int | None:
     if _DELTA_SECONDS.fullmatch(age):
         # A cut number of 12 digits is still far beyond MAX_AGE; int() refuses 4300 of them.
         return now + min(int(age[:12]), MAX_AGE)
-    moment = http2time(known["expires"].strip('"')) if "expires" in known else None
-    return None if moment is None else min(int(moment), now + MAX_AGE)
+    moment = parse_cookie_date(known.get("expires", ""))
+    return None if moment is None else min(moment, now + MAX_AGE)

@@ -1,16 +1,21 @@
 """requests' cookie jar, and the making of single cookies.
 
-The jar is the standard library's CookieJar with its policy, and a dictionary of names.
+The jar is a CookieStore with the standard library's policy, and a dictionary of names.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Iterator, MutableMapping
-from http.cookiejar import Cookie, CookieJar, CookiePolicy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, MutableMapping, Sequence
+from http.cookiejar import (  # type: ignore[attr-defined]
+    Cookie,
+    CookieJar,
+    CookiePolicy,
+    eff_request_host,
+)
+from typing import TYPE_CHECKING, Any, cast
 
+from curlhttp._models.cookie_store import CookieStore
 from curlhttp.exceptions import CookieConflictError
 
 if TYPE_CHECKING:
@@ -25,15 +30,11 @@ __all__ = [
 ]
 
 
-class RequestsCookieJar(CookieJar, MutableMapping[str, "str | None"]):
+class RequestsCookieJar(CookieStore, MutableMapping[str, "str | None"]):
     """Keep cookies; a CookieJar that is a dictionary of names and values as well.
 
     Iterating over the jar gives Cookie objects; keys(), values() and items() speak of names.
     """
-
-    _cookies: dict[str, dict[str, dict[str, Cookie]]]
-    _cookies_lock: threading.RLock
-    _policy: CookiePolicy
 
     def get(
         self, name: str, default: Any = None, domain: str | None = None, path: str | None = None
@@ -155,14 +156,25 @@ class RequestsCookieJar(CookieJar, MutableMapping[str, "str | None"]):
             raise CookieConflictError(f"There are multiple cookies with name, {name!r}")
         return self._find(name, domain, path)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        del state["_cookies_lock"]  # a lock cannot be pickled
-        return state
+    def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
+        """Parse the Set-Cookie headers of a response, without storing anything."""
+        if self._policy.rfc2965:  # somebody wants the standard library's own rules
+            return CookieJar.make_cookies(self, response, request)
+        cookies = super().make_cookies(response, request)
+        for cookie in cookies:
+            if not cookie.domain_specified:
+                cookie.domain = eff_request_host(request)[1]  # as the policy will look for it
+        return cookies
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._cookies_lock = threading.RLock()
+    def _hosts_of(self, request: Any) -> tuple[str, ...]:
+        host, name = eff_request_host(request)
+        return (host,) if host == name else (host, name)
+
+    def _cookies_for_domain(self, domain: str, request: Any) -> list[Cookie]:
+        # The policy would let the subdomains of a host have what it set for itself alone.
+        own = ("", *self._hosts_of(request))
+        cookies: list[Cookie] = super()._cookies_for_domain(domain, request)  # type: ignore[misc]
+        return [each for each in cookies if each.domain_specified or domain in own]
 
     def copy(self) -> RequestsCookieJar:
         """Return a jar with the same policy and copies of the cookies."""
@@ -172,7 +184,7 @@ class RequestsCookieJar(CookieJar, MutableMapping[str, "str | None"]):
 
     def get_policy(self) -> CookiePolicy:
         """Return the policy that says who may set and get cookies."""
-        return self._policy
+        return cast(CookiePolicy, self._policy)
 
 
 def twin_of(cookie: Cookie) -> Cookie:
