@@ -7,7 +7,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from email.message import Message
-from http.cookiejar import Cookie, DefaultCookiePolicy
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -40,14 +40,7 @@ class Side:
 
     def answer(self, url: str, *values: str) -> Side:
         """Take a response from a URL with these Set-Cookie fields."""
-        if isinstance(self.jar, Cookies):
-            store_cookies(self.jar, parse_url(url), values)
-            return self
-        message = Message()
-        for value in values:
-            message["Set-Cookie"] = value
-        raw = SimpleNamespace(_original_response=SimpleNamespace(msg=message))
-        extract_cookies_to_jar(self.jar, prepared(url), raw)
+        store_in(self.jar, isinstance(self.jar, Cookies), url, *values)
         return self
 
     def sent(self, url: str) -> str | None:
@@ -62,6 +55,17 @@ class Side:
 
     def names(self) -> list[str]:
         return [cookie.name for cookie in self.jar]
+
+
+def store_in(jar: CookieJar, of_core: bool, url: str, *values: str) -> None:
+    if of_core:
+        store_cookies(jar, parse_url(url), values)
+        return
+    message = Message()
+    for value in values:
+        message["Set-Cookie"] = value
+    raw = SimpleNamespace(_original_response=SimpleNamespace(msg=message))
+    extract_cookies_to_jar(jar, prepared(url), raw)
 
 
 def prepared(url: str) -> requests.PreparedRequest:
@@ -212,6 +216,19 @@ def test_no_set_cookie_of_any_bytes_raises(kind: Any, values: list[str], url: st
     side = Side(kind()).answer(url, *values)
     header = side.sent(url) or ""
     assert not any(char < " " or char == "\x7f" for char in header)
+
+
+@pytest.mark.parametrize("of_core", [True, False])
+def test_a_jar_of_the_standard_library_sees_no_date_that_it_fails_at(of_core: bool) -> None:
+    jar = CookieJar()
+    values = ["a=1; Expires=Wed, 21 Fed 2027 07:28:00 GMT; Path=/x", "b=2; Domain=co.uk", "c=3"]
+    values += ["d=4; expires=Thu, 01 Jan 2099 00:00:00 GMT", f"e=5; {PAST}"]
+    store_in(jar, of_core, "http://www.example.co.uk/", *values)
+    assert [(c.name, c.path, c.expires) for c in jar] == [
+        ("a", "/x", None),
+        ("c", "/", None),
+        ("d", "/", 4070908800),
+    ]
 
 
 # --- how many ---

@@ -19,6 +19,7 @@ from curlhttp._models.set_cookie import (
     bare_host,
     host_allowed,
     is_clean,
+    lines_for_stdlib,
     new_cookie,
     path_matches,
 )
@@ -270,4 +271,7 @@ def cookie_header(jar: CookieJar, url: URL) -> str | None:
 
 def store_cookies(jar: CookieJar, url: URL, set_cookie_values: Sequence[str]) -> None:
     """Store what a response from the URL sets; call it only when Set-Cookie came."""
-    jar.extract_cookies(cast(Any, SetCookies(set_cookie_values)), cast(Any, CookieRequest(url)))
+    request = CookieRequest(url)
+    if not isinstance(jar, CookieStore):
+        set_cookie_values = lines_for_stdlib(set_cookie_values, request)
+    jar.extract_cookies(cast(Any, SetCookies(set_cookie_values)), cast(Any, request))

@@ -8,7 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from http.cookiejar import Cookie, DefaultCookiePolicy
+from http.cookiejar import (  # type: ignore[attr-defined]
+    Cookie,
+    DefaultCookiePolicy,
+    time2netscape,
+)
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -27,6 +31,7 @@ __all__ = [
     "bare_host",
     "host_allowed",
     "is_clean",
+    "lines_for_stdlib",
     "matching_domains",
     "new_cookie",
     "parse_cookie",
@@ -225,6 +230,27 @@ def parse_cookie(line: str, request: Any, now: int) -> Cookie | None:
         return None
     attributes = [_attribute(item) for item in items]
     return _build_cookie(name, value, attributes, request, now)
+
+
+def lines_for_stdlib(lines: Sequence[str], request: Any) -> list[str]:
+    """Return those Set-Cookie values that a jar of the standard library may see.
+
+    Its own parser fails at a date that is none, and then drops the other cookies as well.
+    """
+    return [_with_sure_date(line) for line in lines if parse_cookie(line, request, 0)]
+
+
+def _with_sure_date(line: str) -> str:
+    kept, moment = [], None
+    for item in line.split(";"):
+        key, value = _attribute(item)
+        if key.lower() == "expires":
+            moment = parse_cookie_date(value)
+        else:
+            kept.append(item)
+    if moment is not None:
+        kept.append(f"Expires={time2netscape(moment)}")
+    return ";".join(kept)
 
 
 def _attribute(item: str) -> tuple[str, str]:

@@ -12,6 +12,8 @@ from http.cookiejar import CookieJar
 from typing import Any, TypeVar, cast
 from urllib.parse import urlparse, urlunparse
 
+from curlhttp._models.cookie_store import CookieStore
+from curlhttp._models.set_cookie import SetCookies, lines_for_stdlib
 from curlhttp.exceptions import CookieConflictError
 from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._internal_utils import to_native_string
@@ -145,9 +147,12 @@ def extract_cookies_to_jar(jar: CookieJar, request: Any, response: Any) -> None:
     original = getattr(response, "_original_response", None)
     if not original:
         return
-    message = original.msg
-    if message.get_all("Set-Cookie", ()) or message.get_all("Set-Cookie2", ()):
-        jar.extract_cookies(cast(Any, MockResponse(message)), cast(Any, MockRequest(request)))
+    message, asked = original.msg, MockRequest(request)
+    values = message.get_all("Set-Cookie", ())
+    if values and not isinstance(jar, CookieStore) and not message.get_all("Set-Cookie2", ()):
+        message = SetCookies(lines_for_stdlib(values, asked))
+    if values or message.get_all("Set-Cookie2", ()):
+        jar.extract_cookies(cast(Any, MockResponse(message)), cast(Any, asked))
 
 
 def get_cookie_header(jar: CookieJar, request: Any) -> str | None:
