@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator
+from http.cookiejar import CookieJar
 from typing import Any
 from urllib.parse import quote
 
@@ -345,6 +346,47 @@ def test_a_host_header_is_left_behind_at_another_host(app: AppServer) -> None:
     requests.get(app.url + to(app.at("localhost") + "/echo"), headers={"Host": "name.example"})
     sent = [record.header("host") for record in app.requests]
     assert sent == ["name.example", f"localhost:{app.port}"]
+
+
+def jar_of_the_standard_library() -> CookieJar:
+    jar = CookieJar()
+    jar.set_cookie(requests.cookies.create_cookie("own", "1"))
+    return jar
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: {"own": "1"},
+        lambda: requests.cookies.cookiejar_from_dict({"own": "1"}),
+        jar_of_the_standard_library,
+    ],
+)
+def test_cookies_of_one_request_stay_with_its_host(
+    session: requests.Session, app: AppServer, make: Any, stream: bool
+) -> None:
+    session.cookies["everywhere"] = "1"
+    away = app.at("localhost")
+    url = app.url + to("/redirect-to?url=" + quote(away + to(app.url + "/echo"), safe=""))
+    with session.get(url, cookies=make(), stream=stream) as answer:
+        assert answer.url == app.url + "/echo"
+    both = "everywhere=1; own=1"
+    sent = [record.header("cookie") for record in app.requests]
+    assert sent == [both, both, "everywhere=1", "everywhere=1"]
+
+
+def test_cookies_of_a_prepared_request_stay_with_its_host(
+    session: requests.Session, app: AppServer
+) -> None:
+    away = app.at("localhost") + "/echo"
+    request = requests.Request("GET", app.url + to(away), cookies={"own": "1"}).prepare()
+    answer = session.send(request, allow_redirects=False)
+    assert "Cookie" not in answer.next.headers
+    session.send(answer.next)
+    session.send(request)
+    assert [record.header("cookie") for record in app.requests] == ["own=1", None, "own=1", None]
+    assert request.headers["Cookie"] == "own=1"
 
 
 # --- what comes in ---

@@ -26,6 +26,7 @@ __all__ = [
     "create_cookie",
     "morsel_to_cookie",
     "remove_cookie_by_name",
+    "remove_unbound",
     "twin_of",
 ]
 
@@ -208,6 +209,13 @@ def remove_cookie_by_name(
     """Remove every cookie of a name, or those of a domain and path; none is no error."""
     for cookie in _matching(cookiejar, name, domain, path):
         cookiejar.clear(cookie.domain, cookie.path, cookie.name)
+
+
+def remove_unbound(jar: CookieJar) -> None:
+    """Remove the cookies that have no domain, and would go to every host."""
+    for cookie in list(jar):
+        if not cookie.domain:
+            jar.clear("", cookie.path, cookie.name)
 
 
 def _matching(jar: CookieJar, name: str, domain: str | None, path: str | None) -> list[Cookie]:

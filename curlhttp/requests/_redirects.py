@@ -16,6 +16,7 @@ from curlhttp.exceptions import (
     TooManyRedirects,
 )
 from curlhttp.requests import _environment
+from curlhttp.requests._jar import remove_unbound
 from curlhttp.requests._prepared import PreparedRequest
 from curlhttp.requests._response import Response
 from curlhttp.requests._timeouts import what_is_left
@@ -139,10 +140,11 @@ class SessionRedirectMixin:
                 headers.pop(name, None)
             prepared.body = None
         headers.pop("Cookie", None)  # the jar knows what the next host may see
-        # The name of another host; the jar goes by it, and would give that host's cookies away.
-        if "Host" in headers and urlparse(str(req.url)).hostname != urlparse(url).hostname:
-            del headers["Host"]
         jar = prepared._cookies
+        if urlparse(str(req.url)).hostname != urlparse(url).hostname:
+            # The name of another host; the jar goes by it, and would give that host's cookies away.
+            headers.pop("Host", None)
+            remove_unbound(jar)  # the request's own are for the host that it named
         extract_cookies_to_jar(jar, req, resp.raw)
         merge_cookies(jar, self.cookies)
         prepared.prepare_cookies(jar)
