@@ -215,7 +215,9 @@ async def test_auth_none_holds_for_the_hops_as_well(
 
 
 @pytest.mark.parametrize("qop", ("auth", "auth,auth-int", ""))
-@pytest.mark.parametrize("algorithm", ("MD5", "MD5-sess", "SHA-256", "SHA-256-sess"))
+@pytest.mark.parametrize(
+    "algorithm", ("MD5", "MD5-sess", "SHA-256", "SHA-256-sess", "SHA-512", "SHA-512-sess")
+)
 async def test_digest_answers_every_algorithm(
     client: AnyClient, app: AppServer, algorithm: str, qop: str
 ) -> None:

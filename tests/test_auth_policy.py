@@ -266,10 +266,13 @@ def test_the_first_example_of_rfc_7616(challenge: str, algorithm: str, response:
     assert finish(flow, 200, url=DIR) is None
 
 
-@pytest.mark.skipif(
+NEEDS_SHA512_256 = pytest.mark.skipif(
     "sha512_256" not in hashlib.algorithms_available, reason="OpenSSL has no SHA-512/256"
 )
-def test_the_second_example_of_rfc_7616_as_corrected_by_its_errata() -> None:
+
+
+def second_example(algorithm: str) -> dict[str, str]:
+    """Return the answer to the challenge of RFC 7616, section 3.9.2."""
     auth = DigestAuth(
         "J\xe4s\xf8n Doe",
         "Secret, or not?",
@@ -279,15 +282,36 @@ def test_the_second_example_of_rfc_7616_as_corrected_by_its_errata() -> None:
     flow, _ = begin(auth, asked(url))
     again = challenged(
         flow,
-        'Digest realm="api@example.org", qop="auth", algorithm=SHA-512-256, '
+        f'Digest realm="api@example.org", qop="auth", algorithm={algorithm}, '
         'nonce="5TsQWLVdgBdmrQ0XsxbDODV+57QdFR34I9HAbC/RVvkK", '
         'opaque="HRPCssKJSGjCrkzDg8OhwpzCiGPChXYjwrI2QmXDnsOS", charset=UTF-8, userhash=true',
         url=url,
     )
     answer = sent_parameters(again)
+    assert answer["userhash"] == "true"
+    assert answer["algorithm"] == algorithm
+    return answer
+
+
+@NEEDS_SHA512_256
+def test_the_second_example_of_rfc_7616_as_corrected_by_its_errata() -> None:
+    answer = second_example("SHA-512-256")
     assert answer["username"] == "793263caabb707a56211940d90411ea4a575adeccb7e360aeb624ed06ece9b0b"
     assert answer["response"] == "3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5"
-    assert answer["userhash"] == "true"
+
+
+def test_the_second_example_of_rfc_7616_with_sha_512() -> None:
+    """The RFC as printed has the first half of SHA-512 where it says SHA-512-256."""
+    answer = second_example("SHA-512")
+    printed = "488869477bf257147b804c45308cd62ac4e25eb717b12b298c79e62dcea254ec"
+    assert answer["username"].startswith(printed)
+
+    def sha512(*parts: str) -> str:
+        return hashlib.sha512(":".join(parts).encode()).hexdigest()
+
+    secret = sha512("J\xe4s\xf8n Doe", "api@example.org", "Secret, or not?")
+    use = [answer[name] for name in ("nonce", "nc", "cnonce", "qop")]
+    assert answer["response"] == sha512(secret, *use, sha512("GET", "/doe.json"))
 
 
 @pytest.mark.parametrize(
@@ -335,6 +359,10 @@ def test_a_sess_algorithm_mixes_both_nonces_into_the_secret_once() -> None:
     [
         ([MD5, SHA256], "SHA-256"),
         ([f"{SHA256}, {MD5}"], "SHA-256"),
+        ([MD5, SHA256, SHA256.replace("256", "512")], "SHA-512"),
+        pytest.param(
+            [SHA256, SHA256.replace("256", "512-256")], "SHA-512-256", marks=NEEDS_SHA512_256
+        ),
         ([f"Basic realm=x, {MD5}"], "MD5"),
         (["Digest nonce=n, realm=r, algorithm=sha-256-SESS", MD5], "sha-256-SESS"),
         ([SHA256.replace("SHA-256", "SHA-1"), MD5], "MD5"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 from collections.abc import Iterator
@@ -452,6 +453,16 @@ def test_content_is_another_name_for_a_body(app: AppServer) -> None:
     assert requests.post(app.url + "/echo", content=b"x").json()["body"] == "x"
     with pytest.raises(TypeError, match="the same thing"):
         requests.post(app.url, content=b"x", data=b"y")
+
+
+@pytest.mark.skipif(
+    "sha512_256" not in hashlib.algorithms_available, reason="OpenSSL has no SHA-512/256"
+)
+@pytest.mark.parametrize("algorithm", ["SHA-512-256", "SHA-512-256-sess", "SHA-256-sess"])
+def test_digest_has_the_algorithms_of_the_rfc(app: AppServer, algorithm: str) -> None:
+    auth = requests.auth.HTTPDigestAuth("u", "p")
+    url = f"{app.url}/digest?user=u&password=p&algorithm={algorithm}"
+    assert requests.get(url, auth=auth).text == "welcome"
 
 
 def test_follow_redirects_is_another_name_for_allow_redirects(app: AppServer) -> None:

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["Challenge", "DigestAuth", "parse_challenges", "parse_parameters"]
+__all__ = [
+    "ALGORITHMS",
+    "Challenge",
+    "DigestAuth",
+    "algorithm_of",
+    "digest_response",
+    "digest_secret",
+    "hashed",
+    "parse_challenges",
+    "parse_parameters",
+]
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110, section 5.6.2
 # No control characters: what is quoted here goes back to the server in a header of ours.
@@ -30,10 +40,12 @@ _SCHEME = re.compile(rf"({_TOKEN})(?:[ \t]+|(?=,)|$)")
 _TOKEN68 = re.compile(r"([A-Za-z0-9._~+/-]+=*)[ \t]*(?=,|$)")
 _SEPARATORS = re.compile(r"[ \t,]*")
 
-# Strongest first: the order in which a client prefers them (RFC 7616, section 3.7).
-_ALGORITHMS = {
+# Strongest first: the order in which a client prefers them (RFC 7616, section 3.7). SHA-512 is not
+# in the RFC; it is what some servers and requests have.
+ALGORITHMS = {
     name: hash_name
     for name, hash_name in (
+        ("SHA-512", "sha512"),
         ("SHA-512-256", "sha512_256"),
         ("SHA-256", "sha256"),
         ("MD5", "md5"),
@@ -107,14 +119,70 @@ def parse_parameters(value: str) -> dict[str, str]:
     return parameters
 
 
+# --- the arithmetic (RFC 7616, section 3.4) ---
+
+
+def algorithm_of(name: str) -> tuple[str, bool]:
+    """Return the name of an algorithm's hash, in upper case, and whether it is the -sess form.
+
+    Args:
+        name: as a challenge has it, such as "SHA-256-sess".
+    """
+    upper = name.upper()
+    return upper.removesuffix("-SESS"), upper.endswith("-SESS")
+
+
+def hashed(hash_name: str, *parts: bytes) -> str:
+    """Return the hash of the parts, joined by colons, in hexadecimal digits.
+
+    Args:
+        hash_name: one of hashlib's.
+        parts: what is hashed.
+    """
+    return hashlib.new(hash_name, b":".join(parts), usedforsecurity=False).hexdigest()
+
+
+def digest_secret(
+    hash_name: str, username: bytes, realm: bytes, password: bytes, *nonces: bytes
+) -> bytes:
+    """Return the hash of A1 (RFC 7616, section 3.4.2), in hexadecimal digits.
+
+    Args:
+        hash_name: one of hashlib's.
+        username: in the charset of the challenge, like the two that follow.
+        realm: of the challenge.
+        password: of the user.
+        nonces: for the -sess form the server's and the client's, in that order.
+    """
+    secret = hashed(hash_name, username, realm, password)
+    return hashed(hash_name, secret.encode(), *nonces).encode() if nonces else secret.encode()
+
+
+def digest_response(
+    hash_name: str, secret: bytes, method: str, target: str, nonce: bytes, *use: bytes
+) -> str:
+    """Return what proves that the secret is known (RFC 7616, section 3.4.1).
+
+    Args:
+        hash_name: one of hashlib's.
+        secret: see digest_secret.
+        method: of the request.
+        target: what the request line asks for.
+        nonce: the server's.
+        use: where there is a qop: the count, the client's nonce and the qop.
+    """
+    request = hashed(hash_name, method.encode(), target.encode())
+    return hashed(hash_name, secret, nonce, *use, request.encode())
+
+
 # --- Digest ---
 
 
 class DigestAuth(Auth):
     """Answer Digest challenges (RFC 7616, and RFC 2069 where a server offers no qop).
 
-    Knows MD5, SHA-256 and SHA-512-256 (where OpenSSL has it), each also as -sess, and qop auth.
-    A nonce is used again, and sent unasked, for later requests to the same origin.
+    Knows MD5, SHA-256, SHA-512 and SHA-512-256 (where OpenSSL has it), each also as -sess, and qop
+    auth. A nonce is used again, and sent unasked, for later requests to the same origin.
 
     Args:
         username: the user's name.
@@ -198,18 +266,19 @@ class _DigestSession:
         name, is_session = _algorithm_of(challenge)
         self.nonce = offered["nonce"]
         self.count = 0
-        self._hash_name = _ALGORITHMS[name]
+        self._hash_name = ALGORITHMS[name]
         self._cnonce = cnonce
         self._has_qop = bool(offered.get("qop"))
         in_utf8 = offered.get("charset", "").lower() == "utf-8"
         user, realm = _in_charset(username, in_utf8), encoded(offered.get("realm", ""))
-        self._secret = self._hash(user, realm, _in_charset(password, in_utf8))
-        if is_session:
-            # Both nonces are those of the first request, for all that follow (section 3.4.2).
-            self._secret = self._hash(*map(encoded, (self._secret, self.nonce, cnonce)))
+        # Both nonces are those of the first request, for all that follow (section 3.4.2).
+        nonces = (encoded(self.nonce), encoded(cnonce)) if is_session else ()
+        self._secret = digest_secret(
+            self._hash_name, user, realm, _in_charset(password, in_utf8), *nonces
+        )
 
         if hides_user := _is_true(offered.get("userhash")):
-            who = f'username="{self._hash(user, realm)}"'
+            who = f'username="{hashed(self._hash_name, user, realm)}"'
         elif in_utf8 and not username.isascii():
             who = f"username*=UTF-8''{quote(user, safe='')}"
         else:
@@ -226,20 +295,15 @@ class _DigestSession:
 
     def authorization(self, method: str, target: str, nonce: str, count: int) -> str:
         """Return the Authorization value for the count-th request with the nonce."""
-        request = self._hash(method.encode(), target.encode())
-        proof = [self._secret, nonce, request]
-        qop = ""
-        if self._has_qop:
-            proof[2:2] = [f"{count:08x}", self._cnonce, "auth"]
-            qop = f", qop=auth, nc={count:08x}"
-        response = self._hash(*map(encoded, proof))
+        use = (f"{count:08x}", self._cnonce, "auth") if self._has_qop else ()
+        response = digest_response(
+            self._hash_name, self._secret, method, target, *map(encoded, (nonce, *use))
+        )
+        qop = f", qop=auth, nc={count:08x}" if use else ""
         return (
             f"{self._start}, nonce={_quoted(nonce)}, uri={_quoted(target)}, "
             f'response="{response}"{self._end}{qop}'
         )
-
-    def _hash(self, *parts: bytes) -> str:
-        return hashlib.new(self._hash_name, b":".join(parts), usedforsecurity=False).hexdigest()
 
 
 def _best_challenge(headers: Headers) -> Challenge | None:
@@ -249,17 +313,16 @@ def _best_challenge(headers: Headers) -> Challenge | None:
         for challenge in parse_challenges(headers.get_list("www-authenticate"))
         if challenge.scheme == "digest"
         and "nonce" in challenge.parameters
-        and _algorithm_of(challenge)[0] in _ALGORITHMS
+        and _algorithm_of(challenge)[0] in ALGORITHMS
         and _offers_auth(challenge.parameters.get("qop", ""))
     ]
-    strength = list(_ALGORITHMS)
+    strength = list(ALGORITHMS)
     return min(answerable, key=lambda it: strength.index(_algorithm_of(it)[0]), default=None)
 
 
 def _algorithm_of(challenge: Challenge) -> tuple[str, bool]:
     """Return the name of the hash and whether its -sess form is asked for."""
-    name = challenge.parameters.get("algorithm", "MD5").upper()
-    return name.removesuffix("-SESS"), name.endswith("-SESS")
+    return algorithm_of(challenge.parameters.get("algorithm", "MD5"))
 
 
 def _offers_auth(qop: str) -> bool:

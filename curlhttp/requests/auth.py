@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 import threading
@@ -34,14 +33,6 @@ CONTENT_TYPE_FORM_URLENCODED = "application/x-www-form-urlencoded"
 CONTENT_TYPE_MULTI_PART = "multipart/form-data"
 
 _DIGEST = re.compile("digest ", re.IGNORECASE)
-# requests' algorithms and RFC 7616's, each also as -sess; SHA is what some servers call SHA-1.
-_ALGORITHMS = {
-    "MD5": "md5",
-    "SHA": "sha1",
-    "SHA-256": "sha256",
-    "SHA-512": "sha512",
-    "SHA-512-256": "sha512_256",
-}
 
 
 class AuthBase:
@@ -139,13 +130,16 @@ class HTTPDigestAuth(AuthBase):
 
     def build_digest_header(self, method: str, url: str) -> str | None:
         """Return the answer to the challenge in hand; None if there is none to it."""
+        from curlhttp._policy import digest
+
         state = self._thread_local
         offered = state.chal
         algorithm = offered.get("algorithm")
-        name = "MD5" if algorithm is None else algorithm.upper()
-        hash_name = _ALGORITHMS.get(name.removesuffix("-SESS"), "")
+        name, is_session = digest.algorithm_of("MD5" if algorithm is None else algorithm)
+        # SHA is what some servers, and requests, call SHA-1.
+        hash_name = "sha1" if name == "SHA" else digest.ALGORITHMS.get(name)
         qops = [qop.strip().lower() for qop in (offered.get("qop") or "").split(",")]
-        if hash_name not in hashlib.algorithms_available or not {"", "auth"} & set(qops):
+        if hash_name is None or not {"", "auth"} & set(qops):
             return None
         realm, nonce, opaque = offered.get("realm"), offered.get("nonce"), offered.get("opaque")
         if realm is None or nonce is None:
@@ -153,18 +147,18 @@ class HTTPDigestAuth(AuthBase):
         state.nonce_count = state.nonce_count + 1 if nonce == state.last_nonce else 1
         state.last_nonce = nonce
 
-        def hashed(*parts: str) -> str:
-            data = ":".join(parts).encode()
-            return hashlib.new(hash_name, data, usedforsecurity=False).hexdigest()
-
         parts = urlsplit(url)
         uri = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
         username, count, cnonce = _text(self.username), f"{state.nonce_count:08x}", _cnonce()
-        secret = hashed(username, realm, _text(self.password))
-        if name.endswith("-SESS"):
-            secret = hashed(secret, nonce, cnonce)
+        secret = digest.digest_secret(
+            hash_name,
+            *map(str.encode, (username, realm, _text(self.password))),
+            *map(str.encode, (nonce, cnonce) if is_session else ()),
+        )
         use = (nonce, count, cnonce, "auth") if "auth" in qops else (nonce,)
-        response = hashed(secret, *use, hashed(str(method), uri))
+        response = digest.digest_response(
+            hash_name, secret, str(method), uri, *map(str.encode, use)
+        )
 
         header = (
             f'Digest username="{username}", realm="{realm}", nonce="{nonce}", uri="{uri}",'

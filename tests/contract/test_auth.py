@@ -246,6 +246,7 @@ def hashed(name: str, *parts: str) -> str:
         ("SHA-256", "sha256"),
         ("sha-256", "sha256"),
         ("SHA-512", "sha512"),
+        ("sha-512", "sha512"),
     ],
 )
 @pytest.mark.parametrize("qop", [None, "auth", "auth,auth-int", "auth-int,auth"])
