@@ -15,7 +15,7 @@ from curlhttp.exceptions import (
     InvalidURL,
     TooManyRedirects,
 )
-from curlhttp.requests import _environment
+from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._jar import remove_unbound
 from curlhttp.requests._prepared import PreparedRequest
 from curlhttp.requests._response import Response
@@ -38,6 +38,9 @@ class SessionRedirectMixin:
     def send(self, request: PreparedRequest, **kwargs: Any) -> Response:
         """Send a prepared request."""
         raise NotImplementedError
+
+    def _netrc_auth(self, url: str) -> Any:
+        return get_netrc_auth(url)
 
     def get_redirect_target(self, resp: Response) -> str | None:
         """Return the Location of a response that redirects, else None.
@@ -166,10 +169,8 @@ class SessionRedirectMixin:
 
             headers.pop("Authorization", None)
             leave_behind(prepared_request)
-        if self.trust_env and _environment.may_have_netrc():
-            from curlhttp.requests.utils import get_netrc_auth
-
-            found = get_netrc_auth(url)
+        if self.trust_env:
+            found = self._netrc_auth(url)
             if found is not None:
                 prepared_request.prepare_auth(found)
 

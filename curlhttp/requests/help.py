@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 from typing import Any
 
 __all__ = ["info", "main"]
 
 
+def __getattr__(name: str) -> Any:
+    if name != "idna":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import idna  # slow to load
+
+    return idna
+
+
 def info() -> dict[str, Any]:
     """Return the versions of what a request passes through; "" stands for what is not there."""
     import ssl
-
-    import idna
 
     from curlhttp._curl.version import libcurl_version
     from curlhttp._version import __version__
@@ -31,7 +38,7 @@ def info() -> dict[str, Any]:
         "chardet": {"version": _version("chardet", None)},
         "charset_normalizer": {"version": _version("charset-normalizer", None)},
         "cryptography": {"version": _version("cryptography", "")},
-        "idna": {"version": getattr(idna, "__version__", "")},
+        "idna": {"version": getattr(sys.modules[__name__].idna, "__version__", "")},
         "requests": {"version": requests_version},
         "curlhttp": {"version": __version__},
         "libcurl": {"version": libcurl_version()},

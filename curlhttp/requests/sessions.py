@@ -17,6 +17,7 @@ from curlhttp._models.url import shown_url
 from curlhttp.exceptions import InvalidSchema
 from curlhttp.requests import _environment
 from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._header_check import are_known
 from curlhttp.requests._prepared import PreparedRequest, Request
 from curlhttp.requests._redirects import SessionRedirectMixin
@@ -56,7 +57,7 @@ __getattr__ = names_of(
         "exceptions": "ChunkedEncodingError ContentDecodingError TooManyRedirects",
         "status_codes": "codes",
         "utils": (
-            "DEFAULT_PORTS default_headers get_auth_from_url get_environ_proxies get_netrc_auth "
+            "DEFAULT_PORTS default_headers get_auth_from_url get_environ_proxies "
             "requote_uri resolve_proxies rewind_body should_bypass_proxies to_key_val_list"
         ),
     },
@@ -166,10 +167,8 @@ class Session(SessionRedirectMixin):
             RequestException: some of it cannot be sent.
         """
         auth = request.auth
-        if not auth and not self.auth and self.trust_env and _environment.may_have_netrc():
-            from curlhttp.requests.utils import get_netrc_auth
-
-            auth = get_netrc_auth(str(request.url))
+        if not auth and not self.auth and self.trust_env:
+            auth = self._netrc_auth(request.url)
         prepared = PreparedRequest()
         prepared.prepare(
             method=request.method.upper(),  # type: ignore[union-attr]
@@ -184,6 +183,9 @@ class Session(SessionRedirectMixin):
             hooks=merge_hooks(request.hooks, self.hooks),
         )
         return prepared
+
+    def _netrc_auth(self, url: Any) -> Any:
+        return get_netrc_auth(url)  # this module's, where programs replace it
 
     def _merged_headers(self, headers: Any) -> Any:
         own = self.headers

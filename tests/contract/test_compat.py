@@ -14,6 +14,7 @@ import sys
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,6 +116,12 @@ def test_help_tells_the_versions(requests: Any) -> None:
         "idna",
         "requests",
     }
+
+
+def test_help_takes_idna_from_its_own_names(requests: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, version in ((None, ""), (SimpleNamespace(__version__="2.6"), "2.6")):
+        monkeypatch.setattr(requests.help, "idna", module)
+        assert requests.help.info()["idna"] == {"version": version}
 
 
 @pytest.mark.slow

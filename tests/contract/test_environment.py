@@ -368,6 +368,51 @@ def test_requests_ca_bundle_beats_curl_ca_bundle(
     assert requests.get(tls_app.url).text == "hello"
 
 
+@pytest.mark.parametrize(
+    ("environ", "verify"),
+    [
+        ({}, True),
+        ({"REQUESTS_CA_BUNDLE": "/no/such/a"}, "/no/such/a"),
+        ({"CURL_CA_BUNDLE": "/no/such/b"}, "/no/such/b"),
+        ({"REQUESTS_CA_BUNDLE": "/no/such/a", "CURL_CA_BUNDLE": "/no/such/b"}, "/no/such/a"),
+        ({"REQUESTS_CA_BUNDLE": "", "CURL_CA_BUNDLE": "/no/such/b"}, "/no/such/b"),
+        ({"REQUESTS_CA_BUNDLE": "", "CURL_CA_BUNDLE": ""}, True),
+    ],
+)
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_the_environment_may_be_replaced_or_changed(
+    session: Any,
+    environ: dict[str, str],
+    verify: Any,
+    is_replaced: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if is_replaced:
+        monkeypatch.setattr(os, "environ", environ)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    settings = session.merge_environment_settings("https://host/", {}, False, True, None)
+    assert settings["verify"] == verify
+
+
+def test_a_replaced_environment_may_name_proxies_and_a_netrc(
+    session: Any,
+    proxy: HTTPProxy,
+    url: str,
+    app: AppServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    netrc = write_netrc(tmp_path / "netrc", f"machine {HOST} login a password b\n")
+    monkeypatch.setattr(os, "environ", {"http_proxy": proxy.url, "NETRC": netrc})
+    assert session.get(url).status_code == 200
+    assert len(proxy.log) == 1
+    assert app.requests[0].header("authorization") == "Basic YTpi"
+    monkeypatch.undo()
+    session.get(app.url)
+    assert app.requests[1].header("authorization") is None
+
+
 def test_verify_of_the_request_beats_the_environment(
     requests: Any, tls_app: AppServer, certs: Certs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -524,6 +569,18 @@ def test_the_netrc_of_the_home_directory_is_read(
     monkeypatch.setenv("HOME", str(tmp_path))
     requests.get(app.url)
     assert app.requests[0].header("authorization") == "Basic YTpi"
+
+
+def test_what_reads_the_netrc_may_be_replaced(
+    requests: Any, session: Any, app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests.sessions, "get_netrc_auth", lambda url: ("a", "b"))
+    session.get(app.url + "/redirect/1")
+    session.get(app.url, auth=("c", "d"))
+    session.trust_env = False
+    session.get(app.url)
+    sent = [record.header("authorization") for record in app.requests]
+    assert sent == ["Basic YTpi", "Basic YTpi", "Basic Yzpk", None]
 
 
 # -- the wire through a proxy
