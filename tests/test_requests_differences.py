@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import pickle
 from collections.abc import Iterator
 from http.cookiejar import CookieJar
 from typing import Any
@@ -395,8 +396,20 @@ def test_cookies_of_a_prepared_request_stay_with_its_host(
 
 def test_a_head_that_is_cut_is_an_error() -> None:
     with RawServer(respond_and_close(b"HTTP/1.1 200 OK\r\nX: y\r\n")) as server:
-        with pytest.raises(curlhttp.RemoteProtocolError):
+        with pytest.raises(curlhttp.RemoteProtocolError) as caught:
             requests.get(server.url)
+    assert isinstance(caught.value, requests.exceptions.ChunkedEncodingError)
+    assert pickle.loads(pickle.dumps(caught.value)).args
+
+
+@pytest.mark.parametrize("length", ["x", "-1", "+3", "3x", "3, 4"])
+def test_a_length_that_is_no_number_is_an_invalid_header(length: str) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nabc"
+    with RawServer(respond_and_close(head.encode())) as server:
+        with pytest.raises(requests.exceptions.InvalidHeader) as caught:
+            requests.get(server.url)
+    assert isinstance(caught.value, curlhttp.RemoteProtocolError)
+    assert caught.value.request_sent
 
 
 def test_a_redirect_whose_body_breaks_off_is_followed(session: requests.Session) -> None:
@@ -439,8 +452,6 @@ def test_pieces_as_they_come_are_bounded(session: requests.Session) -> None:
 
 
 def test_errors_keep_their_request_when_they_are_pickled(app: AppServer) -> None:
-    import pickle
-
     with BlackHole() as hole, pytest.raises(requests.ConnectTimeout) as caught:
         requests.get(hole.url, timeout=0.02)
     assert pickle.loads(pickle.dumps(caught.value)).request.url == hole.url + "/"

@@ -7,6 +7,7 @@ that it comes from; its answer is told in requests' exceptions.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,6 +21,17 @@ __all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "is_plai
 
 _SHIM = "curlhttp.requests.packages._urllib3"
 _COULD_NOT_RESOLVE_HOST = 6  # libcurl's code
+# How messages end: of what the server broke only they tell, and no URL comes so late.
+_IS_CUT_HEAD = re.compile("the response ended within its header block$").search
+_IS_BAD_LENGTH = re.compile(r"\(curl error 8: [^()]*Content-Length[^()]*\)$", re.IGNORECASE).search
+
+
+class CutHead(e.ChunkedEncodingError, e.RemoteProtocolError):
+    """Report a head that ended early; requests takes it for whole, and the body for cut."""
+
+
+class BadContentLength(e.InvalidHeader, e.RemoteProtocolError):
+    """Report a Content-Length that is no number, or several of which each says something else."""
 
 
 def as_retries(value: Any) -> Any:
@@ -73,6 +85,7 @@ def after_error(retries: Any, method: str, url: str, error: e.RequestException) 
     retries = as_retries(retries)
     pool = _Pool(url)
     names = _exceptions_of(retries)
+    error = _as_requests_has_it(error, names)
     cause = _translated(error, names, pool)
     if cause is None:
         raise error
@@ -88,6 +101,17 @@ def after_error(retries: Any, method: str, url: str, error: e.RequestException) 
         error.args = (cause,)  # which says what happened, in urllib3's words
         raise error from None
     raise failure
+
+
+def _as_requests_has_it(error: e.RequestException, names: Any) -> e.RequestException:
+    """Return an error that is also one of the kind that requests raises for it."""
+    if type(error) is e.RemoteProtocolError:
+        message = str(error)
+        if _IS_CUT_HEAD(message):
+            return _like(error, CutHead, *error.args)
+        if _IS_BAD_LENGTH(message):
+            return _like(error, BadContentLength, _made(names.InvalidHeader, message))
+    return error
 
 
 def _may_repeat(retries: Any, method: str) -> bool:
@@ -206,7 +230,13 @@ def _translated(error: e.RequestException, names: Any, pool: _Pool) -> Exception
     return None
 
 
-_FINAL = (e.BlockedAddress, e.CircuitBreakerOpen, e.DeadlineExceeded, e.PoolTimeout)
+_FINAL = (
+    BadContentLength,
+    e.BlockedAddress,
+    e.CircuitBreakerOpen,
+    e.DeadlineExceeded,
+    e.PoolTimeout,
+)
 
 
 def _made(kind: Any, *args: Any) -> Exception:
@@ -226,16 +256,26 @@ def _not_connected(error: e.RequestException, names: Any, pool: _Pool) -> Except
 
 def _given_up(error: e.RequestException, given_up: Exception) -> e.RequestException:
     """Return what requests raises when the attempts are used up."""
-    if isinstance(error, e.ChunkedEncodingError):
+    if isinstance(error, e.ConnectionError):
+        kind = type(error)
+    elif isinstance(error, e.ChunkedEncodingError):
         return error  # the same as without a Retry, which in requests never saw it
-    kind = type(error) if isinstance(error, e.ConnectionError) else e.ConnectionError
-    failure = kind(
-        given_up,
+    else:
+        kind = e.ConnectionError
+    failure = _like(error, kind, given_up)
+    failure.__cause__ = error
+    return failure
+
+
+def _like(
+    error: e.RequestException, kind: type[e.RequestException], *args: object
+) -> e.RequestException:
+    """Return an error of another kind with the facts of one."""
+    return kind(
+        *args,
         request=error.request,
         response=error.response,
         curl_code=error.curl_code,
         request_sent=error.request_sent,
         timings=error.timings,
     )
-    failure.__cause__ = error
-    return failure

@@ -161,6 +161,28 @@ def test_chunks_that_are_cut_or_broken(requests: Any, body: bytes, streamed: boo
 
 
 @STREAMED
+def test_a_head_that_is_cut_where_chunks_were_to_come(requests: Any, streamed: bool) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+    with RawServer(respond_and_close(head)) as server:
+        fails(requests, "ChunkedEncodingError", server.url, streamed)
+
+
+@STREAMED
+def test_lengths_that_contradict_each_other(requests: Any, session: Any, streamed: bool) -> None:
+    retry = requests.packages.urllib3.util.retry.Retry(total=3, backoff_factor=0)
+    session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"
+    with RawServer(respond_and_close(head)) as server:
+        for get in (requests.get, session.get):
+            with pytest.raises(requests.exceptions.InvalidHeader) as caught:
+                get(server.url, stream=streamed)
+            errors = requests.packages.urllib3.exceptions
+            assert isinstance(caught.value.args[0], errors.InvalidHeader)
+            assert caught.value.request.url == server.url + "/"
+        assert len(server.requests) == 2
+
+
+@STREAMED
 def test_a_connection_that_is_reset_in_the_body(requests: Any, streamed: bool) -> None:
     text = HEAD + b"Content-Length: 9\r\n\r\nabc"
     with RawServer(respond_and_reset(text)) as server:
