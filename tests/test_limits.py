@@ -112,6 +112,88 @@ async def test_requests_go_in_the_order_in_which_they_came(
     assert gate.seen == list("012345")
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"concurrency_limit": 1},
+        {"max_connections": 1},
+        {"max_connections_per_host": 1},
+        {"concurrency_limit": 3, "max_connections": 1},
+        {"rate_limit": 2000.0, "max_connections": 1},
+    ],
+)
+async def test_items_of_a_map_are_sent_in_their_order_whatever_they_wait_for(
+    make_client: MakeClient, app: AppServer, settings: dict[str, Any]
+) -> None:
+    made = {"concurrency_limit": ConcurrencyLimit, "rate_limit": RateLimit}
+    settings = {name: made.get(name, int)(value) for name, value in settings.items()}
+    client = make_client(**settings)
+    for _ in range(8):  # trio chooses between two orders, anew each time it runs tasks
+        app.reset_counts()
+        urls = [f"{app.url}/bytes/1?seed={number}" for number in range(12)]
+        assert len([result async for result in client.map(urls, concurrency=6)]) == 12
+        assert [record.query("seed") for record in app.requests] == [str(n) for n in range(12)]
+
+
+@ONLY_ASYNC
+async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeClient) -> None:
+    limit = ConcurrencyLimit(2)
+    may_end = anyio.Event()
+    sent: list[int] = []
+
+    async def send(request: Request) -> Any:
+        sent.append(request.extensions["number"])  # type: ignore[index]
+        await may_end.wait()
+        return Answer()
+
+    gate = make_client().real._gate
+    layered = limits(None, limit, VirtualTime().clock, gate)(send)
+
+    async def ask(number: int) -> None:
+        if number == 3:
+            await may_end.wait()
+        request = Request("GET", URL)
+        request.extensions = {"number": number}
+        request.timeout = Timeout(pool=None)
+        await layered(request)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(4):
+            tasks.start_soon(ask, number)
+            await anyio.wait_all_tasks_blocked()
+        may_end.set()  # the first that ends lets 2 go; the other one leaves room for 3
+    assert sent == [0, 1, 2, 3]
+    assert limit._lines == {}
+
+
+async def opened_together(client: AnyClient) -> list[int]:
+    """Open the gates of six tasks in another order, cancel two, and return who goes on when."""
+    gates = [client.real._gate() for _ in range(6)]
+    scopes = [anyio.CancelScope() for _ in range(6)]
+    gone_on: list[int] = []
+
+    async def wait(number: int) -> None:
+        with scopes[number]:
+            await gates[number].wait(None)
+            gone_on.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(6):
+            tasks.start_soon(wait, number)
+        await anyio.wait_all_tasks_blocked()
+        for number in (3, 0, 5, 1, 4, 2):
+            gates[number].open()
+        scopes[5].cancel()
+        scopes[3].cancel()
+    return gone_on
+
+
+@ONLY_ASYNC
+async def test_tasks_go_on_in_the_order_in_which_they_were_let_go(make_client: MakeClient) -> None:
+    client = make_client()
+    assert [await opened_together(client) for _ in range(8)] == [[0, 1, 4, 2]] * 8
+
+
 @ONLY_ASYNC
 async def test_who_is_cancelled_in_line_holds_up_nobody(
     make_client: MakeClient, app: AppServer
@@ -342,6 +424,40 @@ async def test_the_rate_is_kept_by_those_who_waited_for_a_place(make_client: Mak
                 await client.get(URL, timeout=Timeout(pool=0.01))
     assert (await client.get(URL)).ok
     assert engine.sleeps == []  # those who gave up took nothing
+
+
+LATE = 0.0008  # seconds: what event loops add, whose timers count milliseconds
+
+
+class LateEngine(ScriptedEngine):
+    """An engine whose timers fire late."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds + LATE)
+
+
+def assert_rate(times: list[float], rate: float) -> None:
+    """Assert that the rate was kept from the first request on, and almost reached."""
+    begun = times[0]
+    assert all(number <= rate * (time - begun) + 1e-3 for number, time in enumerate(times))
+    assert len(times) - 1 >= 0.95 * rate * (times[-1] - begun)
+
+
+@pytest.mark.parametrize("rate", [200, 1000])
+@pytest.mark.parametrize("how", ["get", "stream", "map"])
+async def test_timers_that_fire_late_cost_no_rate(
+    make_client: MakeClient, rate: int, how: str
+) -> None:
+    engine = LateEngine(lambda request: 200)
+    client = make_client(rate_limit=RateLimit(rate), transport=engine)
+    if how == "map":
+        assert len([result async for result in client.map([URL] * 500, concurrency=8)]) == 500
+    for _ in range(0 if how == "map" else 500):
+        if how == "get":
+            await client.get(URL)
+        else:
+            await (await client.stream("GET", URL)).aclose()
+    assert_rate([sent.at for sent in engine.sent], rate)
 
 
 class VirtualTime:

@@ -6,8 +6,10 @@ import gc
 import math
 import random
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, cycle
 from typing import Any
 
 import pytest
@@ -95,6 +97,23 @@ def test_those_who_wait_go_in_the_order_in_which_they_came() -> None:
     waiting[0].give()
     assert woken == [0, 1, 2]
     assert [lease.granted for lease in waiting] == [True, True, True, False]
+    assert limit.in_use(A) == 2
+
+
+def test_a_newcomer_does_not_overtake_who_was_woken_and_has_not_gone_on() -> None:
+    limit = ConcurrencyLimit(2)
+    running, woken = [taken(limit), taken(limit)], list[int]()
+    first = queued(limit, lambda: woken.append(1))
+    running[0].give()
+    running[1].give()
+    assert limit.take(A) is None  # there is room; but it would go before the first
+    second = queued(limit, lambda: woken.append(2))
+    assert woken == [1, 2]
+    assert second.granted
+    first.go_on()
+    second.give()  # cancelled just now, say
+    third = taken(limit)
+    assert third.granted
     assert limit.in_use(A) == 2
 
 
@@ -406,6 +425,114 @@ def test_no_period_has_more_than_the_rate_and_a_burst(
         for last in range(first, len(sent)):
             seconds = sent[last] - sent[first]
             assert last - first + 1 <= burst + rate * seconds + rate * 2e-6 * (last - first + 1)
+
+
+def most_above(times: list[float], rate: float, burst: int, period: float = 1.0) -> float:
+    """Return how many requests too many any period has, of that length or from the first on."""
+    ahead = [number - rate * time for number, time in enumerate(times)]
+    most = list(accumulate(reversed(ahead), max))[::-1]  # from each on
+    starts = {first: bisect_left(times, times[first] + period) for first in range(len(times))}
+    starts[0] = 0
+    return max(
+        most[last] - ahead[first] + 1 - burst for first, last in starts.items() if last < len(times)
+    )
+
+
+def sent_in_line(limit: RateLimit, count: int, late: Callable[[], float]) -> list[float]:
+    """Return when so many requests go that wait in line, each with a timer that fires late."""
+    now, sent = 0.0, list[float]()
+    turns = [join(limit) for _ in range(count)]
+    for turn in turns:
+        while seconds := turn.take(now):
+            now += seconds + late()
+        sent.append(now)
+    return sent
+
+
+@pytest.mark.parametrize("burst", [1, 3])
+@pytest.mark.parametrize("rate", [20, 200, 1000])
+@pytest.mark.parametrize("late", ["a millisecond", "up to 15 ms", "40 ms now and then"])
+def test_timers_that_fire_late_cost_no_rate(rate: int, burst: int, late: str) -> None:
+    chance = random.Random(7)
+    by = {
+        "a millisecond": lambda: 0.001,
+        "up to 15 ms": lambda: chance.random() * 0.015,
+        "40 ms now and then": lambda: 0.04 if chance.random() < 0.1 else 0.0001,
+    }
+    sent = sent_in_line(RateLimit(rate, burst), 3 * rate, by[late])
+    assert len(sent) - 1 >= 0.95 * rate * sent[-1]
+    assert most_above(sent, rate, burst) <= 1e-6
+
+
+def test_a_long_stop_is_not_made_up_for() -> None:
+    limit = RateLimit(100)
+    turns = [join(limit) for _ in range(20)]
+    assert turns[0].take(0.0) == 0
+    assert [turn.take(60.0) for turn in turns[1:6]] == [0] * 5  # for 45 ms, and one in time
+    assert turns[6].take(60.0) > 0
+
+
+@pytest.mark.parametrize(
+    ("comes", "due"),
+    [
+        (0.0245, 0.0302),  # late only since it was held up, and by less: counts as sent at 0.0201
+        (0.0300, 0.0342),  # later than that explains, by 2 ms, which are lost twice
+        (0.0400, 0.0500),  # after a pause
+    ],
+)
+def test_a_caller_that_was_held_up_by_a_late_timer_is_not_held_up_again(
+    comes: float, due: float
+) -> None:
+    limit = RateLimit(100)
+    assert limit.take(A, 0.0)
+    assert join(limit).take(0.01 + 0.008) == 0  # due at 0.01
+    assert limit.take(A, comes)
+    assert join(limit, comes).take(comes) == pytest.approx(due - comes, abs=1e-4)
+
+
+def test_after_a_pause_nothing_is_made_up_for() -> None:
+    limit = RateLimit(100)
+    assert limit.take(A, 0.0)
+    assert join(limit).take(0.01 + 0.04) == 0
+    assert limit.take(A, 0.5)
+    assert not limit.take(A, 0.509)
+
+
+@given(
+    rate=st.sampled_from([3, 40, 100]),
+    burst=st.integers(1, 3),
+    gaps=st.lists(st.sampled_from([0.0, 0.001, 0.02, 0.05, 0.3]), min_size=60, max_size=150),
+    lates=st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.04, 0.2]), min_size=1, max_size=20),
+)
+def test_no_second_has_more_than_the_rate_and_a_burst_however_late_timers_are(
+    rate: float, burst: int, gaps: list[float], lates: list[float]
+) -> None:
+    limit = RateLimit(rate, burst)
+    now, sent, waiting, late = 0.0, list[float](), list[Turn](), cycle(lates)
+    wakes = math.inf  # when the first in line does
+
+    def let_go(until: float) -> None:
+        nonlocal now, wakes
+        while waiting and wakes <= until:
+            now = max(now, wakes)
+            if seconds := waiting[0].take(now):
+                wakes = now + seconds + next(late)
+            else:
+                sent.append(now)
+                del waiting[0]
+        now = max(now, until)
+
+    for gap in gaps:
+        let_go(now + gap)
+        if limit.take(A, now):
+            assert not waiting
+            sent.append(now)
+        else:
+            if not waiting:
+                wakes = now
+            waiting.append(join(limit, now))
+    let_go(math.inf)
+    assert most_above(sent, rate, burst) <= 1e-6 * len(sent) * rate
 
 
 # --- both ---

@@ -14,6 +14,8 @@ import pytest
 
 import curlhttp
 from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
+from curlhttp._config import Limits
+from curlhttp._curl.engine_bulk import BulkEngine
 from tests.inner import finish_script, run_script, start_script
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response
 
@@ -37,6 +39,32 @@ with curlhttp.Client(retry=2, rate_limit=curlhttp.RateLimit(1e6, 100)) as client
 print(*sorted({"asyncio", "anyio", "trio", "uvloop", "ssl"} & set(sys.modules)))
 """
     assert run_script(code, app.url) == "\n"
+
+
+def test_requests_go_on_in_the_order_in_which_they_were_let_go() -> None:
+    engine = BulkEngine(Limits(), multiplexes=False)
+    gates: list[Any] = []
+    gone_on: list[str] = []
+
+    async def waits(name: str) -> None:
+        gates.append(gate := engine.gate())
+        if name == "newcomer":  # comes when another one was let go, and may go on at once
+            gates[0].open()
+            gate.open()
+        await gate.wait(None)
+        gone_on.append(name)
+
+    async def sleeps(seconds: float) -> None:
+        await engine.sleep(seconds)
+        gone_on.append(f"{seconds} s")
+
+    for coroutine in (waits("first"), waits("newcomer"), sleeps(2e-3), sleeps(1e-3)):
+        engine.start(coroutine, lambda result: None)
+    time.sleep(0.01)  # both timers are late, and looked at together
+    while len(gone_on) < 4:
+        engine.turn()
+    engine.close()
+    assert gone_on == ["first", "newcomer", "0.001 s", "0.002 s"]
 
 
 def test_maps_in_threads_have_engines_of_their_own(app: AppServer) -> None:

@@ -36,6 +36,27 @@ def fails_once(app: AppServer) -> None:
     app.route("/once", answer)
 
 
+# --- order ---
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_items_are_sent_in_the_order_in_which_they_are_given(
+    scripted: Scripted, ordered: bool
+) -> None:
+    client, engine = scripted(lambda request: 200)
+    urls = [f"{URL}{number}" for number in range(9)]
+
+    async def awaited() -> AsyncIterator[str]:
+        for url in urls:
+            yield url
+
+    sources = [lambda: urls] if client.is_blocking else [lambda: urls, awaited]
+    for source in sources * 8:  # trio chooses between two orders, anew each time it runs tasks
+        engine.sent.clear()
+        assert len([1 async for _ in client.map(source(), ordered=ordered, concurrency=4)]) == 9
+        assert [sent.url for sent in engine.sent] == urls
+
+
 # --- what is repeated, limited and refused ---
 
 

@@ -28,8 +28,10 @@ ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 class Queue:
     """Slots with the waiters that were granted one, in order."""
 
-    def __init__(self, total: int, per_origin: int | None = None) -> None:
-        self.slots = Slots(total, per_origin)
+    def __init__(
+        self, total: int, per_origin: int | None = None, *, in_order: bool = False
+    ) -> None:
+        self.slots = Slots(total, per_origin, in_order=in_order)
         self.granted: list[Waiter] = []
 
     def wait(self, origin: str = "a") -> Waiter:
@@ -55,6 +57,23 @@ def test_a_newcomer_does_not_overtake_those_that_wait() -> None:
     queue.slots.give("a")
     assert waiter.granted
     assert not queue.slots.take("a")
+
+
+def test_in_order_a_newcomer_waits_for_those_who_were_granted_a_slot_to_go_on() -> None:
+    queue = Queue(2, in_order=True)
+    assert [queue.slots.take("a") for _ in range(2)] == [True, True]
+    first, second = queue.wait(), queue.wait()
+    for _ in range(2):
+        queue.slots.give("a")
+    queue.slots.leave(first)
+    assert not queue.slots.take("a")  # there is room; but it would go before the second
+    third = queue.wait()
+    assert queue.granted == [first, second]
+    queue.slots.go_on()
+    assert queue.granted == [first, second, third]
+    queue.slots.go_on()
+    queue.slots.give("a")
+    assert queue.slots.take("a")
 
 
 def test_who_waits_for_a_busy_origin_holds_up_nobody_else() -> None:
@@ -116,22 +135,27 @@ def test_lifting_the_bound_lets_everybody_in() -> None:
 @given(
     total=st.integers(1, 4),
     per_origin=st.none() | st.integers(1, 3),
+    in_order=st.booleans(),
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["ask", "give", "leave"]), st.sampled_from("abc"), st.integers(0)
+            st.sampled_from(["ask", "give", "leave", "go on"]),
+            st.sampled_from("abc"),
+            st.integers(0),
         ),
         max_size=60,
     ),
 )
 def test_slots_never_exceed_their_bounds_and_never_idle_while_someone_may_go(
-    total: int, per_origin: int | None, steps: list[tuple[str, str, int]]
+    total: int, per_origin: int | None, in_order: bool, steps: list[tuple[str, str, int]]
 ) -> None:
-    queue = Queue(total, per_origin)
+    queue = Queue(total, per_origin, in_order=in_order)
     taken: list[str] = []
     waiting: list[Waiter] = []
+    woken: list[Waiter] = []
     for what, origin, number in steps:
         if what == "ask":
             if queue.slots.take(origin):
+                assert not (in_order and woken)
                 taken.append(origin)
             else:
                 waiting.append(queue.wait(origin))
@@ -139,13 +163,21 @@ def test_slots_never_exceed_their_bounds_and_never_idle_while_someone_may_go(
             queue.slots.give(taken.pop(number % len(taken)))
         elif what == "leave" and waiting:
             queue.slots.leave(waiting.pop(number % len(waiting)))
+        elif what == "leave" and woken:
+            queue.slots.leave(gone := woken.pop(number % len(woken)))
+            taken.remove(gone.origin)
+        elif what == "go on" and woken:
+            woken.pop(0)
+            queue.slots.go_on()
+        woken += [waiter for waiter in waiting if waiter.granted]
         taken += [waiter.origin for waiter in waiting if waiter.granted]
         waiting = [waiter for waiter in waiting if not waiter.granted]
         used = Counter(taken)
         assert queue.slots.used == len(taken) <= total
         assert per_origin is None or all(count <= per_origin for count in used.values())
         for waiter in waiting:
-            assert len(taken) == total or used[waiter.origin] == per_origin
+            is_held_up = in_order and woken
+            assert is_held_up or len(taken) == total or used[waiter.origin] == per_origin
 
 
 # --- handles ---

@@ -6,6 +6,7 @@ another single task does that, so that the iterable may hold on to its own.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from contextvars import copy_context
@@ -93,6 +94,7 @@ class _Team:
         self._context = copy_context()
         self._ahead: Gate | None = None  # where the consumer waits
         self._room: Gate | None = None  # where the one who awaits items waits
+        self._jobs: deque[Job] = deque()  # taken, of tasks that have not run yet
         self.crew: Crew | None = None  # from the first result that is asked for
         self.has_consumer = False
         self.is_over = False
@@ -129,8 +131,13 @@ class _Team:
         work, crew = self._work, self.crew
         assert crew is not None
         while (job := work.next()) is not None:
-            crew.spawn(self._send, job)
+            self._jobs.append(job)
+            crew.spawn(self._send)
         self._tell()
+
+    def _take(self) -> Job | None:
+        """Return the next job for a task that runs now; trio starts tasks in any order."""
+        return self._jobs.popleft() if self._jobs else self._work.next()
 
     def _tell(self) -> None:
         """Wake the consumer, if there is something for it."""
@@ -142,14 +149,16 @@ class _Team:
         self.is_over = True
         if self.crew is not None:
             self.crew.cancel()
+        self._jobs.clear()
         self._work.close()
 
     # the tasks
 
-    async def _send(self, job: Job | None) -> None:
+    async def _send(self) -> None:
         work, client = self._work, self._client
         assert self.crew is not None
         cancelled = self.crew.cancelled
+        job = self._take()
         while job is not None:
             outcome: Any
             try:
@@ -163,7 +172,7 @@ class _Team:
                 outcome = error
             work.settle(job, outcome)
             outcome = job = None  # both may be large, and the next may take long to come
-            job = work.next()
+            job = self._take()
             self._tell()
 
     async def _feed(self, source: AsyncIterator[Any]) -> None:

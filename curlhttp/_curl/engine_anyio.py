@@ -7,6 +7,7 @@ their transfers one waits for the sockets, on behalf of all, and hands over when
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -40,6 +41,47 @@ class EventGate(Gate):
     def wait(self) -> Awaitable[None]:
         """Return what ends when it is open."""
         return self._event.wait()
+
+
+class _OrderedGate(EventGate):
+    """A gate whose task goes on after those whose gates were opened before.
+
+    trio runs tasks that were woken together in any order, so one is woken when the one before
+    it has gone on.
+
+    Args:
+        opened: the gates of this engine that are open, and whose tasks have not gone on.
+    """
+
+    __slots__ = ("_has_task", "_opened")
+
+    def __init__(self, opened: OrderedDict[_OrderedGate, None]) -> None:
+        super().__init__()
+        self._opened = opened
+        self._has_task = False  # else nobody would go on, and wake the next one
+
+    def open(self) -> None:
+        """Let the task go on when it is its turn; never waits, may be called twice."""
+        if self._has_task:
+            self._opened[self] = None
+            self._wake_first()
+        else:
+            super().open()
+
+    async def wait(self) -> None:
+        """Wait until it is open."""
+        self._has_task = True
+        try:
+            await super().wait()
+        finally:
+            self._has_task = False
+            self._opened.pop(self, None)
+            self._wake_first()
+
+    def _wake_first(self) -> None:
+        for gate in self._opened:
+            gate._event.set()
+            return
 
 
 class _ScopeDriver(Driver):
@@ -84,6 +126,7 @@ class AnyioEngine(LoopEngine):
     def __init__(self, limits: Limits, *, multiplexes: bool, token: EventLoopToken) -> None:
         super().__init__(limits, multiplexes=multiplexes)
         self._parked: dict[anyio.Event, None] = {}
+        self._opened: OrderedDict[_OrderedGate, None] = OrderedDict()
         native: Any = token.native_token
         # trio's way to call something in the loop from anywhere, and asyncio's
         self._soon = getattr(native, "run_sync_soon", None) or native.call_soon_threadsafe
@@ -92,7 +135,7 @@ class AnyioEngine(LoopEngine):
         return _ScopeDriver(limits, connections)
 
     def _gate(self) -> Gate:
-        return EventGate()
+        return _OrderedGate(self._opened)
 
     async def _park(self, *transfers: Transfer) -> None:
         woken = anyio.Event()

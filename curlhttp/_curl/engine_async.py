@@ -55,7 +55,7 @@ class AsyncEngine(ABC):
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
         self._limits = limits
         self._bound = open_files_bound(limits.max_connections)
-        self._slots = Slots(self._bound, limits.max_connections_per_host)
+        self._slots = Slots(self._bound, limits.max_connections_per_host, in_order=True)
         self._multiplexes = multiplexes
         self._handles = Handles(self._make)
         self._driver = self._make_driver(limits, self._bound)
@@ -112,6 +112,7 @@ class AsyncEngine(ABC):
         if not waiter.granted:
             self._slots.leave(waiter)
             raise no_free_handle(request, self._bound)
+        self._slots.go_on()
         if self.is_closed:
             self._slots.give(origin)
             raise client_closed(request)

@@ -77,12 +77,13 @@ class _Gate(Gate):
         timers, job = self._engine.timers, self._job
         due = None if seconds is None else monotonic() + seconds
         try:
-            while not self._is_open:
-                if due is not None:
-                    if due <= monotonic():
-                        break
-                    timers[job] = due
+            if due is not None:
+                timers[job] = due
+            # Open already, it waits its turn behind the jobs that were woken before.
+            while True:
                 await _PAUSE
+                if self._is_open or (due is not None and due <= monotonic()):
+                    break
         finally:
             timers.pop(job, None)
 
@@ -138,9 +139,10 @@ class BulkEngine(AsyncEngine):
             with suppress(BlockingIOError):
                 self._alarm[0].recv(4096)
         now = self._turned = monotonic()
-        ready = self._ready
-        if self.timers:
-            ready.extend(job for job, due in self.timers.items() if due <= now)
+        ready, timers = self._ready, self.timers
+        if timers:
+            late = (job for job, due in timers.items() if due <= now)
+            ready.extend(sorted(late, key=timers.__getitem__))
         while ready:
             self._step(ready.popleft())
 

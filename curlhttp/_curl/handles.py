@@ -62,17 +62,26 @@ class Slots:
     Args:
         total: slots in all.
         per_origin: slots per origin, or None; the origin "" has no bound of its own.
+        in_order: a waiter that was granted a slot goes on before anybody else takes one. For
+            tasks of one event loop: a thread may take long to wake up.
     """
 
-    def __init__(self, total: int, per_origin: int | None = None) -> None:
+    def __init__(
+        self, total: int, per_origin: int | None = None, *, in_order: bool = False
+    ) -> None:
         self.total = total
         self.per_origin = per_origin
         self.used = 0
         self._used_by: dict[str, int] = {}
         self._waiters: OrderedDict[Waiter, None] = OrderedDict()  # any may leave, at no cost
+        self._in_order = in_order
+        self._woken = 0  # were granted a slot and have not gone on yet
+        self._is_held_up = False  # there is a waiter that waits for nothing but those
 
     def take(self, origin: str) -> bool:
         """Take a slot if one is free and nobody else waits for it."""
+        if self._woken:
+            return False
         if self.per_origin is None:
             if self._waiters or self.used >= self.total:
                 return False
@@ -109,11 +118,22 @@ class Slots:
     def wait(self, waiter: Waiter) -> None:
         """Queue up; waiter.wake is called with the slot granted."""
         self._waiters[waiter] = None
+        if self.used < self.total and self._has_room(waiter.origin):
+            self._is_held_up = True
+
+    def go_on(self) -> None:
+        """Note that a waiter uses from here on the slot that it was granted."""
+        if self._in_order:
+            self._woken -= 1
+        if self._is_held_up:
+            self._is_held_up = False
+            self._grant_all()
 
     def leave(self, waiter: Waiter) -> None:
         """Stop waiting; a slot that was granted meanwhile goes to the next."""
         if waiter.granted:
             self.give(waiter.origin)
+            self.go_on()
         else:
             del self._waiters[waiter]
 
@@ -129,19 +149,25 @@ class Slots:
         if self._waiters:
             self._grant()
 
-    def _grant(self) -> None:
+    def _grant(self) -> bool:
         for waiter in self._waiters:
             if self._admit(waiter.origin):
                 del self._waiters[waiter]
                 waiter.granted = True
+                if self._in_order:
+                    self._woken += 1
                 waiter.wake()
-                return
+                return True
+        return False
+
+    def _grant_all(self) -> None:
+        while self._grant():
+            pass
 
     def lift(self) -> None:
         """Let everybody in, now and later: those that waited find the client closed."""
         self.total, self.per_origin = sys.maxsize, None
-        while self._waiters:
-            self._grant()
+        self._grant_all()
 
 
 class _Handles:

@@ -118,10 +118,10 @@ async def _wait_for_lease(
     lease = Lease(limit, woken.open)
     try:
         limit.join(lease, request.url.origin)
-        if not lease.granted:
-            await woken.wait(request.pool_seconds(clock.now()))
+        await woken.wait(request.pool_seconds(clock.now()))
         if not lease.granted:
             raise _no_room(limit, request, clock.now())
+        lease.go_on()
     except BaseException:
         lease.give()
         raise

@@ -20,13 +20,18 @@ class Lease:
         granted: the request may go; never unset.
     """
 
-    __slots__ = ("_limit", "_line", "granted", "wake")
+    __slots__ = ("_is_woken", "_limit", "_line", "granted", "wake")
 
     def __init__(self, limit: ConcurrencyLimit, wake: Wake | None = None) -> None:
         self._limit = limit
         self._line: _Line | None = None  # None: not in the books
         self.wake = wake
         self.granted = False
+        self._is_woken = False
+
+    def go_on(self) -> None:
+        """Note that the wait is over, and the request goes from here on."""
+        self._limit._go_on(self)
 
     def give(self) -> None:
         """Give the place back, or leave the line; a second time is nothing."""
@@ -42,11 +47,12 @@ class Lease:
 
 
 class _Line:
-    __slots__ = ("key", "used", "waiting")
+    __slots__ = ("key", "used", "waiting", "woken")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.used = 0
+        self.woken = 0  # were granted a place in line, and have not gone on yet
         self.waiting: OrderedDict[Lease, None] = OrderedDict()  # nobody, while there is room
 
 
@@ -84,14 +90,17 @@ class ConcurrencyLimit(Limit):
         lease = Lease(self)
         with self._lock:
             line = self._line(origin)
-            if line.used < self.limit:
+            if line.used < self.limit and not line.woken:
                 self._grant(lease, line)
         if self._leavers:
             self._let_go()
         return lease if lease.granted else None
 
     def join(self, lease: Lease, origin: str) -> None:
-        """Grant a lease now or later; whatever happens, its give() leaves the line.
+        """Have a lease woken when it is granted; whatever happens, its give() leaves the line.
+
+        That may be at once: while others that were woken have not gone on, there is room that is
+        not to be had by take().
 
         Args:
             lease: a new one. It is the caller's before, so that Ctrl-C cannot come in between.
@@ -100,10 +109,12 @@ class ConcurrencyLimit(Limit):
         with self._lock:
             line = self._line(origin)
             if line.used < self.limit:
-                self._grant(lease, line)
+                self._grant_in_line(lease, line)
             else:
                 lease._line = line
                 line.waiting[lease] = None
+        if lease._is_woken and lease.wake is not None:
+            lease.wake()
         if self._leavers:
             self._let_go()
 
@@ -128,7 +139,24 @@ class ConcurrencyLimit(Limit):
         lease._line = line
         lease.granted = True
 
+    def _grant_in_line(self, lease: Lease, line: _Line) -> None:
+        self._grant(lease, line)
+        lease._is_woken = True
+        line.woken += 1
+
+    def _go_on(self, lease: Lease) -> None:
+        with self._lock:
+            self._note_going(lease)
+        if self._leavers:
+            self._let_go()
+
+    def _note_going(self, lease: Lease) -> None:
+        if lease._is_woken and lease._line is not None:
+            lease._is_woken = False
+            lease._line.woken -= 1
+
     def _remove(self, place: Lease, wakes: list[Wake]) -> None:
+        self._note_going(place)
         line, place._line = place._line, None
         if line is None:
             return
@@ -138,7 +166,7 @@ class ConcurrencyLimit(Limit):
             line.used -= 1
             if line.waiting:
                 first, _ = line.waiting.popitem(last=False)
-                self._grant(first, line)
+                self._grant_in_line(first, line)
                 if first.wake is not None:
                     wakes.append(first.wake)
         if not line.used and self._lines.get(line.key) is line:  # not a forked child's
