@@ -307,10 +307,13 @@ async def test_no_more_connections_per_host_than_max_connections_per_host(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("http2", [False, True])
 async def test_the_wait_for_a_connection_to_a_host_is_no_connect_timeout(
-    make_client: Callable[..., AnyClient], app: AppServer
+    make_client: Callable[..., AnyClient], app: AppServer, tls_app: AppServer, http2: bool
 ) -> None:
-    client = make_client(max_connections_per_host=1)
+    """libcurl would count it as one where an HTTP/1.1 server might have had HTTP/2."""
+    client = make_client(max_connections_per_host=1, http2=http2)
+    app = tls_app if http2 else app
     async with await client.stream("GET", app.url + "/stall-after"):
         with pytest.raises(PoolTimeout):
             await client.get(app.url + "/", timeout=Timeout(connect=0.02, pool=0.1))
@@ -327,6 +330,23 @@ async def test_max_connections_per_host_does_not_bound_requests_on_one_http2_con
     await client.gather(5, "GET", h2_app.url + "/delay/0.05")
     assert h2_app.connections == 1
     assert h2_app.max_streams == 5
+
+
+@pytest.mark.anyio
+@ONLY_ASYNC
+async def test_requests_that_wait_for_the_first_connection_to_a_host_share_it_if_it_is_http2(
+    make_client: Callable[..., AnyClient], h2_app: H2Server
+) -> None:
+    client = make_client(max_connections_per_host=1, http2=True)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(client.get, h2_app.url + "/stall")
+        with anyio.fail_after(30):
+            while h2_app.max_streams < 5:
+                await anyio.sleep(0.001)
+        tasks.cancel_scope.cancel()
+    assert h2_app.connections == 1
+    assert slots_of(client).used == 0
 
 
 @pytest.mark.anyio

@@ -23,7 +23,7 @@ from curlhttp._curl.handles import (
 )
 from curlhttp._curl.race import Plan, Race
 from curlhttp._curl.readiness import Driver
-from curlhttp._curl.transfer import Transfer, may_multiplex
+from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -49,7 +49,7 @@ class AsyncEngine(ABC):
 
     Args:
         limits: the client's limits.
-        multiplexes: requests may share connections, so that the bound per host is libcurl's.
+        multiplexes: requests may share connections; then the bound per host is libcurl's.
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
@@ -58,7 +58,7 @@ class AsyncEngine(ABC):
         self._slots = Slots(self._bound, limits.max_connections_per_host, in_order=True)
         self._multiplexes = multiplexes
         self._handles = Handles(self._make)
-        self._driver = self._make_driver(limits, self._bound)
+        self._driver = self._start_driver()
         self.is_closed = False
         survive(self)
 
@@ -88,6 +88,13 @@ class AsyncEngine(ABC):
         """Return what ends when the gate is open, or after so long."""
 
     # the pool
+
+    def _start_driver(self) -> Driver:
+        driver = self._make_driver(self._limits, self._bound)
+        # Until it is known, requests to an origin count as connections: libcurl serves those that
+        # wait for one in no order, and counts their wait as time to connect.
+        driver.on_shared = self._slots.unbind
+        return driver
 
     def _start(self, request: Request) -> Transfer | None:
         """Start a transfer, unless others run or wait that go first."""
@@ -123,8 +130,10 @@ class AsyncEngine(ABC):
     def _slot_of(self, request: Request) -> str:
         if self._slots.per_origin is None:
             return ""
-        # Where they share connections, requests are not connections: libcurl keeps that bound.
-        return "" if self._multiplexes and may_multiplex(request) else request.url.origin
+        transport = request.transport
+        if self._multiplexes and (transport.http3 or transport.http2 == "prior-knowledge"):
+            return ""  # requests are not connections, of which libcurl keeps the bound
+        return request.url.origin
 
     def _begin(self, request: Request, origin: str) -> Transfer:
         """Start a transfer in the slot that was taken."""
@@ -152,7 +161,7 @@ class AsyncEngine(ABC):
         old = self._driver
         old.fail_all()
         old.detach()
-        self._driver = self._make_driver(self._limits, self._bound)
+        self._driver = self._start_driver()
         threading.Thread(target=old.close, daemon=True).start()  # it may wait for a resolver
 
     def _keep(self, transfer: Transfer) -> None:

@@ -19,6 +19,7 @@ from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 __all__ = ["Handles", "KeyedHandles", "Slots", "Waiter", "no_free_handle", "open_files_bound"]
 
 _SPARE_FILES = 64  # for the rest of the process, at least half of that
+_ORIGINS = 1000  # without a bound, from which on those that are not in use are forgotten
 
 
 def open_files_bound(wanted: int, each: int = 1) -> int:
@@ -74,6 +75,7 @@ class Slots:
         self.used = 0
         self._used_by: dict[str, int] = {}
         self._waiters: OrderedDict[Waiter, None] = OrderedDict()  # any may leave, at no cost
+        self._unbound: set[str] = set()  # origins without a bound of their own
         self._in_order = in_order
         self._woken = 0  # were granted a slot and have not gone on yet
         self._is_held_up = False  # there is a waiter that waits for nothing but those
@@ -105,7 +107,9 @@ class Slots:
 
     def _has_room(self, origin: str) -> bool:
         limit = self.per_origin
-        return limit is None or not origin or self._used_by.get(origin, 0) < limit
+        if limit is None or not origin or self._used_by.get(origin, 0) < limit:
+            return True
+        return origin in self._unbound
 
     def _admit(self, origin: str) -> bool:
         if self.used >= self.total or not self._has_room(origin):
@@ -120,6 +124,13 @@ class Slots:
         self._waiters[waiter] = None
         if self.used < self.total and self._has_room(waiter.origin):
             self._is_held_up = True
+
+    def unbind(self, origin: str) -> None:
+        """Let everybody in who waits for an origin alone, now and later."""
+        if len(self._unbound) >= _ORIGINS:
+            self._unbound.intersection_update(self._used_by)
+        self._unbound.add(origin)
+        self._grant_all()
 
     def go_on(self) -> None:
         """Note that a waiter uses from here on the slot that it was granted."""

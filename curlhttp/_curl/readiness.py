@@ -10,6 +10,7 @@ import math
 import os
 import select
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from heapq import heappop, heappush
 from time import monotonic
@@ -128,6 +129,8 @@ class Driver:
 
     Attributes:
         running: the attached transfers by their handle.
+        on_shared: called with an origin whose connections carry many requests at once, as soon as
+            that is known.
         broken: what a callback failed with. libcurl has given up on all transfers, and an
             add_handle would fail (pycurl 7.47: kill the process).
     """
@@ -205,6 +208,7 @@ class Driver:
         """
 
     is_attached = True
+    on_shared: Callable[[str], object] | None = None
 
     def detach(self) -> None:
         """Take everything off the owner's loop, if it put anything on, for good."""
@@ -248,6 +252,8 @@ class Driver:
             self._shares.clear()
         self._shares[origin] = shares
         self._solitary = self._solitary or not shares
+        if shares and self.on_shared is not None:
+            self.on_shared(origin)
 
     def _release_waiting(self) -> None:
         """Give connections of their own to transfers that wait for one that cannot be shared.
