@@ -15,7 +15,16 @@ import pytest
 
 from tests.cli import finish, listed, on_terminal, recorded, run, start
 from tests.inner import ROOT
-from tests.servers import AppConnection, AppServer, Record, payload, refused_port
+from tests.servers import (
+    AppConnection,
+    AppServer,
+    RawConnection,
+    RawServer,
+    Record,
+    payload,
+    refused_port,
+    response,
+)
 
 KINDS = ["out.jsonl", "out", "out.db"]
 
@@ -65,6 +74,28 @@ def test_errors_are_recorded_with_their_kind(tmp_path: Path, out: Path) -> None:
     assert (record["error"], record["status"], record["ok"]) == ("ConnectionError", None, False)
     assert "refused" in record["message"]
     assert record["body"] is None
+
+
+def test_no_answer_ends_the_run(tmp_path: Path, out: Path) -> None:
+    answers = [
+        b"\r\nHTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1\t200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/2026 05:00:00\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/3200 x\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\n",
+    ]
+    by_path = {f"/{number}": answer for number, answer in enumerate(answers)}
+
+    def handler(conn: RawConnection) -> None:
+        if head := conn.read_request()[0]:
+            conn.send(by_path.get(head.split()[1].decode(), response(b"fine")))
+
+    with RawServer(handler) as server:
+        file = listed(tmp_path, *(server.url + path for path in [*by_path, "/last"]))
+        ended = run("fetch", file, "-o", out)
+    assert (ended.status, ended.err.count("Traceback")) == (1, 0)
+    kinds = [record["error"] for record in recorded(out)]
+    assert kinds == ["RemoteProtocolError"] * 4 + ["ChunkedEncodingError", None]
 
 
 def test_a_bad_line_is_told_and_recorded_and_does_not_stop_the_run(

@@ -419,6 +419,8 @@ def test_a_tls_failure_after_the_request_left_does_not_repeat_a_post(
         b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc",
         b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
         b"Content-Encoding: gzip\r\nContent-Length: 999\r\n\r\n" + gzip.compress(b"x")[:12],
+        b"Content-Length: 9223372036854775808\r\n\r\nabc",
+        b"Content-Length : 9\r\n\r\nabc",
     ],
 )
 def test_a_body_that_is_cut_is_an_error(rest: bytes, streamed: bool) -> None:
@@ -455,6 +457,31 @@ def test_hooks_see_a_response_whose_body_then_breaks_off(session: requests.Sessi
 def test_a_head_that_is_cut_is_an_error(end: bytes, streamed: bool) -> None:
     with RawServer(respond_and_close(end)) as server, pytest.raises(requests.ConnectionError):
         requests.get(server.url, stream=streamed)
+
+
+@STREAMED
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"HTTP/1.1\t200 OK",
+        b"HTTP/2026 05:00:00",
+        b"HTTP/3200 x",
+        b"HTTP/2 2",
+        b"HTTP/1.1 2000 OK",
+        b"\r\nHTTP/1.1 200 OK",
+        b"HTTP/1.1 103 Early\r\n\r\n\nHTTP/1.1 200 OK",
+    ],
+)
+def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
+    session: requests.Session, line: bytes, streamed: bool
+) -> None:
+    odd = line + b"\r\nContent-Length: 2\r\n\r\nok"
+    with RawServer(respond(odd, response(b"fine"))) as server:
+        with pytest.raises(requests.ConnectionError) as caught:
+            session.get(server.url, stream=streamed)
+        assert caught.value.request.url == server.url + "/"  # type: ignore[union-attr]
+        assert session.post(server.url, data=b"x", stream=streamed).content == b"fine"
+        assert server.connections == 2
 
 
 _REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: /next\r\n"

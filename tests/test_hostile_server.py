@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 
 from curlhttp import exceptions as e
 from tests.colours import WITHOUT_UVLOOP, AnyClient
+from tests.downloads import download
 from tests.servers import (
     AppServer,
     H2Server,
@@ -26,12 +28,30 @@ pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 MakeClient = Callable[..., AnyClient]
 
 
+WAYS = ["get", "stream", "map", "download"]
+
+
 async def read(client: AnyClient, url: str, streams: bool) -> bytes:
     if not streams:
         body: bytes = (await client.get(url)).content
         return body
     async with await client.stream("GET", url) as stream:
         return await stream.read()
+
+
+async def fetch(way: str, client: AnyClient, url: str, path: Path) -> bytes:
+    """Return the body, got in one of the WAYS."""
+    if way == "map":
+        async with client.map([url]) as results:
+            (found,) = [result async for result in results]
+        if isinstance(found, Exception):
+            raise found
+        content: bytes = found.content
+        return content
+    if way == "download":
+        await download(client, url, path, resume=False)
+        return path.read_bytes()
+    return await read(client, url, way == "stream")
 
 
 # --- broken ---
@@ -60,6 +80,7 @@ BROKEN = {
     "another protocol": b"SSH-2.0-OpenSSH_9.9\r\n",
     "TLS alert": b"\x15\x03\x01\x00\x02\x02\x28",
     "status of two digits": b"HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+    "status of HTTP/2 that is not final": b"HTTP/2 103\r\n\r\n" + head("Content-Length: 0"),
     "status of letters": b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n",
     "no status": b"HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
     "line of 200 KB": head("X-A: " + "a" * 200_000, "Content-Length: 0"),
@@ -84,6 +105,129 @@ async def test_a_broken_head_is_a_protocol_error(
         assert await read(client, server.url, streams) == b"fine"
         assert server.connections == 2
     assert capfd.readouterr().err == ""
+
+
+OK = "\r\nContent-Length: 2\r\n\r\nok"
+
+ODD_STATUS_LINES = {
+    "a tab before the status": f"HTTP/1.1\t200 OK{OK}",
+    "a year": f"HTTP/2026 05:00:00{OK}",
+    "a version without a status": f"HTTP/3200 x{OK}",
+    "one digit": f"HTTP/2 2{OK}",
+    "no number in HTTP/2": f"HTTP/2 x{OK}",
+    "HTTP/2 where it was not agreed on": f"HTTP/2 200 OK{OK}",
+    "four digits": f"HTTP/1.1 2000 OK{OK}",
+    "letters after the digits": f"HTTP/1.1 200x OK{OK}",
+    "lower case": f"http/1.1 200 OK{OK}",
+    "CR LF before it": f"\r\nHTTP/1.1 200 OK{OK}",
+    "two CR LF before it": f"\r\n\r\nHTTP/1.1 200 OK{OK}",
+    "LF before it": f"\nHTTP/1.1 200 OK{OK}",
+    "CR LF after an informational head": f"HTTP/1.1 103 a\r\n\r\n\r\nHTTP/1.1 200 OK{OK}",
+    "LF after an informational head": f"HTTP/1.1 100 a\r\n\r\n\nHTTP/1.1 200 OK{OK}",
+    "a tab after an informational head": f"HTTP/1.1 100 a\r\n\r\nHTTP/1.1\t200 OK{OK}",
+    "HTTP/2 after an informational head": f"HTTP/1.1 100 a\r\n\r\nHTTP/2 200{OK}",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", ODD_STATUS_LINES)
+async def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
+    case: str, way: str, client: AnyClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answered: list[int] = []
+
+    def handler(conn: RawConnection) -> None:
+        while conn.read_request()[0]:
+            answered.append(conn.index)
+            conn.send(ODD_STATUS_LINES[case].encode() if len(answered) == 1 else response(b"fine"))
+
+    with RawServer(handler) as server:
+        with pytest.raises(e.RemoteProtocolError) as caught:
+            await fetch(way, client, server.url, tmp_path / "file")
+        assert caught.value.request is not None
+        assert caught.value.request_sent
+        assert caught.value.response is None
+        assert caught.value.timings is not None
+        assert (await client.post(server.url, data=b"x")).content == b"fine"
+        assert await fetch(way, client, server.url, tmp_path / "file") == b"fine"
+    assert answered.count(0) == 1
+    assert capfd.readouterr().err == ""
+
+
+def cut(*lines: str, version: str = "1.1", status: int = 200) -> bytes:
+    return "\r\n".join([f"HTTP/{version} {status} OK", *lines, "", "ok"]).encode()
+
+
+CONTRADICTED = {
+    "2^63": cut("Content-Length: 9223372036854775808"),
+    "2^64 and what came": cut("Content-Length: 18446744073709551618"),
+    "5,000 digits": cut("Content-Length: " + "9" * 5000),
+    "a blank before the colon": cut("Content-Length : 3"),
+    "a tab before the colon": cut("Content-Length\t: 3"),
+    "a shorter one": cut("Content-Length : 1"),
+    "several": cut("Content-Length : 2, 3"),
+    "a coding that is none": cut("Transfer-Encoding: identity", "Content-Length: 3"),
+    "no coding": cut("Transfer-Encoding:", "Content-Length: 3"),
+    "chunks that nobody undid": cut("Transfer-Encoding : chunked"),
+    "HTTP/1.0 and 2^63": cut("Content-Length: 9223372036854775808", version="1.0"),
+    "HTTP/1.0 and a blank": cut("Content-Length : 3", version="1.0"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", CONTRADICTED)
+async def test_a_body_that_is_not_what_its_head_announces_is_an_error(
+    case: str, way: str, client: AnyClient, tmp_path: Path
+) -> None:
+    with RawServer(respond_and_close(CONTRADICTED[case])) as server:
+        with pytest.raises(e.ChunkedEncodingError) as caught:
+            await fetch(way, client, server.url, tmp_path / "file")
+        error = caught.value
+        assert error.request is not None
+        assert error.request_sent
+        assert error.timings is not None
+        if way in ("get", "map"):
+            assert error.response is not None
+            assert (error.response.status_code, error.response.content) == (200, b"ok")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        cut("Content-Length : 2"),
+        cut("CONTENT-LENGTH:2"),
+        cut("Content-Length: 002"),
+        cut("Content-Length: 2", "Content-Length: 2"),
+        cut("Content-Length: 2, 2"),
+        cut("Content-Length: 2", version="1.0"),
+        cut("X-Content-Length: 3"),
+        cut("X-A: content-length: 3"),
+        b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\nok\r\n0\r\n\r\n",
+    ],
+)
+async def test_a_body_that_is_what_its_head_announces_is_read(
+    answer: bytes, streams: bool, client: AnyClient
+) -> None:
+    with RawServer(respond_and_close(answer)) as server:
+        assert await read(client, server.url, streams) == b"ok"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("length", ["3", "9223372036854775808"])
+async def test_a_length_without_a_body_is_right_where_none_is_sent(
+    length: str, stream: bool, client: AnyClient
+) -> None:
+    for method, status in (("HEAD", 200), ("GET", 204), ("GET", 304)):
+        head = f"HTTP/1.1 {status} OK\r\nContent-Length: {length}\r\n\r\n"
+        with RawServer(respond_and_close(head.encode())) as server:
+            answer = await client.request(method, server.url, stream=stream)
+            assert answer.status_code == status
+            assert answer.headers["content-length"] == length
+            if stream:
+                assert (answer.read() if client.is_blocking else await answer.aread()) == b""
 
 
 @pytest.mark.parametrize("streams", [False, True])

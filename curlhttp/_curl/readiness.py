@@ -416,11 +416,9 @@ class Driver:
 
         libcurl (8.23) keeps it, with an HPACK state that fits no further block.
         """
-        descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
         lines = transfer.lines  # none are left of a streamed response's informational heads
-        if descriptor >= 0 and not (lines and lines[0].startswith(b"HTTP/1")):
-            with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
-                connection.shutdown(socket.SHUT_RDWR)
+        if not (lines and lines[0].startswith(b"HTTP/1")):
+            _shut_down(transfer)
 
     def fail_all(self) -> None:
         """Give up: after one failed callback nothing may be reported ever after."""
@@ -502,6 +500,14 @@ class Driver:
         self.running.clear()
         self.multi.close()
         self.poller.close()
+
+
+def _shut_down(transfer: Transfer) -> None:
+    """End the connection of a transfer, for all its streams."""
+    descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
+    if descriptor >= 0:
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _ignore(due: float) -> None:

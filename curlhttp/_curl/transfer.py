@@ -23,6 +23,7 @@ import pycurl
 from curlhttp._config import Limits, Timeout, Transport
 from curlhttp._curl.connections import Connection, Connections, Route
 from curlhttp._curl.errors import Failure, error_for, raised_in_callback
+from curlhttp._curl.head import ENDS, contradicts, final_head, is_final
 from curlhttp._curl.options import (
     base_options,
     body_headers,
@@ -35,6 +36,7 @@ from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import MICROSECOND, ReusedTimes, Timings, times_of_reused
 from curlhttp.exceptions import (
+    ChunkedEncodingError,
     ReadTimeout,
     RemoteProtocolError,
     RequestException,
@@ -45,10 +47,9 @@ __all__ = ["Transfer", "may_multiplex"]
 
 _DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
-_ENDS = (b"\r\n", b"\n")
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
+_END = b"\r\n"
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
-_STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)? \d\d\d")
 _NEVER = math.inf
 _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
 _SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
@@ -461,14 +462,17 @@ class Transfer:
         lines = self.lines
         lines.append(line)
         self.stamp = monotonic()
-        if line in _ENDS and self.head is None:
+        if line in ENDS and self.head is None:
             if not self._may_be_answer(ends=False):
                 self._disown_answer()
                 return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
             head = Head(b"".join(lines))
-            if head.status_code >= 200 or head.status_code == 101:
+            if is_final(head):
                 self.head = head
                 self._wake()
+            elif not head.status_code:
+                self.failed = self._no_head()
+                return 0  # libcurl closes the connection
             else:
                 lines.clear()
         return None
@@ -588,24 +592,13 @@ class Transfer:
     # what came of it
 
     def _read_head(self) -> Head | None:
-        """Return the last complete head, or None; libcurl takes a cut one for complete."""
+        """Return the final head if it is complete, or None; libcurl takes a cut one for whole."""
         lines = self.lines
-        if lines and lines[-1] in _ENDS and lines.count(lines[-1]) == 1:
-            return Head(b"".join(lines))
-        return self._read_last_head()
-
-    def _read_last_head(self) -> Head | None:
-        """Find the final head among 1xx ones before it and trailers after it."""
-        start, end, was_end = 0, -1, True
-        for number, line in enumerate(self.lines):
-            if was_end and _STATUS_LINE.match(line):
-                start, end = number, -1
-            was_end = line in _ENDS
-            if was_end and end < 0:
-                end = number + 1
-        if end < 0:
-            return None
-        return Head(b"".join(self.lines[start:end]), b"".join(self.lines[end:]))
+        if lines.count(_END) == 1 and lines[-1] == _END:
+            head = Head(b"".join(lines))
+            if head.status_code >= 200:
+                return head
+        return final_head(lines)
 
     def finish(self, code: int, message: str) -> None:
         """Take down how it ended, at once: then its connection may be another's.
@@ -615,20 +608,19 @@ class Transfer:
             message: libcurl's words for it.
         """
         self.code, self.message = code, message
+        if code:
+            return
         connection = self.connection
-        if code or connection is None:
-            return None
-        if connection.multiplexes and self.lines:
-            connection.multiplexes = not self.lines[0].startswith(b"HTTP/1")
-        if connection.counts and not self._may_be_answer(ends=True):
-            return self._disown_answer()
-        head = self.head
-        if head is None:
-            head = self.head = self._read_head()
-        if head is not None and "\ntransfer-encoding:" in head.lower and head.is_framed_twice:
+        if connection is not None:
+            if connection.multiplexes and self.lines:
+                connection.multiplexes = not self.lines[0].startswith(b"HTTP/1")
+            if connection.counts and not self._may_be_answer(ends=True):
+                self._disown_answer()
+                return
+        head = self.conclude()
+        if head is None or ("\ntransfer-encoding:" in head.lower and head.is_framed_twice):
             # Another recipient may see the end of the body elsewhere (RFC 9112, section 6.3).
             self.connections.spoil(self._route)
-        return None
 
     def _may_be_answer(self, *, ends: bool) -> bool:
         connection, size = self.connection, _SHORTEST_HEAD + self.size
@@ -659,7 +651,7 @@ class Transfer:
     def status(self) -> int:
         """Return the status of the final answer so far, 0 while there is none."""
         head = self.head or self._read_head()
-        return head.status_code if head is not None and head.status_code >= 200 else 0
+        return head.status_code if head is not None else 0
 
     def response(self) -> Response:
         """Return the response of a buffered attempt, and forget it.
@@ -671,11 +663,11 @@ class Transfer:
         assert request is not None
         if self.failed is not None or self.code:
             self.raise_failure()
-        head = self.final_head()
+        head = self.head or self.final_head()
         pieces = self.pieces
         content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         response = Response(request, head, content, self._times())
-        if content and request.decode and "\ncontent-encoding:" in head.lower:
+        if "\ncontent-encoding:" in head.lower and request.decode and content:
             self._decode(response, request)
         return response
 
@@ -761,32 +753,56 @@ class Transfer:
             f"max_response_size={request.max_response_size} bytes"
         )
 
+    def conclude(self) -> Head | None:
+        """Return the head of the finished attempt; None: `failed` says what is wrong with it.
+
+        libcurl takes for a success what has no whole head, or another body than the head announces.
+        """
+        head = self.head
+        if head is None:
+            head = self._read_head()
+            if head is None:
+                self.failed = self._no_head()
+                return None
+        elif self.lines[-1] not in ENDS:  # a streamed response; there may be trailers by now
+            whole = final_head(self.lines)
+            head.trailers = b"" if whole is None else whole.trailers
+        lower = head.lower
+        if "transfer-encoding" in lower or f"\ncontent-length: {self.size}\r\n" not in lower:
+            request = self.request
+            assert request is not None
+            if not self.enough and contradicts(head, request.method, self.size):
+                self.failed = self._cut_body()
+                return None
+        self.head = head
+        return head
+
     def final_head(self) -> Head:
         """Return the head of the finished attempt, with its trailers.
 
         Raises:
-            RemoteProtocolError: it was cut; libcurl takes that for a success.
+            ChunkedEncodingError: the body is another one than it announces.
+            RemoteProtocolError: there is none, or a part of one.
         """
-        head = self.head
-        if head is None or self.lines[-1] not in _ENDS:
-            whole = self._read_head()
-            if whole is None:
-                raise self._cut_head()
-            if head is None:
-                head = self.head = whole
-            else:
-                head.trailers = whole.trailers  # a streamed response has this head already
+        head = self.conclude()
+        if head is None:
+            self.raise_failure()
+        assert head is not None
         return head
 
-    def _cut_head(self) -> RemoteProtocolError:
+    def _no_head(self) -> RemoteProtocolError:
+        request, lines = self.request, self.lines
+        assert request is not None
+        begins = bool(lines) and Head(lines[0]).status_code > 0
+        what = "ended within its header block" if begins else "does not begin as HTTP does"
+        return RemoteProtocolError(f"{request.method} {request.url}: the response {what}")
+
+    def _cut_body(self) -> ChunkedEncodingError:
         request = self.request
         assert request is not None
-        return RemoteProtocolError(
-            f"{request.method} {request.url}: the response ended within its header block",
-            request=request,
-            curl_code=0,
-            request_sent=True,
-            timings=self.timings(),
+        return ChunkedEncodingError(
+            f"{request.method} {request.url}: the response body ended after {self.size} bytes, "
+            "which is not what its head announces"
         )
 
     def timings(self) -> Timings:

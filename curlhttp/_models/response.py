@@ -23,25 +23,40 @@ REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 # An empty one does not redirect: the body counts then, and must not be cut like a redirect's.
 _LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
-_STATUS = {b" %d" % status: status for status in range(100, 600)}.get
+# libcurl passes on whatever looks like one to it: "HTTP/2026 05:", "HTTP/1.1 2000". What it writes
+# itself, for HTTP/2 and 3, has no reason.
+_STATUS_LINE = re.compile(rb"HTTP/(?:1\.[01] ([1-9]\d\d)[ \t\r\n]|[23] ([1-9]\d\d) \r\n)").match
+_STATUSES: dict[bytes, int] = {}  # by the bytes that say it: a few thousand at most
+_known_status = _STATUSES.get
 
 Self = TypeVar("Self", bound="Response")
 
 
-def _status(block: bytes) -> int:
-    at = block.index(b" ") + 1
-    return int(block[at : at + 3])
+def _read_status(start: bytes) -> int:
+    """Return the status that a head begins with, 0 if that is no status line."""
+    found = _STATUS_LINE(start)
+    if found is None:
+        return 0
+    status = _STATUSES[start] = int(found[1] or found[2])
+    return status
 
 
 class Head:
-    """The head of a response, as received: status line, header fields and trailers."""
+    """The head of a response, as received: status line, header fields and trailers.
+
+    Attributes:
+        block: all of it, as bytes.
+        lower: the same in lower case, as latin-1 text.
+        status_code: of three digits; 0 where the first line is no status line.
+        trailers: what came after the body.
+    """
 
     __slots__ = ("block", "lower", "status_code", "trailers")
 
     def __init__(self, block: bytes, trailers: bytes = b"") -> None:
         self.block = block
-        # libcurl has checked the status line: "HTTP/1.1 200 OK", "HTTP/2 200 "
-        self.status_code: int = _STATUS(block[8:12]) or _STATUS(block[6:10]) or _status(block)
+        start = block[:13]  # "HTTP/1.1 200 " or "HTTP/2 200 \r\n"
+        self.status_code: int = _known_status(start) or _read_status(start)
         # To look for a field without reading all of them. In a str that is a third of the price.
         self.lower = block.lower().decode("latin-1")
         self.trailers = trailers

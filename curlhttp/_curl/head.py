@@ -1,0 +1,76 @@
+"""The final head among the header lines of an attempt, and whether its body is whole. Pure.
+
+libcurl reads heads for itself; what it lets pass, or does not see, is found here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from curlhttp._models.headers import Headers
+from curlhttp._models.response import Head
+
+__all__ = ["ENDS", "contradicts", "final_head"]
+
+ENDS = (b"\r\n", b"\n")  # what ends a head
+_SWITCHING_PROTOCOLS = 101
+_WITHOUT_BODY = (204, 304)
+_UNSEEN_CODING = re.compile(r"\ntransfer-encoding[ \t]+:").search
+
+
+def is_final(head: Head) -> bool:
+    """Return whether no other head follows (RFC 9110, section 15.2)."""
+    return head.status_code >= 200 or head.status_code == _SWITCHING_PROTOCOLS
+
+
+def final_head(lines: list[bytes]) -> Head | None:
+    """Return the head behind all informational ones, with its trailers.
+
+    Args:
+        lines: of all heads and trailers so far, with their ends.
+
+    Returns:
+        None while it is not complete, and where a head does not begin with a status line.
+    """
+    start = 0
+    for number, line in enumerate(lines):
+        if line in ENDS:
+            head = Head(b"".join(lines[start : number + 1]))
+            if is_final(head):
+                head.trailers = b"".join(lines[number + 1 :])
+                return head
+            if not head.status_code:
+                return None
+            start = number + 1
+    return None
+
+
+def contradicts(head: Head, method: str, size: int) -> bool:
+    """Return whether the head announces another body than the one that libcurl gave.
+
+    libcurl passes over a Content-Length beyond 63 bits, and fields with a blank before the colon;
+    it reads to the end of the connection then, and takes that for the end of the body.
+
+    Args:
+        head: the final one.
+        method: of the request.
+        size: bytes of the body, as they were on the wire.
+
+    Source: RFC 9112, section 6.3.
+    """
+    if method == "HEAD" or head.status_code < 200 or head.status_code in _WITHOUT_BODY:
+        return False
+    if _UNSEEN_CODING(head.lower) is not None:
+        return True  # the chunks are in the body
+    if "content-length" not in head.lower:
+        return False
+    fields = Headers.from_block(head.block)
+    if any("chunked" in coding.lower() for coding in fields.get_list("transfer-encoding")):
+        return False
+    lengths = ",".join(fields.get_list("content-length")).split(",")
+    return any(_differs(length.strip(" \t"), size) for length in lengths)
+
+
+def _differs(length: str, size: int) -> bool:
+    # No int(): it refuses 4,300 digits.
+    return length.isdigit() and (length.lstrip("0") or "0") != str(size)
