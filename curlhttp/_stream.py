@@ -140,17 +140,25 @@ class _Streamed(Response):
             )
 
     def _set_decoder(self) -> None:
-        coded = codings(self.headers.get_list("content-encoding"))
+        try:
+            coded = codings(self.headers.get_list("content-encoding"))
+        except RequestException as error:
+            self._give_up(error)
+            raise
         self._decoder = ContentDecoder(coded) if coded else None
 
     async def _read_piece(self, size: int = _PIECE) -> bytes:
         try:
             return await self._read_decoded(size)
         except BaseException as error:
-            self._abort()
-            if isinstance(error, RequestException):
-                error.request, error.response, error.request_sent = self.request, self, True
+            self._give_up(error)
             raise
+
+    def _give_up(self, error: BaseException) -> None:
+        """Let go of the rest of the body, and say in the error what it is about."""
+        self._abort()
+        if isinstance(error, RequestException):
+            error.request, error.response, error.request_sent = self.request, self, True
 
     def _raw(self) -> _Read:
         """Begin to read the body as it is; each call of what is returned gives a piece."""
@@ -244,11 +252,11 @@ class StreamedResponse(_Streamed):
 
     def iter_text(self) -> Iterator[str]:
         """Give the body as text."""
-        return cut(self._pieces(self._decoding()), Text(self.encoding))
+        return cut(self._pieces(self._decoding()), Text(self._charset()))
 
     def iter_lines(self) -> Iterator[str]:
         r"""Give the body line by line, without the line ends \n, \r\n and \r."""
-        return cut(self._pieces(self._decoding()), Lines(self.encoding))
+        return cut(self._pieces(self._decoding()), Lines(self._charset()))
 
     def _pieces(self, read: _Read) -> Iterator[bytes]:
         while piece := run_sync(read()):
@@ -291,11 +299,11 @@ class AsyncStreamedResponse(_Streamed):
 
     def aiter_text(self) -> AsyncIterator[str]:
         """Give the body as text."""
-        return _AsyncCut(self._decoding(), Text(self.encoding))
+        return _AsyncCut(self._decoding(), Text(self._charset()))
 
     def aiter_lines(self) -> AsyncIterator[str]:
         r"""Give the body line by line, without the line ends \n, \r\n and \r."""
-        return _AsyncCut(self._decoding(), Lines(self.encoding))
+        return _AsyncCut(self._decoding(), Lines(self._charset()))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.aiter_bytes()

@@ -43,6 +43,24 @@ def sent(jar: CookieJar, url: str) -> str | None:
 
 
 @pytest.mark.parametrize(
+    "date",
+    [
+        "Wed, 21 Fed 2027 07:28:00 GMT",
+        "Wed, 21 Oct 99999 07:28:00 GMT",
+        "21 Oct " + "9" * 5000,
+        "9" * 5000 + " Oct 2027",
+        "Wed, 21 Oct 0000 99:99:99 GMT",
+        "\u00b2",
+        "",
+    ],
+)
+def test_a_date_that_is_none_leaves_a_cookie_of_the_session(date: str) -> None:
+    jar = answer("http://example.com/", f"a=1; Expires={date}", "b=2")
+    assert sent(jar, "http://example.com/") == "a=1; b=2"
+    assert [cookie.expires for cookie in jar] == [None, None]
+
+
+@pytest.mark.parametrize(
     ("setter", "value", "getter", "header"),
     [
         # host-only

@@ -97,8 +97,18 @@ async def test_what_is_unknown_passes_as_it_came(
 
 async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: bool) -> None:
     with coded(b"x", coding=", ".join(["gzip"] * 6)) as raw:
-        with pytest.raises(ContentDecodingError, match="6 content codings, 5 at most"):
+        with pytest.raises(ContentDecodingError, match="6 content codings, 5 at most") as caught:
             await body_of(client, raw.url, streams)
+    assert caught.value.request.method == "GET"  # type: ignore[union-attr]
+    assert caught.value.response.status_code == 200  # type: ignore[union-attr]
+    assert caught.value.request_sent
+
+
+async def test_a_coding_is_seen_whole_and_streamed_alike(client: AnyClient, streams: bool) -> None:
+    body = gzip.compress(b"hello")
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding : gzip\r\nContent-Length: {len(body)}\r\n\r\n"
+    with RawServer(respond(head.encode() + body)) as raw:
+        assert await body_of(client, raw.url, streams) == b"hello"
 
 
 async def test_a_hundred_fields_are_an_error(client: AnyClient, streams: bool) -> None:

@@ -484,6 +484,87 @@ def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
         assert server.connections == 2
 
 
+# --- heads and bodies that are odd ---
+
+
+def get(fields: dict[str, str], body: bytes = b"x", **options: Any) -> requests.Response:
+    """Return the response of a server that sends these fields."""
+    with RawServer(respond(response(body, headers=fields.items()))) as server:
+        answer = requests.get(server.url, **options)
+        _ = answer.content
+        return answer
+
+
+CHARSETS = ["punycode", "idna", "undefined", "utf-7", "base64", "nonsense", "a" * 1000]
+
+
+@STREAMED
+@pytest.mark.parametrize("charset", CHARSETS)
+def test_a_charset_that_is_none_of_http_means_utf_8(charset: str, streamed: bool) -> None:
+    body = "h\xe9-+ADw-\n".encode()
+    fields = {"Content-Type": f"text/plain; charset={charset}"}
+    with RawServer(respond(response(body, headers=fields.items()))) as server:
+        answer = requests.get(server.url)
+        assert answer.encoding == charset
+        assert answer.text == body.decode()
+        assert pickle.loads(pickle.dumps(answer)).text == body.decode()
+        assert "".join(answer.iter_content(1, decode_unicode=True)) == body.decode()
+        with requests.get(server.url, stream=streamed) as streamed_answer:
+            assert list(streamed_answer.iter_lines(decode_unicode=True)) == [body.decode().strip()]
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-32"])
+def test_a_charset_without_a_byte_order_mark_is_read(charset: str) -> None:
+    answer = get(
+        {"Content-Type": f"text/plain; charset={charset}"}, "h\xe9".encode(charset + "-le")
+    )
+    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "h\xe9"
+
+
+def test_an_encoding_that_a_program_sets_may_be_any_codec_for_text() -> None:
+    answer = get({"Content-Type": "text/plain"}, b"\\u0041")
+    answer.encoding = "unicode_escape"
+    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "A"
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b"1" * 5000])
+@pytest.mark.parametrize("raw", [False, True])
+def test_json_beyond_what_python_reads_is_no_json(body: bytes, raw: bool) -> None:
+    with RawServer(respond(response(body))) as server:
+        with requests.get(server.url, stream=True) as answer:
+            with pytest.raises(requests.JSONDecodeError):
+                (answer.raw if raw else answer).json()
+
+
+@pytest.mark.parametrize("date", ["Wed, 21 Fed 2027 07:28:00 GMT", "21 Oct " + "9" * 5000])
+def test_a_date_that_is_none_costs_no_cookie(session: requests.Session, date: str) -> None:
+    fields = [("Set-Cookie", f"a=1; Expires={date}"), ("Set-Cookie", "b=2")]
+    with RawServer(respond(response(headers=fields))) as server:
+        answer = session.get(server.url)
+    assert answer.cookies.get_dict() == session.cookies.get_dict() == {"a": "1", "b": "2"}
+
+
+@STREAMED
+def test_too_many_codings_are_an_error_that_names_its_request(streamed: bool) -> None:
+    fields = {"Content-Encoding": ", ".join(["gzip"] * 6)}
+    with RawServer(respond(response(b"x", headers=fields.items()))) as server:
+        with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
+            _ = requests.get(server.url, stream=streamed).content
+        assert caught.value.request.url == server.url + "/"  # type: ignore[union-attr]
+        with requests.get(server.url, stream=True) as answer:
+            with pytest.raises(requests.exceptions.ContentDecodingError) as caught:
+                answer.raw.read(decode_content=True)
+            assert caught.value.request is not None
+
+
+@pytest.mark.parametrize("length", ["\xb2", "9" * 5000])
+def test_a_length_that_is_none_is_none(length: str) -> None:
+    head = HEAD + f"Content-Length : {length}\r\n\r\n".encode("latin-1")
+    with RawServer(respond_and_close(head)) as server:
+        with requests.get(server.url, stream=True) as answer:
+            assert answer.raw.length_remaining is None
+
+
 _REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: /next\r\n"
 
 

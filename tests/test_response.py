@@ -215,6 +215,46 @@ async def test_text_never_fails(client: AnyClient, charset: str, body: bytes, te
     assert (await fetch(client, body, f"text/plain; charset={charset}")).text == text
 
 
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("utf-16", "hé\n".encode("utf-16-le"), "hé\n"),
+        ("utf-32", "hé\n".encode("utf-32-le"), "hé\n"),
+        ("utf-16", b"\n", "\ufffd"),
+        ("punycode", b"h-\n", "h-\n"),
+        ("idna", b"xn--\xff..\n", "xn--\ufffd..\n"),
+        ("undefined", "hé\n".encode(), "hé\n"),
+        ("utf-7", b"+ADw-script+AD4-\n", "+ADw-script+AD4-\n"),
+        ("unicode_escape", b"\\u0041\n", "\\u0041\n"),
+        ("iso-2022-jp", b"\x1b(\x1b0123456789\n", None),
+        ("x" * 20_000, "hé\n".encode(), "hé\n"),
+    ],
+)
+async def test_text_is_the_same_whole_and_in_pieces_whatever_its_charset_is_called(
+    client: AnyClient, charset: str, body: bytes, text: str | None
+) -> None:
+    headers = [("Content-Type", f"text/plain; charset={charset}")]
+    with RawServer(respond(response(body, headers=headers))) as raw:
+        answer = await client.get(raw.url)
+        assert answer.encoding == charset
+        if text is not None:
+            assert answer.text == text
+        for kind in ("text", "lines"):
+            async with await client.stream("GET", raw.url) as stream:
+                pieces = [piece async for piece in stream.iterate(kind)]
+            if text is not None:
+                assert "".join(pieces) == text.replace("\n", "" if kind == "lines" else "\n")
+    assert isinstance(answer.text, str)
+
+
+async def test_an_encoding_that_was_set_may_be_any_codec_for_text(client: AnyClient) -> None:
+    answer = await fetch(client, b"\\u0041", "text/plain; charset=unicode_escape")
+    answer.encoding = "unicode_escape"
+    assert answer.text == "A"
+    answer.encoding = "punycode"
+    assert answer.text == "\\u0041"
+
+
 async def test_an_encoding_may_be_set(client: AnyClient) -> None:
     answer = await fetch(client, b"h\xe9", "text/plain; charset=utf-8")
     assert answer.text == "h�"
@@ -251,6 +291,38 @@ async def test_what_is_no_json_is_an_error_of_every_family(client: AnyClient, bo
     assert caught.value.response is answer
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.msg, again.pos) == (caught.value.msg, caught.value.pos)
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"a":' * 200_000, "nested too deeply"),
+        (b"1" * 5000, "5000 digits"),
+        (b'{"a": [-%b]}' % (b"1" * 5000), "5000 digits"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"parse_float": str}])
+async def test_json_beyond_what_python_reads_is_no_json(
+    client: AnyClient, body: bytes, what: str, options: dict[str, Any]
+) -> None:
+    answer = await fetch(client, body, "application/json")
+    with pytest.raises(JSONDecodeError, match=what) as caught:
+        answer.json(**options)
+    assert caught.value.response is answer
+    assert caught.value.request is answer.request
+
+
+async def test_an_error_of_a_function_for_json_is_the_callers_own(client: AnyClient) -> None:
+    class OwnError(ValueError):
+        pass
+
+    def refuse(found: Any) -> Any:
+        raise OwnError
+
+    answer = await fetch(client, b"{}", "application/json")
+    with pytest.raises(OwnError):
+        answer.json(object_hook=refuse)
 
 
 async def test_json_obeys_an_encoding_that_was_set(client: AnyClient) -> None:

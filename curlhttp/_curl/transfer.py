@@ -667,19 +667,18 @@ class Transfer:
         pieces = self.pieces
         content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         response = Response(request, head, content, self._times())
-        if "\ncontent-encoding:" in head.lower and request.decode and content:
+        if "\ncontent-encoding" in head.lower and request.decode and content:
             self._decode(response, request)
         return response
 
     def _decode(self, response: Response, request: Request) -> None:
         if request.follow_redirects and response._head.redirects:
             return
-        coded = codings(response.headers.get_list("content-encoding"))
-        if not coded:
-            return
         assert response._content is not None
         try:
-            response._content = decode(response._content, coded, request.max_response_size)
+            coded = codings(response.headers.get_list("content-encoding"))
+            if coded:
+                response._content = decode(response._content, coded, request.max_response_size)
         except RequestException as error:
             error.request, error.response = request, response
             error.request_sent, error.timings = True, response.timings

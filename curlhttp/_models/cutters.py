@@ -5,9 +5,10 @@ They keep what is left over of one piece until the next; nothing here reads or w
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Generator, Iterable, Iterator
 from typing import Protocol, TypeVar
+
+from curlhttp._models.charsets import Decoder
 
 __all__ = ["Cutter", "Lines", "Sized", "Text", "cut"]
 
@@ -72,8 +73,8 @@ class Sized:
 class Text:
     """Decode pieces, characters that are split over two included; what is wrong is replaced."""
 
-    def __init__(self, encoding: str | None) -> None:
-        self._decode = _incremental(encoding or "utf-8").decode
+    def __init__(self, charset: str) -> None:
+        self._decode = Decoder(charset).decode
 
     def add(self, piece: bytes) -> Generator[str, None, None]:
         """Give the text of one more piece."""
@@ -90,19 +91,11 @@ class Text:
         return iter(())
 
 
-def _incremental(encoding: str) -> codecs.IncrementalDecoder:
-    try:
-        b"a".decode(encoding, errors="replace")  # fails for what is no charset, such as base64
-        return codecs.getincrementaldecoder(encoding)(errors="replace")
-    except (LookupError, ValueError):
-        return codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-
 class Lines:
     """Cut text into lines; the start of a line is kept in parts, so that long ones stay cheap."""
 
-    def __init__(self, encoding: str | None = None) -> None:
-        self._text = Text(encoding)
+    def __init__(self, charset: str = "utf_8") -> None:
+        self._text = Text(charset)
         self._held: list[str] = []
         self._has_cr = False
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from curlhttp._models.attempt import Attempt
+from curlhttp._models.charsets import chosen_charset, decode, known_charset
 from curlhttp._models.headers import HeaderInput, Headers
 from curlhttp._models.timings import ReusedTimes, Timings, times_of_reused
 from curlhttp.exceptions import HTTPError, JSONDecodeError
@@ -303,11 +304,13 @@ class Response:
     @property
     def text(self) -> str:
         """Return the body as text; what does not decode is replaced."""
-        content = self.content
-        try:
-            return content.decode(self.encoding or "utf-8", errors="replace")
-        except (LookupError, ValueError):
-            return content.decode("utf-8", errors="replace")
+        return decode(self.content, self._charset())
+
+    def _charset(self) -> str:
+        """Return Python's name for the charset of text, UTF-8 where there is none to go by."""
+        if self._encoding is not None:
+            return chosen_charset(self._encoding) or "utf_8"
+        return known_charset(self.encoding or "") or "utf_8"
 
     def json(self, **options: Any) -> Any:
         """Return the body read as JSON (RFC 8259).
@@ -318,17 +321,9 @@ class Response:
         Raises:
             JSONDecodeError: the body is not JSON.
         """
-        content = self.content
-        try:
-            if self._encoding is None:
-                return json.loads(content, **options)  # finds UTF-8, 16 and 32 by itself
-            return json.loads(self.text, **options)
-        except json.JSONDecodeError as error:
-            raise JSONDecodeError(error.msg, error.doc, error.pos, response=self) from error
-        except UnicodeDecodeError as error:
-            raise JSONDecodeError(
-                f"the body is not {error.encoding}", self.text, 0, response=self
-            ) from error
+        # Of bytes it finds UTF-8, 16 and 32 by itself.
+        body = self.content if self._encoding is None else self.text
+        return read_json(body, options, self)
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
@@ -382,6 +377,35 @@ class Response:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
+    """Return a body read as JSON.
+
+    Args:
+        body: of the response, or its text.
+        options: passed on to json.loads.
+        response: has the text, for the error.
+
+    Raises:
+        JSONDecodeError: it is not JSON, or goes beyond what Python reads.
+    """
+    try:
+        return json.loads(body, **options)
+    except json.JSONDecodeError as error:
+        raise JSONDecodeError(error.msg, error.doc, error.pos, response=response) from error
+    except UnicodeDecodeError as error:
+        raise _not_json(f"the body is not {error.encoding}", response) from error
+    except RecursionError as error:
+        raise _not_json("the body is nested too deeply", response) from error
+    except ValueError as error:
+        if type(error) is not ValueError:  # of a function among the options
+            raise
+        raise _not_json(str(error), response) from error  # a number has thousands of digits
+
+
+def _not_json(what: str, response: Any) -> JSONDecodeError:
+    return JSONDecodeError(what, response.text, 0, response=response)
 
 
 def charset_of(content_type: str | None) -> str | None:

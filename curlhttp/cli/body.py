@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import suppress
 from io import IncrementalNewlineDecoder
@@ -13,6 +12,8 @@ from pathlib import Path
 from shutil import copymode
 from typing import TYPE_CHECKING
 
+from curlhttp._models.charsets import Decoder
+from curlhttp._policy.ranges import content_length
 from curlhttp.cli.exits import WRITE_ERROR, Failure
 from curlhttp.cli.terminal import console, has_color, printable
 
@@ -39,7 +40,7 @@ def print_body(response: StreamedResponse, *, raw: bool = False) -> None:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
         return
-    is_json, charset, pieces = _is_json(response), _charset(response), response.iter_bytes()
+    is_json, charset, pieces = _is_json(response), response._charset(), response.iter_bytes()
     begin = b"".join(_until(pieces, _PRETTY if is_json else 1))
     if not _is_text(begin, charset):
         kind = printable(response.headers.get("content-type", "of unknown type"))
@@ -49,20 +50,10 @@ def print_body(response: StreamedResponse, *, raw: bool = False) -> None:
         _print_text(chain([begin, more], pieces), charset)
 
 
-def _charset(response: StreamedResponse) -> str:
-    """Return the charset of a body, or UTF-8 where what it names is none."""
-    charset = response.encoding or "utf-8"
-    try:
-        b"a".decode(charset, "replace")
-    except (LookupError, ValueError):  # such as base64, which Python has among its codecs
-        return "utf-8"
-    return charset
-
-
 def _is_text(begin: bytes, charset: str) -> bool:
     """Tell whether a body that begins like this is text."""
     try:
-        return "\0" not in getincrementaldecoder(charset)().decode(begin)
+        return "\0" not in Decoder(charset, errors="strict").decode(begin)
     except UnicodeError:
         return False
 
@@ -97,8 +88,7 @@ def _print_json(content: bytes) -> bool:
 
 
 def _print_text(pieces: Iterator[bytes], charset: str) -> None:
-    characters = getincrementaldecoder(charset)(errors="replace")
-    decoder = IncrementalNewlineDecoder(characters, translate=True)
+    decoder = IncrementalNewlineDecoder(Decoder(charset), translate=True)
     last = "\n"
     for text in _texts(decoder, pieces):
         if text:
@@ -149,9 +139,8 @@ def _watched(response: StreamedResponse, shows_progress: bool) -> Iterator[bytes
         return
     from curlhttp.progress import bar
 
-    length = response.headers.get("content-length", "")
     is_plain = "content-encoding" not in response.headers
-    total = int(length) if length.isdigit() and is_plain else None
+    total = content_length(response.headers) if is_plain else None
     done = 0
     with bar(console=console(stderr=True)) as tell:
         for piece in response.iter_bytes():

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from curlhttp._models.decoders import ContentDecoder, codings
-from curlhttp._models.response import Response
+from curlhttp._models.response import Response, read_json
+from curlhttp._policy.ranges import content_length
+from curlhttp.exceptions import RequestException
 from curlhttp.requests._wire import (
     PIECE,
     Connection,
@@ -164,7 +166,7 @@ class RawResponse:
             self._body is not None
             or self._is_spent
             or received._content is None
-            or "\ncontent-encoding:" in received._head.lower
+            or "\ncontent-encoding" in received._head.lower
         ):
             return None
         self._is_spent = True
@@ -211,26 +213,37 @@ class RawResponse:
 
     def _set_decoder(self) -> bool:
         if self._decoder is None:
-            coded = codings(self.received.headers.get_list("content-encoding"))
+            try:
+                coded = codings(self.received.headers.get_list("content-encoding"))
+            except RequestException as error:
+                self._name_request(error)
+                raise
             if not coded:
                 return False
             self._decoder = ContentDecoder(coded)
         return True
 
+    def _name_request(self, error: RequestException) -> None:
+        error.request, error.request_sent = self.received.request, True
+
     def _next(self, limit: int) -> bytes:
         """Return up to limit decoded bytes, b"" at the end."""
         decoder = self._decoder
         assert decoder is not None
-        while not self._is_finished:
-            if piece := decoder.take(limit):
-                return piece
-            data = read_some(self._fp)
-            if not data:
-                self._is_finished = True
-                decoder.finish()
-                break
-            self._told += len(data)
-            decoder.feed(data)
+        try:
+            while not self._is_finished:
+                if piece := decoder.take(limit):
+                    return piece
+                data = read_some(self._fp)
+                if not data:
+                    self._is_finished = True
+                    decoder.finish()
+                    break
+                self._told += len(data)
+                decoder.feed(data)
+        except RequestException as error:
+            self._name_request(error)
+            raise
         return b""
 
     def stream(
@@ -295,10 +308,17 @@ class RawResponse:
         return self._data
 
     def json(self) -> Any:
-        """Return the body read as JSON."""
-        import json
+        """Return the body read as JSON.
 
-        return json.loads(self.data)
+        Raises:
+            JSONDecodeError: it is not JSON.
+        """
+        return read_json(self.data, {}, self)
+
+    @property
+    def text(self) -> str:
+        """Return the body as text, read as UTF-8."""
+        return self.data.decode("utf-8", "replace")
 
     def tell(self) -> int:
         """Return how many bytes of the body, as it is on the wire, were read."""
@@ -333,8 +353,8 @@ class RawResponse:
     @property
     def length_remaining(self) -> int | None:
         """Return how many bytes are to come, or None when that is not known."""
-        length = self.received.headers.get("content-length", "")
-        return int(length) - self._told if length.isdigit() and not self.chunked else None
+        length = content_length(self.received.headers)
+        return None if length is None else length - self._told
 
     @length_remaining.setter
     def length_remaining(self, length: int | None) -> None:

@@ -7,11 +7,11 @@ response (headers, cookies, encoding, reason, elapsed) is computed here when it 
 from __future__ import annotations
 
 import datetime
-import json as _json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models import response as _core
+from curlhttp._models.charsets import decode
 from curlhttp._models.links import parse_links
 from curlhttp._models.url import parse_url
 from curlhttp.exceptions import (
@@ -19,7 +19,6 @@ from curlhttp.exceptions import (
     ConnectionError,
     ContentDecodingError,
     HTTPError,
-    JSONDecodeError,
     ReadTimeout,
     RequestException,
     SSLError,
@@ -283,13 +282,12 @@ class Response(_core.Response, metaclass=_AnyResponse):
         content = self.content
         if not content:
             return ""
+        from curlhttp.requests._text import charset_of
+
         encoding = self.encoding
         if encoding is None:
             encoding = self.apparent_encoding
-        try:
-            return str(content, encoding, errors="replace")
-        except (LookupError, TypeError):
-            return str(content, errors="replace")
+        return decode(content, charset_of(encoding, self.headers) or "utf_8")
 
     @property
     def apparent_encoding(self) -> Any:
@@ -314,16 +312,10 @@ class Response(_core.Response, metaclass=_AnyResponse):
             encoding = guess_json_utf(content)
             if encoding is not None:
                 try:
-                    return self._loads(content.decode(encoding), kwargs)
+                    return _core.read_json(content.decode(encoding), kwargs, self)
                 except UnicodeDecodeError:
                     pass  # then text may know better
-        return self._loads(self.text, kwargs)
-
-    def _loads(self, text: str, options: dict[str, Any]) -> Any:
-        try:
-            return _json.loads(text, **options)
-        except _json.JSONDecodeError as error:
-            raise JSONDecodeError(error.msg, error.doc, error.pos, response=self) from error
+        return _core.read_json(self.text, kwargs, self)
 
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Any:
         """Give the body in pieces, with its content coding undone.

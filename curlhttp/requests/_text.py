@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, cast
 
+from curlhttp._models.charsets import Decoder, chosen_charset, decode, known_charset
 from curlhttp.requests._header_values import get_encoding_from_headers
 
 __all__ = [
+    "charset_of",
     "get_encodings_from_content",
     "get_unicode_from_response",
     "guess_json_utf",
@@ -31,11 +33,29 @@ def get_unicode_from_response(r: Any) -> str | bytes | None:
     """Return the text of a response, decoded as its headers say, else as UTF-8 (deprecated)."""
     _warn_deprecated("get_unicode_from_response")
     content = r.content
-    encoding = get_encoding_from_headers(r.headers) or "utf-8"
-    try:
-        return str(content, encoding, errors="replace")
-    except TypeError:  # there is no content, or it is text
+    if not isinstance(content, (bytes, bytearray)):  # there is none, or it is text
         return cast("str | None", content)
+    charset = charset_of(get_encoding_from_headers(r.headers), r.headers)
+    return decode(bytes(content), charset or "utf_8")
+
+
+def charset_of(encoding: Any, headers: Any) -> str | None:
+    """Return Python's name for the charset of a body.
+
+    Args:
+        encoding: that of the response, or a guess at it.
+        headers: of the response. What they name means UTF-8 unless it is a charset that HTTP uses;
+            what the program has set instead may be any codec for text.
+
+    Returns:
+        None where the program has set what is no charset.
+    """
+    if not isinstance(encoding, str):
+        return None
+    known = known_charset(encoding)
+    if known is None and headers and get_encoding_from_headers(headers) == encoding:
+        return "utf_8"
+    return known or chosen_charset(encoding)
 
 
 def _warn_deprecated(name: str) -> None:
@@ -47,7 +67,10 @@ def stream_decode_response_unicode(iterator: Iterable[bytes], r: Any) -> Iterato
     if r.encoding is None:
         yield from iterator
         return
-    decoder = codecs.getincrementaldecoder(r.encoding)(errors="replace")
+    charset = charset_of(r.encoding, getattr(r, "headers", None))
+    if charset is None:
+        raise LookupError(f"unknown encoding: {r.encoding}")
+    decoder = Decoder(charset)
     for piece in iterator:
         if text := decoder.decode(piece):
             yield text

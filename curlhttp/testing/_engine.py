@@ -209,9 +209,15 @@ class ScriptedEngine:
         )
 
     def _decode(self, response: Response, request: Request) -> None:
-        coded = codings(response.headers.get_list("content-encoding")) if request.decode else ()
-        if coded and response._content:
-            response._content = decode(response._content, coded, request.max_response_size)
+        if not (request.decode and response._content):
+            return
+        try:
+            coded = codings(response.headers.get_list("content-encoding"))
+            if coded:
+                response._content = decode(response._content, coded, request.max_response_size)
+        except RequestException as error:
+            error.request, error.response, error.request_sent = request, response, True
+            raise
 
 
 class _Gate:
