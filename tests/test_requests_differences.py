@@ -394,6 +394,18 @@ def test_cookies_of_a_prepared_request_stay_with_its_host(
 # --- what comes in ---
 
 
+@pytest.mark.parametrize("charset", ["utf-7", "punycode", "nonsense"])
+def test_a_charset_that_is_none_of_http_means_utf_8(
+    session: requests.Session, charset: str
+) -> None:
+    headers = [("Content-Type", f"text/plain; charset={charset}")]
+    with RawServer(respond(response("é+AGE-".encode(), headers=headers))) as server:
+        answer = session.get(server.url)
+    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "é+AGE-"
+    answer.encoding = "UTF7"
+    assert answer.text.endswith("a")
+
+
 def test_a_head_that_is_cut_is_an_error() -> None:
     with RawServer(respond_and_close(b"HTTP/1.1 200 OK\r\nX: y\r\n")) as server:
         with pytest.raises(curlhttp.RemoteProtocolError) as caught:
