@@ -565,6 +565,19 @@ def test_a_length_that_is_none_is_none(length: str) -> None:
             assert answer.raw.length_remaining is None
 
 
+@STREAMED
+@pytest.mark.parametrize(
+    "answer", [b"garbage", b"HTTP/2026 05:00\r\n\r\n", HEAD + b"X: y", b"\r\n\r\n"]
+)
+def test_what_is_no_answer_to_connect_is_an_error_of_the_proxy(
+    answer: bytes, streamed: bool
+) -> None:
+    with RawServer(respond_and_close(answer)) as proxy:
+        with pytest.raises(requests.exceptions.ProxyError) as caught:
+            requests.get("https://made.up/", proxies={"https": proxy.url}, stream=streamed)
+    assert caught.value.request.url == "https://made.up/"  # type: ignore[union-attr]
+
+
 _REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: /next\r\n"
 
 

@@ -10,7 +10,15 @@ import pytest
 
 import curlhttp
 from tests.colours import WITHOUT_UVLOOP, AnyClient
-from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy, refused_port
+from tests.servers import (
+    AppServer,
+    Certs,
+    HTTPProxy,
+    RawServer,
+    SOCKSProxy,
+    refused_port,
+    respond_and_close,
+)
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -230,6 +238,62 @@ async def test_a_refused_tunnel_is_a_proxy_error_with_its_status(
     assert "the proxy says no" not in str(caught.value)
     assert caught.value.response is None
     assert not caught.value.request_sent
+
+
+NO_ANSWERS = {
+    "bytes": bytes(range(256)),
+    "text": b"hello\r\n\r\n",
+    "another protocol": b"SSH-2.0-OpenSSH_9.9\r\n",
+    "HTTP/0.9": b"<html>\r\n",
+    "a tab before the status": b"HTTP/1.1\t200 OK\r\n\r\n",
+    "a year": b"HTTP/2026 05:00:00\r\n\r\n",
+    "status of four digits": b"HTTP/1.1 2000 OK\r\n\r\n",
+    "status 0": b"HTTP/1.1 000 OK\r\n\r\n",
+    "no final status": b"HTTP/1.1 103 Early\r\n\r\n" * 3,
+    "empty line": b"\r\nHTTP/1.1 200 OK\r\n\r\n",
+    "cut": b"HTTP/1.1 200 OK\r\nX-A: b",
+    "line without colon": b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+    "NUL": b"HTTP/1.1 200 OK\r\nX-A: \0\r\n\r\n",
+    "length that is none": b"HTTP/1.1 502 No\r\nContent-Length: -1\r\n\r\n",
+    "line of 500 KB": b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 500_000 + b"\r\n\r\n",
+    "8,000 lines": b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 8000 + b"\r\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("case", NO_ANSWERS)
+async def test_what_is_no_answer_to_connect_is_a_failure_of_the_proxy(
+    make_client: MakeClient, case: str, streams: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    breaker = curlhttp.CircuitBreaker(1)
+    client = make_client(breaker=breaker)
+    with RawServer(respond_and_close(NO_ANSWERS[case])) as proxy:
+        with pytest.raises(curlhttp.ProxyError) as caught:
+            await client.request(
+                "GET", "https://made.up/", proxies=with_credentials(proxy.url), stream=streams
+            )
+        assert breaker.state(f"proxy {proxy.url}") == "open"
+        assert proxy.connections == 1
+    assert breaker.state("https://made.up") == "closed"
+    assert caught.value.connect_status is None
+    assert caught.value.response is None
+    assert caught.value.request is not None
+    assert not caught.value.request_sent
+    assert "s3cret" not in str(caught.value)
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_proxy_that_breaks_http_in_a_response_breaks_that_of_the_origin(
+    make_client: MakeClient,
+) -> None:
+    breaker = curlhttp.CircuitBreaker(1)
+    client = make_client(breaker=breaker)
+    with RawServer(respond_and_close(b"garbage")) as proxy:
+        with pytest.raises(curlhttp.RemoteProtocolError) as caught:
+            await client.get("http://made.up/", proxies=proxy.url)
+        assert breaker.state(f"proxy {proxy.url}") == "closed"
+    assert caught.value.request_sent
 
 
 async def test_wrong_credentials_are_a_proxy_error(

@@ -115,7 +115,7 @@ def error_for(failure: Failure) -> e.RequestException:
         timings=failure.timings,
     )
     error.refused = failure.refused
-    if isinstance(error, e.ProxyError):
+    if isinstance(error, e.ProxyError) and not _broke_connect(failure):
         error.connect_status = failure.connect_code or None
     return error
 
@@ -129,6 +129,8 @@ def _kind(failure: Failure) -> tuple[_Kind, str]:
     code = failure.code
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timed_out(failure)
+    if _broke_connect(failure):
+        return e.ProxyError, "the proxy broke HTTP in its answer to CONNECT"
     if failure.refused:
         return e.ConnectionError, "the server refused the request before it processed any of it"
     if code == pycurl.E_COULDNT_CONNECT:
@@ -184,6 +186,23 @@ def _timed_out(failure: Failure) -> tuple[_Kind, str]:
         f"no connection within {request.timeout.connect} s; the host may be down, or raise "
         "timeout=Timeout(connect=...)"
     )
+
+
+def _broke_connect(failure: Failure) -> bool:
+    """Return whether what a proxy said to CONNECT is no answer; its status counts for nothing then.
+
+    Nothing of the request was sent: what libcurl read can only be of the proxy.
+    """
+    if failure.request.transport.proxy is None or failure.sent:
+        return False
+    code, message = failure.code, failure.message
+    if code == pycurl.E_COULDNT_CONNECT:
+        return "CONNECT" in message and failure.connect_code < 200
+    if code == pycurl.E_RECV_ERROR:
+        return "CONNECT" in message and failure.connect_code > 0  # else it only hung up
+    if code == pycurl.E_BAD_FUNCTION_ARGUMENT:
+        return "response header" in message
+    return code in (_WEIRD_SERVER_REPLY, _TOO_LARGE)
 
 
 def _not_connected(failure: Failure) -> tuple[_Kind, str]:

@@ -794,14 +794,17 @@ class Transfer:
         assert request is not None
         begins = bool(lines) and Head(lines[0]).status_code > 0
         what = "ended within its header block" if begins else "does not begin as HTTP does"
-        return RemoteProtocolError(f"{request.method} {request.url}: the response {what}")
+        return RemoteProtocolError(
+            f"{request.method} {request.url}: the response {what}", curl_code=0
+        )
 
     def _cut_body(self) -> ChunkedEncodingError:
         request = self.request
         assert request is not None
         return ChunkedEncodingError(
             f"{request.method} {request.url}: the response body ended after {self.size} bytes, "
-            "which is not what its head announces"
+            "which is not what its head announces",
+            curl_code=0,
         )
 
     def timings(self) -> Timings:
