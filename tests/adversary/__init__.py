@@ -1,0 +1,1 @@
+"""What the fuzzer and the storm share: a child for the server, findings, a watchdog, leftovers."""

@@ -1,0 +1,76 @@
+"""Ends the process when something takes longer than any time limit of it allows.
+
+It writes what hung and where all threads are: nothing else could, of a call that never returns.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from tests.adversary.findings import tell
+
+__all__ = ["HUNG", "Watchdog"]
+
+HUNG = 3  # the exit status
+
+
+class Watchdog:
+    """Watch what is under way, from a thread of its own.
+
+    Args:
+        seconds: far more than all time limits of one item together.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._under_way: dict[object, tuple[float, str]] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    @contextmanager
+    def watching(self, what: str) -> Iterator[None]:
+        """Watch the block: what it does, in words."""
+        key = object()
+        with self._lock:
+            self._under_way[key] = (time.monotonic(), what)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._under_way[key]
+
+    def _watch(self) -> None:
+        while not self._ended.wait(min(5.0, self._seconds / 4)):
+            now = time.monotonic()
+            with self._lock:
+                late = [
+                    what for begun, what in self._under_way.values() if now - begun > self._seconds
+                ]
+            if late:
+                self._bark(late)
+
+    def _bark(self, late: list[str]) -> None:
+        tell("\n".join([f"\n=== hangs for more than {self._seconds} s", *late]))
+        faulthandler.dump_traceback(sys.stderr, all_threads=True)
+        os._exit(HUNG)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()

@@ -1,0 +1,215 @@
+"""The server of the fuzzer, in a process of its own: `python -m tests.fuzz.server SEED`.
+
+/good/<name> answers properly, with the name's stamp; /<kind>/<case>/<hop> as that case has it. On
+HTTP/2 without TLS likewise, and CONNECT c<case>.localhost:443 makes it a hostile proxy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import sys
+import time
+from collections import deque
+from typing import Any
+
+from hpack import Decoder
+from hpack.exceptions import HPACKError
+
+from tests.adversary.child import answer_questions
+from tests.adversary.stamps import stamp
+from tests.fuzz.case import Case
+from tests.fuzz.frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PING,
+    SETTINGS,
+    WITH_PRIORITY,
+    Frame,
+)
+from tests.fuzz.heads import Answer
+from tests.servers.raw import RawConnection, RawServer
+
+_TARGET = re.compile(rb"(?:http://[^/ ]*)?/(good|h1|h2|connect)/([\w.-]+)(?:/(\d+))?")
+_TUNNEL = re.compile(rb"c(\d+)\.localhost:443$")
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_IDLE = 0.01  # seconds that a connection may stand still: some answers are never complete
+_REMEMBERED = 50_000
+
+
+class Fuzzer:
+    """Answer requests as their cases have it, and remember what was sent where.
+
+    Args:
+        seed: of the run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.server = RawServer(self._serve)
+        # (case, hop, connection, when it was sent, when what was not asked for was sent)
+        self.sent: deque[tuple[str, int, int, float, float]] = deque(maxlen=_REMEMBERED)
+
+    def history(self, owner: str) -> Any:
+        """Return what was sent on the connections that carried a case, and when."""
+        entries = list(self.sent)
+        connections = {entry[2] for entry in entries if entry[0] == owner}
+        return [entry for entry in entries if entry[2] in connections][-40:]
+
+    def _serve(self, conn: RawConnection) -> None:
+        conn.sock.settimeout(_IDLE * 20)
+        with contextlib.suppress(TimeoutError):
+            if conn.starts_with(_PREFACE[:4]):
+                Streams(self, conn).run()
+            else:
+                self._serve_http1(conn)
+
+    def _serve_http1(self, conn: RawConnection) -> None:
+        while True:
+            head = conn.read_head()
+            if not head:
+                return
+            for _ in conn.iter_body(head):
+                pass
+            conn.sock.settimeout(_IDLE)
+            method, _, rest = head.partition(b" ")
+            target = rest.partition(b" ")[0]
+            if not self._answer(conn, method, target):
+                return
+
+    def _answer(self, conn: RawConnection, method: bytes, target: bytes) -> bool:
+        """Answer a request; return whether the connection goes on."""
+        if found := _TARGET.match(target):
+            kind, name, hop = found[1].decode(), found[2].decode(), int(found[3] or 0)
+            if kind == "good":
+                conn.send(_good(method, name))
+                return True
+        elif found := _TUNNEL.match(target):
+            kind, name, hop = "connect", found[1].decode(), 0
+        else:  # where an odd Location leads
+            conn.send(b"HTTP/1.1 404 Elsewhere\r\nContent-Length: 0\r\n\r\n")
+            return True
+        return self._send(conn, Case(self.seed, int(name), kind, self.server.port), hop)
+
+    def _send(self, conn: RawConnection, case: Case, hop: int) -> bool:
+        made = case.answer(hop)
+        for piece in made.pieces:
+            if piece:
+                conn.send(piece)
+        self.note(case, hop, conn, made)
+        return end(conn, made)
+
+    def note(self, case: Case, hop: int, conn: RawConnection, made: Answer) -> None:
+        """Remember an answer that was sent, and send what nobody asked for."""
+        now = late = time.monotonic()
+        if made.stray:
+            if made.delay > 1e-3:
+                time.sleep(made.delay)
+            while time.monotonic() < now + made.delay:
+                pass
+            conn.send(made.stray)
+            late = time.monotonic()
+        self.sent.append((case.owner, hop, conn.index, now, late))
+
+
+def end(conn: RawConnection, made: Answer) -> bool:
+    """End a connection as an answer has it; return whether it goes on."""
+    if made.ending == "keep":
+        return True
+    if made.ending == "reset":
+        conn.reset()
+    elif made.ending == "half":
+        with contextlib.suppress(OSError):
+            conn.sock.shutdown(socket.SHUT_WR)
+            conn.wait_closed(_IDLE)
+    elif made.ending == "stall":
+        # Until the client leaves, or takes the answer for complete and sends the next request.
+        conn.sock.settimeout(None)
+        with contextlib.suppress(OSError):
+            conn.sock.recv(1)
+    return False
+
+
+def _good(method: bytes, name: str) -> bytes:
+    body = stamp(name)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(body)
+    return head if method == b"HEAD" else head + body
+
+
+class Streams:
+    """The server's side of one HTTP/2 connection; it heeds no flow control."""
+
+    def __init__(self, fuzzer: Fuzzer, conn: RawConnection) -> None:
+        self._fuzzer = fuzzer
+        self._conn = conn
+        self._decoder = Decoder(max_header_list_size=1 << 24)
+        self._paths: dict[int, bytes] = {}
+
+    def run(self) -> None:
+        """Answer requests until the connection ends."""
+        conn = self._conn
+        conn.read_exactly(len(_PREFACE))
+        conn.send(Frame(SETTINGS, 0, 0, b"").wire())
+        with contextlib.suppress(ConnectionError, HPACKError):
+            while self._turn():
+                conn.sock.settimeout(_IDLE)
+
+    def _turn(self) -> bool:
+        """Read a frame and do what it asks for; return whether the connection goes on."""
+        header = self._conn.read_exactly(9)
+        kind, flags = header[3], header[4]
+        stream = int.from_bytes(header[5:9], "big") & 0x7FFFFFFF
+        payload = self._conn.read_exactly(int.from_bytes(header[:3], "big"))
+        if kind == SETTINGS and not flags & 1:
+            self._conn.send(Frame(SETTINGS, 1, 0, b"").wire())
+        elif kind == PING and not flags & 1:
+            self._conn.send(Frame(PING, 1, 0, payload).wire())
+        elif kind == HEADERS:
+            block = payload[5:] if flags & WITH_PRIORITY else payload
+            if not flags & END_HEADERS:
+                block += self._continued()
+            fields = dict(self._decoder.decode(block, raw=True))
+            self._paths[stream] = fields[b":method"] + b" " + fields[b":path"]
+        if kind in (HEADERS, DATA) and flags & END_STREAM and stream in self._paths:
+            return self._answer(stream, *self._paths.pop(stream).split(b" ", 1))
+        return True
+
+    def _continued(self) -> bytes:
+        """Return the rest of a header block."""
+        block, flags = b"", 0
+        while not flags & END_HEADERS:
+            header = self._conn.read_exactly(9)
+            flags = header[4]
+            block += self._conn.read_exactly(int.from_bytes(header[:3], "big"))
+        return block
+
+    def _answer(self, stream: int, method: bytes, target: bytes) -> bool:
+        conn = self._conn
+        found = _TARGET.match(target)
+        if not found or found[1] == b"good":
+            body = stamp(found[2].decode()) if found and method != b"HEAD" else b""
+            conn.send(Frame(HEADERS, END_HEADERS, stream, b"\x88").wire())
+            conn.send(Frame(DATA, END_STREAM, stream, body).wire())
+            return True
+        fuzzer = self._fuzzer
+        case = Case(fuzzer.seed, int(found[2]), "h2", fuzzer.server.port)
+        hop = int(found[3] or 0)
+        made = case.answer(hop, stream)
+        for piece in made.pieces:
+            conn.send(piece)
+        fuzzer.note(case, hop, conn, made)
+        return end(conn, made)
+
+
+def main() -> None:
+    """Serve until the parent closes the pipe."""
+    fuzzer = Fuzzer(int(sys.argv[1]))
+    with fuzzer.server as server:
+        answer_questions({"port": server.port}, fuzzer.history)
+
+
+if __name__ == "__main__":
+    main()

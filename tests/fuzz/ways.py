@@ -1,0 +1,107 @@
+"""The ways in: what sends a case and reads its response, with clients that stay for all blocks."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from curlhttp.exceptions import RequestException
+from tests.fuzz.case import Case
+from tests.fuzz.judge import Judge
+
+__all__ = ["THREADS", "Way", "control_name", "in_threads", "of", "settings_of"]
+
+THREADS = 4  # that share a client
+_EVERY = 12  # cases between two controls
+_TRIES = 3  # of a control: the server may close an idle connection under it
+TIMEOUT = 15.0
+
+
+class Way(ABC):
+    """One way in.
+
+    Args:
+        judge: of what comes of the cases.
+        kind: "h1", "h2" or "connect".
+    """
+
+    may_stall = True
+
+    def __init__(self, judge: Judge, kind: str) -> None:
+        self.judge = judge
+        self.kind = kind
+
+    @abstractmethod
+    def run(self, cases: Sequence[Case]) -> None:
+        """Send all cases, and controls between them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the clients."""
+
+    def good(self, name: str) -> str:
+        """Return the URL of a control."""
+        return f"http://127.0.0.1:{self.judge.port}/good/{name}"
+
+
+def settings_of(kind: str, port: int) -> dict[str, Any]:
+    """Return the arguments of a client for a kind of case."""
+    settings: dict[str, Any] = {"trust_env": False, "max_connections": 24, "timeout": TIMEOUT}
+    if kind == "h2":
+        settings["http2"] = "prior-knowledge"
+    if kind == "connect":
+        settings["proxies"] = f"http://user:pr0xy-w0rd@127.0.0.1:{port}"
+    return settings
+
+
+def control_name(case: Case) -> str:
+    """Return what the control after a case is called."""
+    return f"control-{case.owner}"
+
+
+def is_followed_by_control(case: Case) -> bool:
+    """Return whether a control comes after a case."""
+    return case.number % _EVERY == 0
+
+
+def in_threads(cases: Sequence[Case], send: Callable[[Case], None]) -> None:
+    """Send cases in the main thread and others; one that is alone goes in the main thread."""
+    todo = iter(cases)
+    lock = threading.Lock()
+
+    def take() -> Iterator[Case]:
+        while True:
+            with lock:
+                case = next(todo, None)
+            if case is None:
+                return
+            yield case
+
+    def work() -> None:
+        for case in take():
+            send(case)
+
+    threads = [threading.Thread(target=work) for _ in range(min(THREADS, len(cases)) - 1)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+
+
+def persist(attempt: Callable[[], bytes]) -> bytes | None:
+    """Return the body of a control, which may fail when its connection just ends."""
+    for _ in range(_TRIES):
+        try:
+            return attempt()
+        except RequestException:
+            continue
+    return None
+
+
+def of(result: Any) -> tuple[Case, str]:
+    """Return the case of a map's result, and the name of the control if it is one."""
+    found: tuple[Case, str] = result.request.extensions["fuzz"]
+    return found

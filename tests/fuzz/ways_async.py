@@ -1,0 +1,193 @@
+"""Ways in from an event loop: AsyncClient on asyncio, uvloop and trio, a loop for each block."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+import curlhttp
+from curlhttp.exceptions import RequestException
+from tests.colours import BACKENDS
+from tests.fuzz.case import Case
+from tests.fuzz.judge import Judge
+from tests.fuzz.looks import Surprise
+from tests.fuzz.ways import Way, control_name, is_followed_by_control, of, settings_of
+from tests.fuzz.ways_blocking import look_at_text
+
+__all__ = ["AsyncDownload", "AsyncMap", "AsyncRequest", "AsyncStream"]
+
+_AT_ONCE = 12
+
+
+class _OnAsyncClient(Way):
+    def __init__(self, judge: Judge, kind: str, loop: str) -> None:
+        super().__init__(judge, kind)
+        backend = BACKENDS[loop]
+        self._backend, self._options = backend if isinstance(backend, tuple) else (backend, {})
+        breaker = curlhttp.CircuitBreaker(failure_threshold=10**9) if loop == "trio" else None
+        self.client = curlhttp.AsyncClient(breaker=breaker, **settings_of(kind, judge.port))
+
+    def run(self, cases: Sequence[Case]) -> None:
+        self._await(partial(self.run_all, cases))
+
+    def _await(self, main: Callable[[], Awaitable[None]]) -> None:
+        anyio.run(main, backend=self._backend, backend_options=self._options)
+
+    async def run_all(self, cases: Sequence[Case]) -> None:
+        """Send all cases, some at once, then a control."""
+        places = anyio.Semaphore(_AT_ONCE)
+        async with anyio.create_task_group() as tasks:
+            for case in cases:
+                await places.acquire()
+                tasks.start_soon(self._send, case, places)
+        await self._control(cases[-1], "-last")
+
+    async def _send(self, case: Case, places: anyio.Semaphore) -> None:
+        try:
+            with self.judge.judging(case) as began:
+                await self.send(case, began)
+            if is_followed_by_control(case):
+                await self._control(case, "")
+        finally:
+            places.release()
+
+    async def _control(self, case: Case, suffix: str) -> None:
+        with self.judge.judging(case) as began:
+            name = control_name(case) + suffix
+            for tries_left in reversed(range(3)):
+                try:
+                    data = await self.control(case, self.good(name))
+                except RequestException:
+                    # Among hostile answers on one connection a control may well fail each time.
+                    if tries_left or not suffix:
+                        continue
+                    data = None
+                self.judge.controlled(case, name, data, began)
+                return
+
+    async def send(self, case: Case, began: float) -> None:
+        raise NotImplementedError
+
+    async def control(self, case: Case, url: str) -> bytes:
+        method, body = ("POST", b"x") if case.number % 8 == 0 else ("GET", None)
+        response = await self.client.request(method, url, content=body)
+        return response.content
+
+    def close(self) -> None:
+        self._await(self.client.aclose)
+
+
+class AsyncRequest(_OnAsyncClient):
+    """AsyncClient.request."""
+
+    async def send(self, case: Case, began: float) -> None:
+        response = await self.client.request(case.method, case.url, **case.options())
+        self.judge.answered(case, response, began)
+
+
+class AsyncStream(_OnAsyncClient):
+    """AsyncClient.stream, read in one of its ways; sometimes not to the end."""
+
+    async def send(self, case: Case, began: float) -> None:
+        kinds = ["read", "bytes", "few bytes", "text", "lines", "part", "drop", "raw"]
+        how = case.random.choice(kinds)
+        if how == "drop":
+            await self.client.stream(case.method, case.url, **case.options())
+            return
+        pieces: list[Any] = []
+        async with self.client.stream(case.method, case.url, **case.options()) as response:
+            if how == "read":
+                await response.aread()
+                self.judge.answered(case, response, began)
+                return
+            async for piece in _pieces(response, how):
+                pieces.append(piece)
+                if how == "part" and len(pieces) > 1:
+                    break
+        look_at_text(how, pieces)
+        data = b"".join(
+            piece if isinstance(piece, bytes) else piece.encode("utf-8", "replace")
+            for piece in pieces
+        )
+        self.judge.read(case, data, began)
+
+    async def control(self, case: Case, url: str) -> bytes:
+        async with self.client.stream("GET", url) as response:
+            return await response.aread()
+
+
+def _pieces(response: Any, how: str) -> AsyncIterator[Any]:
+    if how == "text":
+        return response.aiter_text()  # type: ignore[no-any-return]
+    if how == "lines":
+        return response.aiter_lines()  # type: ignore[no-any-return]
+    if how == "raw":
+        return response.aiter_raw()  # type: ignore[no-any-return]
+    return response.aiter_bytes(7 if how == "few bytes" else None)  # type: ignore[no-any-return]
+
+
+class AsyncMap(_OnAsyncClient):
+    """AsyncClient.map, with controls among the cases and after them."""
+
+    async def run_all(self, cases: Sequence[Case]) -> None:
+        began = time.monotonic()
+        done = 0
+        with self.judge.judging(cases[0]):
+            async with self.client.map(self._items(cases), concurrency=_AT_ONCE) as results:
+                async for result in results:
+                    case, name = of(result)
+                    done += 1
+                    self._keep(case, name, result, began)
+            if done < len(cases):
+                raise Surprise(f"a map of {len(cases)} gives fewer results")
+        await self._control(cases[-1], "-last")
+
+    def _keep(self, case: Case, name: str, result: Any, began: float) -> None:
+        if isinstance(result, RequestException):
+            if not name:
+                self.judge.failed(case, result)
+        elif name:
+            self.judge.controlled(case, name, result.content, began)
+        else:
+            self.judge.answered(case, result, began)
+
+    def _items(self, cases: Sequence[Case]) -> list[Any]:
+        items = []
+        for case in cases:
+            request = self.client.build_request(case.method, case.url, **case.options())
+            request.extensions = {"fuzz": (case, "")}
+            items.append(request)
+            if is_followed_by_control(case):
+                name = f"{control_name(case)}-m"
+                request = self.client.build_request("GET", self.good(name))
+                request.extensions = {"fuzz": (case, name)}
+                items.append(request)
+        return items
+
+
+class AsyncDownload(_OnAsyncClient):
+    """AsyncClient.download; what fails goes on where it stopped."""
+
+    def __init__(self, judge: Judge, kind: str, loop: str) -> None:
+        super().__init__(judge, kind, loop)
+        self._folder = tempfile.TemporaryDirectory(prefix="curlhttp-fuzz-")
+
+    async def send(self, case: Case, began: float) -> None:
+        options = case.options()
+        options.pop("data", None)
+        path = Path(self._folder.name, f"{case.number % 101}")
+        try:
+            await self.client.download(case.url, path, **options)
+        except RequestException:
+            await self.client.download(case.url, path, **options)
+        self.judge.read(case, path.read_bytes(), began)
+
+    def close(self) -> None:
+        super().close()
+        self._folder.cleanup()
