@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from curlhttp._config import Transport
-from curlhttp._models.url import parse_url
+from curlhttp._models.url import URL, parse_url
 from curlhttp.requests._transports import transport_from
 
 __all__ = ["Manager", "Pool", "cert_files", "host_of"]
@@ -28,15 +28,34 @@ def cert_files(cert: Any) -> Any:
 
 
 class Manager:
-    """Hold the keywords that connections are made with, as urllib3's PoolManager does."""
+    """Hold the keywords that connections are made with, as urllib3's PoolManager does.
+
+    Attributes:
+        pools: one for each origin and way to travel that was asked for, the num_pools last.
+    """
 
     def __init__(self, num_pools: int = 10, headers: Any = None, **connection_pool_kw: Any) -> None:
         self.num_pools = num_pools
         self.headers = headers or {}
         self.connection_pool_kw = connection_pool_kw
+        self.pools: dict[tuple[str, int], Pool] = {}
+
+    def note(self, url: URL, transport: Transport) -> None:
+        """Show a pool for what a request asks for.
+
+        Args:
+            url: where it goes.
+            transport: how; an equal one is the same object.
+        """
+        key = (url.origin, id(transport))
+        if key not in self.pools:
+            for oldest in list(self.pools)[: len(self.pools) + 1 - self.num_pools]:
+                self.pools.pop(oldest, None)
+            self.pools[key] = Pool(url.scheme, url.host, url.port)
 
     def clear(self) -> None:
-        """Do nothing: the adapter has the connections."""
+        """Forget the pools; the adapter has the connections."""
+        self.pools.clear()
 
 
 class Pool:

@@ -394,6 +394,8 @@ class HTTPAdapter(BaseAdapter):
             transport = self._transport(request, url, verify, cert, proxies)
         else:
             transport = pool.transport(self._http2)
+        if transport.proxy is None and isinstance(self.poolmanager, Manager):
+            self.poolmanager.note(url, transport)
         sent = core_request(request, url, transport, timeout, stream)
         if url.scheme == "https":
             settings = self.poolmanager.connection_pool_kw if pool is None else vars(pool)

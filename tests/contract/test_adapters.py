@@ -238,6 +238,30 @@ def test_build_response_takes_any_raw_response(requests: Any) -> None:
 # -- other methods that code overrides
 
 
+def test_the_pools_are_those_of_the_origins_and_their_tls(
+    requests: Any, app: AppServer, other_app: AppServer, tls_app: AppServer, certs: Certs
+) -> None:
+    with requests.Session() as session:
+        adapter = requests.adapters.HTTPAdapter(pool_connections=3)
+        session.mount("http://", adapter)
+        session.mount("https://", adapter)
+        assert len(adapter.poolmanager.pools) == 0
+        for url in (app.url, app.url + "/bytes/1", other_app.url, app.url):
+            session.get(url)
+        assert len(adapter.poolmanager.pools) == 2
+        adapter.poolmanager.clear()
+        session.get(tls_app.url, verify=str(certs.ca_path))
+        session.get(tls_app.url, verify=str(certs.ca_path))
+        assert len(adapter.poolmanager.pools) == 1
+        with pytest.raises(requests.exceptions.SSLError):
+            session.get(tls_app.url)
+        assert len(adapter.poolmanager.pools) == 2
+        for url in (app.url, other_app.url):
+            session.get(url)
+        assert len(adapter.poolmanager.pools) == 3
+    assert len(adapter.poolmanager.pools) == 0
+
+
 def test_init_poolmanager_is_called_with_the_settings(requests: Any) -> None:
     seen = []
 
