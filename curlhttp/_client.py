@@ -62,7 +62,8 @@ class Client(Core):
         follow_redirects: the default of all requests.
         max_redirects: how many to follow.
         max_response_size: bytes a body may have, on the wire and decoded.
-        sensitive_headers: names that must not follow a redirect to another origin.
+        sensitive_headers: names that must not follow a redirect to another origin, nor be shown
+            or pickled.
         middleware: `async def middleware(request, send)`, outermost first; each hop of a
             redirect goes through them.
         hooks: functions by event. "request" gets the Request and "response" the Response; what
@@ -604,7 +605,7 @@ def _ready(request: Request, clock: Clock) -> None:
     """
     if request.deadline is not None and request.deadline - clock.now() < LEAST:
         raise DeadlineExceeded(
-            f"{request.method} {request.url}: the total of {request.timeout.total} s ran out",
+            f"{request}: the total of {request.timeout.total} s ran out",
             request=request,
         )
     if request.route is not None:

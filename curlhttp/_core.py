@@ -27,6 +27,7 @@ from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.jar import Jar
 from curlhttp._models.payload import encode_body
 from curlhttp._models.request import Request
+from curlhttp._models.scrub import shown_url
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
 from curlhttp._policy.environment import (
@@ -138,7 +139,8 @@ class Core:
         transport: Engine | None = None,
     ) -> None:
         self._base_url = parse_url(base_url) if base_url else None
-        self._headers = _client_headers(headers)
+        self._sensitive = frozenset(name.lower() for name in sensitive_headers)
+        self._headers = _client_headers(headers, self._sensitive)
         self._params = params
         self._jar = Jar(cookies)
         self._auth = as_auth(auth)
@@ -177,7 +179,7 @@ class Core:
             hooks=found,
             awaits_hooks=self._awaits_hooks,
             max_redirects=max_redirects,
-            sensitive=frozenset(name.lower() for name in sensitive_headers),
+            sensitive=self._sensitive,
             netrc=_netrc(environ) if trust_env else None,
             middleware=tuple(middleware),
             rate_limit=rate_limit,
@@ -231,7 +233,7 @@ class Core:
 
     @headers.setter
     def headers(self, headers: Any) -> None:
-        self._headers = _client_headers(headers)
+        self._headers = _client_headers(headers, self._sensitive)
 
     @property
     def cookies(self) -> Any:
@@ -476,7 +478,7 @@ class Core:
         return None if self._environ is None else proxy_for(url, self._environ)
 
     def __repr__(self) -> str:
-        base = "" if self._base_url is None else f" {self._base_url}"
+        base = "" if self._base_url is None else f" {shown_url(self._base_url)}"
         return f"<curlhttp.{type(self).__name__}{base}>"
 
     def __reduce__(self) -> Any:
@@ -489,8 +491,8 @@ class Core:
 # --- from settings to values ---
 
 
-def _client_headers(headers: Any) -> Headers:
-    merged = Headers(_DEFAULT_HEADERS).merged(headers)
+def _client_headers(headers: Any, sensitive: frozenset[str]) -> Headers:
+    merged = Headers(_DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
     for name in ("Content-Length", "Transfer-Encoding"):
         if name in merged:
             raise InvalidHeader(f"{name} belongs to one request: it cannot go with every one")

@@ -17,6 +17,7 @@ from curlhttp._models.decoders import codings
 from curlhttp._models.progress import Meter, Progress
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._models.scrub import scrub_url
 from curlhttp._part import Part
 from curlhttp._policy.ranges import Answer, Stored, Wanted, content_length, judge, wanted
 from curlhttp._stream import _Streamed, _Whole
@@ -142,7 +143,7 @@ class _Download:
             if answer is Answer.UNFIT:
                 await _let_go(response)
                 raise RemoteProtocolError(
-                    f"GET {request.url}: the server sent a part of the file unasked",
+                    f"{request}: the server sent a part of the file unasked",
                     response=response,
                     request_sent=True,
                 )
@@ -169,7 +170,8 @@ class _Download:
             await _let_go(response)
             response.raise_for_status()
             raise HTTPError(
-                f"{response.status_code} {response.reason} is no file, for url: {response.url}",
+                f"{response.status_code} {response.reason} is no file, for url: "
+                f"{scrub_url(response.request.url)}",
                 response=response,
             )
         await self._receive(response, None)  # a middleware's own
@@ -186,7 +188,7 @@ class _Download:
             if self._part.size > total:
                 self._part.forget()
             raise ChunkedEncodingError(
-                f"GET {response.url}: the file has {total} bytes, but {self._part.size} came",
+                f"{response.request}: the file has {total} bytes, but {self._part.size} came",
                 response=response,
                 request_sent=True,
             )
@@ -214,7 +216,7 @@ class _Download:
         limit = self._request.max_response_size  # the engine sees no more than one response
         if limit is not None and total is not None and total > limit:
             raise ResponseTooLarge(
-                f"GET {response.url}: the file has {total} bytes, which is more than "
+                f"{response.request}: the file has {total} bytes, which is more than "
                 f"max_response_size={limit} bytes",
                 response=response,
                 request_sent=True,
@@ -248,7 +250,7 @@ class _Download:
             return
         self._part.forget()
         raise ChecksumMismatch(
-            f"GET {response.url}: the file has the checksum {expected.algorithm}:{actual}, not "
+            f"{response.request}: the file has the checksum {expected.algorithm}:{actual}, not "
             f"{expected}; it was removed, and {self._part.path} is as it was",
             response=response,
             request_sent=True,

@@ -135,7 +135,7 @@ class _Streamed(Response):
         limit = self.request.max_response_size
         if limit is not None and self._decoded > limit:
             raise ResponseTooLarge(
-                f"{self.request.method} {self.url}: the decoded response body is larger than "
+                f"{self.request}: the decoded response body is larger than "
                 f"max_response_size={limit} bytes"
             )
 
@@ -206,7 +206,7 @@ class _Streamed(Response):
             self._tell_end(None)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
+        state = super().__getstate__()
         state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None
         return state
 

@@ -139,7 +139,14 @@ class RequestException(OSError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # OSError's own __reduce__ knows nothing of our attributes.
-        return _rebuild, (type(self), self.args, dict(self.__dict__))
+        return _rebuild, (type(self), self.args, self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the attributes that travel with a pickle: no credentials."""
+        facts = dict(self.__dict__)
+        if (strip := getattr(self.request, "without_credentials", None)) is not None:
+            facts["request"] = strip()
+        return facts
 
 
 def _rebuild(cls: type[RequestException], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
@@ -299,7 +306,7 @@ class JSONDecodeError(InvalidJSONError, json.JSONDecodeError):
         InvalidJSONError.__init__(self, *self.args, **facts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_json, (type(self), self.msg, self.doc, self.pos, dict(self.__dict__))
+        return _rebuild_json, (type(self), self.msg, self.doc, self.pos, self._facts())
 
 
 def _rebuild_json(

@@ -137,6 +137,34 @@ def test_a_file_says_what_it_is(path: object) -> None:
     assert not source.strip() or ast.get_docstring(ast.parse(source))
 
 
+# Where an f-string makes a URL, and none that anybody reads: file, and what is formatted.
+URLS_IN_THE_MAKING = {
+    ("_config.py", "url"),
+    ("_config.py", "self.url"),  # a Proxy's, which has no credentials
+    ("_models/url.py", "self.target"),
+    ("cli/doctor.py", "proxy.url"),
+    ("requests/_outgoing.py", "url.target"),
+    ("requests/_quoting.py", "url"),
+    ("requests/_redirects.py", "location"),
+    ("requests/_transports.py", "url"),
+    ("requests/_url.py", "url"),
+    ("requests/packages/_urllib3/util/url.py", "url"),
+}
+
+
+def test_no_message_formats_a_url_that_is_not_scrubbed() -> None:
+    """Messages say f"{request}: ...", shown_url(...) or scrub_url(...)."""
+    found = set()
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FormattedValue):
+                shown = ast.unparse(node.value)
+                name = shown.rpartition(".")[2].lstrip("_")
+                if name in {"url", "base_url", "target", "location"}:
+                    found.add((path.relative_to(ROOT).as_posix(), shown))
+    assert found == URLS_IN_THE_MAKING
+
+
 # --- what an import loads ---
 
 LATE = "asyncio anyio trio uvloop http.cookiejar http.client ssl h2 curlhttp._client brotli zlib"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import pickle
@@ -40,6 +41,52 @@ from tests.servers import (
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 MakeClient = Callable[..., AnyClient]
+
+# --- pickles ---
+
+
+async def test_neither_a_pickled_response_nor_an_error_carries_credentials(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    client = make_client(
+        cookies={"a": "s3cret-1"},
+        auth=("user", "s3cret-2"),
+        sensitive_headers=["X-Tenant"],
+        headers={"X-Tenant": "s3cret-3"},
+        retry=1,
+    )
+    own = {"Proxy-Authorization": "s3cret-4", "X": "kept"}
+    hidden = ("s3cret", base64.b64encode(b"user:s3cret-2").decode())
+    answer = await client.get(app.url + "/redirect-to?url=/status/503", headers=own)
+    sent = answer.request.headers
+    assert {"Authorization", "Cookie", "X-Tenant"} <= set(sent)
+    with pytest.raises(e.HTTPError) as refused:
+        answer.raise_for_status()
+    with pytest.raises(e.ChunkedEncodingError) as cut:
+        await client.get(app.url + "/truncated", headers=own)
+    with pytest.raises(e.ChunkedEncodingError) as cut_stream:
+        async with await client.stream("GET", app.url + "/truncated", headers=own) as stream:
+            await stream.read()
+    with pytest.raises(e.JSONDecodeError) as no_json:
+        answer.json()
+    for value in (answer, refused.value, cut.value, cut_stream.value, no_json.value):
+        data = pickle.dumps(value)
+        assert not any(secret.encode() in data for secret in hidden)
+        again = pickle.loads(data)
+        assert again.request.headers["x"] == "kept"
+        assert str(again.request) == str(value.request)
+    assert answer.request.headers is sent
+    assert "Authorization" in sent  # of the one that was pickled
+
+
+async def test_a_pickled_request_can_be_sent_with_its_credentials(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    client = make_client()
+    request = client.real.build_request("GET", app.url, headers={"Authorization": "Bearer x"})
+    await client.send(pickle.loads(pickle.dumps(request)))
+    assert app.requests[0].header("authorization") == "Bearer x"
+
 
 # --- the table of codes ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import math
@@ -389,6 +390,44 @@ def test_cookies_of_a_prepared_request_stay_with_its_host(
     session.send(request)
     assert [record.header("cookie") for record in app.requests] == ["own=1", None, "own=1", None]
     assert request.headers["Cookie"] == "own=1"
+
+
+@pytest.mark.parametrize("auth", [("user", "s3cret"), "digest", None])
+def test_a_pickled_response_or_error_carries_no_credentials(
+    session: requests.Session, app: AppServer, auth: Any
+) -> None:
+    if auth == "digest":
+        auth = requests.auth.HTTPDigestAuth("user", "s3cret")
+    session.cookies["a"] = "s3cret-1"
+    session.headers["Proxy-Authorization"] = "s3cret-2"
+    url = app.url.replace("//", "//me:s3cret-3@")
+    path = "/digest?user=user&password=pass" if auth else "/redirect-to?url=/status/404"
+    answer = session.get(url + path, auth=auth, headers={"X": "kept"})
+    with pytest.raises(requests.HTTPError) as refused:
+        answer.raise_for_status()
+    with pytest.raises(requests.ReadTimeout) as stalled:
+        session.get(url + "/stall", auth=auth, headers={"X": "kept"}, timeout=0.05)
+    secrets = [b"s3cret", base64.b64encode(b"user:s3cret"), base64.b64encode(b"me:s3cret-3")]
+    values: list[Any] = [answer, refused.value, stalled.value]
+    for value in values:
+        data = pickle.dumps(value)
+        assert not any(secret in data for secret in secrets)
+        again: Any = pickle.loads(data)
+        assert again.request.headers["X"] == "kept"
+        assert not again.request._cookies
+        assert "@" not in again.request.url
+        assert "Cookie" in value.request.headers  # of what was pickled
+    assert answer.url.startswith(url)
+
+
+def test_a_pickled_prepared_request_has_what_it_needs(
+    session: requests.Session, app: AppServer
+) -> None:
+    """Who pickles a request itself means to send it; requests' own tests do."""
+    request = requests.Request("GET", app.url, auth=("u", "p"), cookies={"a": "1"}).prepare()
+    session.send(pickle.loads(pickle.dumps(request)))
+    assert app.requests[0].header("cookie") == "a=1"
+    assert app.requests[0].header("authorization") == "Basic dTpw"
 
 
 # --- what comes in ---

@@ -137,8 +137,7 @@ class Work:
         request = self._client._complete(item)
         if request.stream:
             raise ValueError(
-                f"{request.method} {request.url}: map gives whole responses; send what is to be "
-                "streamed by itself"
+                f"{request}: map gives whole responses; send what is to be streamed by itself"
             )
         return self._with_own_body(request)
 
@@ -151,7 +150,7 @@ class Work:
             twin = body.twin()
             if twin is None or twin is body:
                 raise UnrewindableBodyError(
-                    f"{request.method} {request.url}: its body is being sent with another request; "
+                    f"{request}: its body is being sent with another request; "
                     "give each a body of its own",
                     request=request,
                 )

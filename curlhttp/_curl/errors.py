@@ -106,9 +106,8 @@ def error_for(failure: Failure) -> e.RequestException:
     """Return the exception for a failed transfer."""
     kind, what = _kind(failure)
     request = failure.request
-    where = f"{request.method} {_shown(request)}"
     error = kind(
-        f"{where}: {what} (curl error {failure.code}: {failure.message})",
+        f"{request}: {what} (curl error {failure.code}: {failure.message})",
         request=request,
         curl_code=failure.code,
         request_sent=failure.sent,
@@ -118,11 +117,6 @@ def error_for(failure: Failure) -> e.RequestException:
     if isinstance(error, e.ProxyError) and not _broke_connect(failure):
         error.connect_status = failure.connect_code or None
     return error
-
-
-def _shown(request: Request) -> str:
-    url = str(request.url)
-    return url if len(url) <= 200 else url[:197] + "..."
 
 
 def _kind(failure: Failure) -> tuple[_Kind, str]:

@@ -300,7 +300,7 @@ class KeyedHandles(_Handles):
 def no_free_handle(request: Request, bound: int) -> PoolTimeout | DeadlineExceeded:
     """Return the exception for a wait that was too long."""
     return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
-        f"{request.method} {request.url}: none of the {bound} connections became free in time; "
+        f"{request}: none of the {bound} connections became free in time; "
         "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
         request=request,
     )

@@ -641,7 +641,7 @@ class Transfer:
         request = self.request
         assert request is not None
         return RemoteProtocolError(
-            f"{request.method} {request.url}: the server had sent the answer before the request, "
+            f"{request}: the server had sent the answer before the request, "
             "so that it cannot be the answer to it; the request may have been processed",
             request=request,
             curl_code=0,
@@ -737,7 +737,7 @@ class Transfer:
         assert request is not None
         what = "after the request" if self._read_head() is None else "within the response body"
         return ReadTimeout(
-            f"{request.method} {request.url}: the server was silent for "
+            f"{request}: the server was silent for "
             f"{request.timeout.read} s {what}; it may be slow, or raise timeout=Timeout(read=...)",
             request=request,
             curl_code=pycurl.E_OPERATION_TIMEDOUT,
@@ -748,7 +748,7 @@ class Transfer:
         request = self.request
         assert request is not None
         return ResponseTooLarge(
-            f"{request.method} {request.url}: the response body is larger than "
+            f"{request}: the response body is larger than "
             f"max_response_size={request.max_response_size} bytes"
         )
 
@@ -794,15 +794,13 @@ class Transfer:
         assert request is not None
         begins = bool(lines) and Head(lines[0]).status_code > 0
         what = "ended within its header block" if begins else "does not begin as HTTP does"
-        return RemoteProtocolError(
-            f"{request.method} {request.url}: the response {what}", curl_code=0
-        )
+        return RemoteProtocolError(f"{request}: the response {what}", curl_code=0)
 
     def _cut_body(self) -> ChunkedEncodingError:
         request = self.request
         assert request is not None
         return ChunkedEncodingError(
-            f"{request.method} {request.url}: the response body ended after {self.size} bytes, "
+            f"{request}: the response body ended after {self.size} bytes, "
             "which is not what its head announces",
             curl_code=0,
         )

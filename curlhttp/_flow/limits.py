@@ -84,7 +84,7 @@ async def _wait_for_turn(rate: RateLimit, request: Request, clock: Clock, gate: 
 
 def _too_late(rate: RateLimit, request: Request) -> DeadlineExceeded:
     return DeadlineExceeded(
-        f"{request.method} {request.url}: the total of {request.timeout.total} s ran out in the "
+        f"{request}: the total of {request.timeout.total} s ran out in the "
         f"line for the rate limit of {rate.rate:g} requests per second; it was not sent"
     )
 
@@ -130,7 +130,7 @@ async def _wait_for_lease(
 
 def _no_room(limit: ConcurrencyLimit, request: Request, now: float) -> Any:
     return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-        f"{request.method} {request.url}: none of the {limit.limit} requests at once that the "
+        f"{request}: none of the {limit.limit} requests at once that the "
         "limit allows ended in time; close streamed responses, or raise the limit",
         request=request,
     )

@@ -15,6 +15,7 @@ from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._models.attempt import Attempt
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._models.scrub import scrub_url
 from curlhttp._policy.retry import (
     NO_RETRIES,
     OBJECTIONS,
@@ -23,7 +24,6 @@ from curlhttp._policy.retry import (
     outcomes,
 )
 from curlhttp._policy.retry_after import retry_after
-from curlhttp._policy.scrub import scrub_url
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,
@@ -135,7 +135,7 @@ class Tries:
     def _too_late(self) -> DeadlineExceeded:
         request, last = self.request, self._last
         late = DeadlineExceeded(
-            f"{request.method} {request.url}: the total of {request.timeout.total} s ran out "
+            f"{request}: the total of {request.timeout.total} s ran out "
             f"before attempt {self._number + 1}",
             request=request,
             response=last if isinstance(last, Response) else None,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, TypeAlias, TypeVar, overload
 
+from curlhttp._models.scrub import scrub_field
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
 __all__ = ["SENSITIVE", "HeaderInput", "Headers", "check_header", "check_method"]
@@ -23,6 +24,7 @@ SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-co
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2
 # RFC 9110, section 5.5: visible at both ends; obs-text is what UTF-8 in bytes looks like here.
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
+_NONE: frozenset[str] = frozenset()
 _FOLD = re.compile(r"\r?\n[ \t]+")
 _METHODS = {
     spelling: method
@@ -92,22 +94,31 @@ class Headers(MutableMapping[str, str]):
 
     Args:
         headers: a mapping, pairs or other Headers; str or bytes (latin-1), checked.
+        sensitive: names whose values no repr shows, beside those that say it by themselves
+            (Authorization, Cookie, X-Api-Key, ...).
+
+    Attributes:
+        sensitive: these names in lower case.
 
     Raises:
         InvalidHeader: see `check_header`.
     """
 
-    __slots__ = ("_checked", "_fields", "_lines", "_unread", "_views")
+    __slots__ = ("_checked", "_fields", "_lines", "_unread", "_views", "sensitive")
 
     _fields: list[tuple[str, str]]
     _unread: str | None  # a received block that nobody looked into yet
     _views: dict[str, tuple[str, str]] | None  # lower-case name -> name, joined value
     _checked: bool  # False: as received, and so not to be sent on before a check
+    sensitive: frozenset[str]
     _lines: list[bytes] | None  # of lines(), until a change: the engine compares by identity
 
-    def __init__(self, headers: HeaderInput = None) -> None:
+    def __init__(self, headers: HeaderInput = None, *, sensitive: Iterable[str] = ()) -> None:
         self._unread = self._views = self._lines = None
         self._checked = True
+        self.sensitive = frozenset(map(str.lower, sensitive)) if sensitive else _NONE
+        if isinstance(headers, Headers):
+            self.sensitive |= headers.sensitive
         if headers is None:
             self._fields = []
         elif isinstance(headers, Headers) and headers._checked:
@@ -128,6 +139,7 @@ class Headers(MutableMapping[str, str]):
         self._unread = block.decode("latin-1")
         self._views = self._lines = None
         self._checked = False
+        self.sensitive = _NONE
         return self
 
     def _read(self) -> list[tuple[str, str]]:
@@ -208,7 +220,7 @@ class Headers(MutableMapping[str, str]):
 
     def __repr__(self) -> str:
         shown = [
-            (name, "[secret]" if name.lower() in SENSITIVE else value)
+            (name, "[secret]" if name.lower() in self.sensitive else scrub_field(name, value))
             for name, value in self._read()
         ]
         return f"Headers({shown!r})"
@@ -217,10 +229,18 @@ class Headers(MutableMapping[str, str]):
         """Return headers that change on their own."""
         twin = Headers.__new__(Headers)
         twin._checked = self._checked
+        twin.sensitive = self.sensitive
         twin._replace(self._read().copy())
         return twin
 
     __copy__ = copy
+
+    def without_credentials(self) -> Headers:
+        """Return these headers without those that carry credentials, or are called sensitive."""
+        twin = self.copy()
+        secret = SENSITIVE | self.sensitive
+        twin._replace([field for field in self._read() if field[0].lower() not in secret])
+        return twin
 
     def lines(self) -> list[bytes]:
         """Return the lines for CURLOPT_HTTPHEADER; "Name;" is its way to say an empty value.
@@ -262,6 +282,9 @@ class Headers(MutableMapping[str, str]):
                 ours.setdefault(field[0].lower(), []).append(field)
         merged = Headers.__new__(Headers)
         merged._checked = self._checked
+        merged.sensitive = self.sensitive
+        if isinstance(other, Headers):
+            merged.sensitive |= other.sensitive
         merged._replace(_overridden(self._read(), ours))
         return merged
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.payload import encode_body
+from curlhttp._models.scrub import shown_url
 from curlhttp._models.url import URL, parse_url
 
 if TYPE_CHECKING:
@@ -128,7 +129,9 @@ class Request:
 
     @headers.setter
     def headers(self, headers: Any) -> None:
-        self._headers = headers if isinstance(headers, Headers) else Headers(headers)
+        made = headers if isinstance(headers, Headers) else Headers(headers)
+        made.sensitive |= self.sensitive
+        self._headers = made
 
     def header_lines(self) -> list[bytes]:
         """Return the header lines; the same list as long as the headers are the same."""
@@ -139,6 +142,12 @@ class Request:
         """Return a header's value without making the headers this request's own."""
         headers = self._headers
         return (self._shared_headers if headers is None else headers).get(name)
+
+    @property
+    def sensitive(self) -> frozenset[str]:
+        """Return the lower-case names of headers that are not to be shown, as the client has it."""
+        headers = self._headers
+        return (self._shared_headers if headers is None else headers).sensitive
 
     @property
     def is_idempotent(self) -> bool:
@@ -176,6 +185,17 @@ class Request:
             twin.extensions = self.extensions.copy()
         return twin
 
+    def without_credentials(self) -> Request:
+        """Return a copy that tells what was asked for, and holds no credentials.
+
+        Pickled responses and errors have this one: they end up in caches, queues and logs.
+        """
+        twin = self.copy()
+        twin._headers = (self._headers or self._shared_headers).without_credentials()
+        twin._shared_headers = twin._headers
+        twin.auth = twin.cookies = None
+        return twin
+
     def derive(self, **changes: Any) -> Request:
         """Return a copy with some attributes replaced.
 
@@ -195,7 +215,11 @@ class Request:
         return twin
 
     def __repr__(self) -> str:
-        return f"<Request [{self.method} {self.url}]>"
+        return f"<Request [{self}]>"
+
+    def __str__(self) -> str:
+        """Return method and URL, fit for a message."""
+        return f"{self.method} {shown_url(self.url)}"
 
     def __getstate__(self) -> dict[str, Any]:
         # What cannot travel to another process is left behind: streams, jars and callables.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from curlhttp._models.attempt import Attempt
 from curlhttp._models.charsets import chosen_charset, decode, known_charset
 from curlhttp._models.headers import HeaderInput, Headers
+from curlhttp._models.scrub import scrub_url
 from curlhttp._models.timings import ReusedTimes, Timings, times_of_reused
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
@@ -171,6 +172,7 @@ class Response:
         headers = self._headers
         if headers is None:
             headers = self._headers = Headers.from_block(self._head.block)
+            headers.sensitive = getattr(self.request, "sensitive", headers.sensitive)
         return headers
 
     @property
@@ -279,7 +281,9 @@ class Response:
             return self
         side = "Client" if self.status_code < 500 else "Server"
         raise HTTPError(
-            f"{self.status_code} {side} Error: {self.reason} for url: {self.url}", response=self
+            f"{self.status_code} {side} Error: {self.reason} for url: "
+            f"{scrub_url(self.request.url)}",
+            response=self,
         )
 
     # the body
@@ -327,6 +331,10 @@ class Response:
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        strip = getattr(self.request, "without_credentials", None)
+        return {**self.__dict__, "request": self.request if strip is None else strip()}
 
     # the same verbs as on a streamed response, so that callers need not care
 

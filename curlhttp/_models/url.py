@@ -15,13 +15,13 @@ from urllib.parse import unquote
 
 from curlhttp._models.host import Site, parse_site
 from curlhttp._models.params import Params, encode_params
+from curlhttp._models.scrub import scrub_text, shown_url
 from curlhttp._models.target import PATH_SAFE, QUERY_SAFE, build_target, quoted
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 
-__all__ = ["URL", "Params", "encode_params", "parse_url", "shown_url"]
+__all__ = ["URL", "Params", "encode_params", "parse_url"]
 
 _LONGEST_CACHED = 2048  # characters; bounds what the cache of parsed URLs can hold on to
-_LONGEST_SHOWN = 200  # characters of a URL in a message
 
 _PATH = r"[\w.~!$&'()*+,;=:@/-]*"
 _QUERY = r"[\w.~!$&'()*+,;=:@/?-]*"
@@ -34,7 +34,6 @@ _CANONICAL = re.compile(
 ).fullmatch
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):").match
 _PARTS = re.compile(r"(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL).fullmatch
-_USERINFO = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
 _FORBIDDEN_IN_AUTHORITY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]").search
 
 
@@ -184,7 +183,7 @@ class URL(_Parts):
         return f"{self.scheme}://{self.authority}{self.target}{fragment}"
 
     def __repr__(self) -> str:
-        return f"URL({str(self)!r})"
+        return f"URL({scrub_text(str(self))!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, URL):
@@ -294,15 +293,6 @@ def _naming(text: str) -> Iterator[None]:
         raise InvalidURL(f"Invalid URL {shown_url(text)!r}: {reason}") from None
     except UnicodeEncodeError:
         raise InvalidURL(f"Invalid URL {shown_url(text)!r}: lone surrogate") from None
-
-
-def shown_url(text: str) -> str:
-    """Return a URL fit for a message: whatever may be userinfo hidden, printable, cut."""
-    # Up to the last "@" of all: the password of a malformed URL may hold "/", "?" or "#".
-    text = _USERINFO.sub(r"\1***@", text, count=1)
-    if len(text) > _LONGEST_SHOWN:
-        text = text[:_LONGEST_SHOWN] + "..."
-    return text if text.isprintable() else "".join([c if c.isprintable() else "?" for c in text])
 
 
 def _after_scheme(text: str) -> tuple[str, str]:

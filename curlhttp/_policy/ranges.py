@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from curlhttp._models.decoders import codings
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
+from curlhttp._models.scrub import scrub_url
 from curlhttp._models.url import URL
 from curlhttp._policy.retry_after import http_date
-from curlhttp._policy.scrub import scrub_url
 
 __all__ = ["Answer", "Stored", "Wanted", "content_length", "judge", "wanted"]
 

@@ -137,7 +137,8 @@ def _auth_for(request: Request, target: URL) -> Auth | None:
 
 def _without(headers: Headers, dropped: Iterable[str]) -> Headers:
     return Headers(
-        [(name, value) for name, value in headers.multi_items() if name.lower() not in dropped]
+        [(name, value) for name, value in headers.multi_items() if name.lower() not in dropped],
+        sensitive=headers.sensitive,
     )
 
 

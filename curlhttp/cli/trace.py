@@ -5,12 +5,11 @@ Credentials are masked: the values of headers that carry them, and of such param
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._policy.scrub import scrub_url
+from curlhttp._models.scrub import is_secret_header, scrub_field, scrub_url
 from curlhttp.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["head_of", "print_head", "print_timing", "tell_attempt", "trace"]
 
-_SECRET = re.compile(
-    r"authori[sz]ation|cookie|token|secret|password|credential|session|signature"
-    r"|(?:^|[-_])(?:api-?key|key|auth|sig)(?:$|[-_])",
-    re.IGNORECASE,
-).search
 _PHASES = ("queue", "dns", "connect", "tls", "wait", "body")
 
 
@@ -70,8 +64,8 @@ def head_of(response: Response, *, masks: bool = False) -> Iterable[str]:
 
 
 def _masked(name: str, value: str) -> str:
-    if not _SECRET(name):
-        return value
+    if not is_secret_header(name):
+        return scrub_field(name, value)
     if name.lower() == "set-cookie":
         cookie, semicolon, attributes = value.partition(";")
         return f"{cookie.partition('=')[0]}=***{semicolon}{attributes}"

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.request import parse_http_list as _split_list
 
-from curlhttp._models.headers import SENSITIVE
+from curlhttp._models.scrub import is_secret_header
 from curlhttp.exceptions import InvalidHeader
 from curlhttp.requests import _internal_utils
 
@@ -140,4 +140,4 @@ def _shown(header: Any, part: Any) -> str:
     """Return a part of a header fit for a message, if not all of it."""
     name = header[0].decode("latin-1") if isinstance(header[0], bytes) else str(header[0])
     name = name.partition(":")[0].strip()  # all of "Authorization: ..." may be passed as the name
-    return f"<hidden, of {name}>" if name.lower() in SENSITIVE else repr(part)
+    return f"<hidden, of {name}>" if is_secret_header(name) else repr(part)

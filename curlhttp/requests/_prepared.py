@@ -8,6 +8,8 @@ from io import TextIOBase, UnsupportedOperation
 from json import JSONEncoder
 from typing import TYPE_CHECKING, Any, cast
 
+from curlhttp._models.headers import SENSITIVE
+from curlhttp._models.scrub import without_userinfo
 from curlhttp.exceptions import InvalidJSONError
 from curlhttp.requests._encoding import RequestEncodingMixin
 from curlhttp.requests._header_check import are_known, check_header
@@ -215,6 +217,23 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         twin.body = self.body
         twin.hooks = self.hooks
         twin._body_position = self._body_position
+        return twin
+
+    def without_credentials(self) -> PreparedRequest:
+        """Return a copy that tells what was asked for, and holds no credentials.
+
+        Pickled responses and errors have this one: they end up in caches, queues and logs.
+        """
+        twin = self.copy()
+        for name in list(twin.headers or ()):
+            if name.lower() in SENSITIVE:
+                del twin.headers[name]
+        twin.__dict__.pop("_cookies", None)  # see _JarOnDemand
+        twin.url = without_userinfo(twin.url) if isinstance(twin.url, str) else twin.url
+        if any(twin.hooks.values()):
+            from curlhttp.requests.auth import without_auths
+
+            twin.hooks = without_auths(twin.hooks)
         return twin
 
     def prepare_method(self, method: str | bytes | None) -> None:

@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urljoin, urlparse
 
-from curlhttp._models.url import parse_url, shown_url
+from curlhttp._models.scrub import shown_url
+from curlhttp._models.url import parse_url
 from curlhttp._policy.redirect import may_keep_credentials, redirect_method
 from curlhttp.exceptions import (
     ChunkedEncodingError,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from curlhttp._models import response as _core
 from curlhttp._models.charsets import decode
 from curlhttp._models.links import parse_links
-from curlhttp._models.url import parse_url
+from curlhttp._models.scrub import scrub_text, without_userinfo
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
@@ -241,8 +241,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
             return
         side = "Client" if self.status_code < 500 else "Server"
         raise HTTPError(
-            f"{self.status_code} {side} Error: {_as_text(self.reason)} "
-            f"for url: {_without_userinfo(self.url)}",
+            f"{self.status_code} {side} Error: {_as_text(self.reason)} for url: {_shown(self.url)}",
             response=self,
         )
 
@@ -432,7 +431,12 @@ class Response(_core.Response, metaclass=_AnyResponse):
     def __getstate__(self) -> dict[str, Any]:
         if not self._content_consumed and not self._has_failed:  # its error was told
             _ = self.content
-        return {name: getattr(self, name, None) for name in self.__attrs__}
+        state = {name: getattr(self, name, None) for name in self.__attrs__}
+        if (strip := getattr(self.request, "without_credentials", None)) is not None:
+            state["request"] = strip()
+        if isinstance(self.url, str):
+            state["url"] = without_userinfo(self.url)
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -459,11 +463,8 @@ def _as_text(reason: Any) -> Any:
         return reason.decode("iso-8859-1")
 
 
-def _without_userinfo(url: Any) -> Any:
-    """Return a URL fit for a message; requests shows the password."""
-    if not isinstance(url, str) or "@" not in url:
+def _shown(url: Any) -> Any:
+    """Return a URL fit for a message; requests shows all of it."""
+    if not isinstance(url, str):
         return url
-    try:
-        return str(parse_url(url))
-    except ValueError:
-        return url.rpartition("@")[2]
+    return scrub_text(without_userinfo(url))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from curlhttp import exceptions as e
+from curlhttp._models.scrub import scrub_text
 
 if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
@@ -161,14 +162,14 @@ def pause(retries: Any, raw: RawResponse | None) -> None:
 
 
 class _Pool:
-    """Name the origin of a request as urllib3 names a pool, for messages."""
+    """Name the origin of a request as urllib3 names a pool, for messages; nothing is sent by it."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self.scheme = parts.scheme.lower()
         self.host = parts.hostname or ""
         self.port = parts.port or (443 if self.scheme == "https" else 80)
-        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self.target = scrub_text((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
     def __str__(self) -> str:
         return f"{self._kind}Pool{self._where}"

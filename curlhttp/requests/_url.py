@@ -11,8 +11,8 @@ from ipaddress import IPv6Address
 from typing import NamedTuple, cast
 from urllib.parse import quote
 
+from curlhttp._models.scrub import shown_url
 from curlhttp._models.target import PATH_SAFE, QUERY_SAFE
-from curlhttp._models.url import shown_url
 from curlhttp.exceptions import InvalidURL, MissingSchema
 
 __all__ = ["prepare_url"]

@@ -246,6 +246,18 @@ def leave_behind(request: PreparedRequest) -> None:
     request.hooks = {**request.hooks, "response": hooks}
 
 
+def without_auths(hooks: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return hooks without those that are an auth's: they hold its password.
+
+    Args:
+        hooks: lists of functions by event.
+    """
+    return {
+        event: [each for each in found if not isinstance(getattr(each, "__self__", None), AuthBase)]
+        for event, found in hooks.items()
+    }
+
+
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from http.cookiejar import CookieJar
 from typing import Any, TypeVar
 
-from curlhttp._models.url import shown_url
+from curlhttp._models.scrub import shown_url
 from curlhttp.exceptions import InvalidSchema
 from curlhttp.requests import _environment
 from curlhttp.requests._elsewhere import names_of

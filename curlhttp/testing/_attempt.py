@@ -97,10 +97,10 @@ def limited(
     if seconds <= limit and not math.isinf(seconds):
         return seconds, None
     if math.isinf(limit):
-        raise AssertionError(f"{request.method} {request.url} would wait for ever: no timeout")
+        raise AssertionError(f"{request} would wait for ever: no timeout")
     kind, what = (DeadlineExceeded, "total") if left <= silence else (ReadTimeout, "read timeout")
     return limit, kind(
-        f"{request.method} {request.url}: the {what} ran out",
+        f"{request}: the {what} ran out",
         request=request,
         curl_code=28,
         request_sent=waits_for_answer,

@@ -204,8 +204,7 @@ class ScriptedEngine:
         for step in self._steps:
             return step
         raise AssertionError(
-            f"the script has no step left for {request.method} {request.url}, "
-            f"after {len(self.sent)} attempts"
+            f"the script has no step left for {request}, after {len(self.sent)} attempts"
         )
 
     def _decode(self, response: Response, request: Request) -> None:

@@ -6,6 +6,7 @@ import socket
 from http.client import IncompleteRead as _HTTPIncompleteRead
 from typing import Any
 
+from curlhttp._models.scrub import scrub_text, shown_url
 from curlhttp.exceptions import BaseHTTPError as HTTPError
 
 __all__ = [
@@ -145,7 +146,10 @@ class MaxRetryError(RequestError):
 
     def __init__(self, pool: Any, url: str | None, reason: Exception | None = None) -> None:
         self.reason = reason
-        super().__init__(pool, url, f"Max retries exceeded with url: {url} (Caused by {reason!r})")
+        shown = scrub_text(str(url))
+        super().__init__(
+            pool, url, f"Max retries exceeded with url: {shown} (Caused by {reason!r})"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (None, self.url, self.reason)
@@ -155,7 +159,7 @@ class HostChangedError(RequestError):
     """Report a request to another host than the pool's."""
 
     def __init__(self, pool: Any, url: str, retries: Any = 3) -> None:
-        super().__init__(pool, url, f"Tried to open a foreign host with url: {url}")
+        super().__init__(pool, url, f"Tried to open a foreign host with url: {shown_url(url)}")
         self.retries = retries
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -226,7 +230,7 @@ class LocationParseError(LocationValueError):
     """Report a URL that cannot be read."""
 
     def __init__(self, location: str) -> None:
-        super().__init__(f"Failed to parse: {location}")
+        super().__init__(f"Failed to parse: {shown_url(str(location))}")
         self.location = location
 
 

@@ -1,0 +1,116 @@
+"""What may be read in a message, a repr or a log: URLs and header fields without their secrets.
+
+All that is shown goes through here. The attributes of requests and responses keep what was sent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from curlhttp._models.url import URL
+
+__all__ = [
+    "is_secret_header",
+    "scrub_field",
+    "scrub_text",
+    "scrub_url",
+    "shown_url",
+    "without_userinfo",
+]
+
+_LONGEST_SHOWN = 200  # characters of a URL in a message
+_MASK = "***"
+
+# Names of parameters that carry credentials, as they are in use with OAuth, AWS, Azure, Google.
+_SECRET = re.compile(
+    r"(?:^|[-_.])(?:api|access|auth|key|sig|code|jwt|otp|pin|pass|pwd)(?:$|[-_.])"
+    r"|key$|apikey|accesskey|token|secret|signature|password|passwd|passphrase|credential"
+    r"|session|sessid|assertion|authorization",
+    re.IGNORECASE,
+).search
+# The names of fields are longer: "access", "api" and "code" stand in harmless ones.
+is_secret_header = re.compile(
+    r"authori[sz]ation|cookie|token|secret|password|credential|session|signature"
+    r"|(?:^|[-_])(?:api-?key|key|auth|sig)(?:$|[-_])",
+    re.IGNORECASE,
+).search
+
+_FIELDS_WITH_URLS = frozenset({"content-location", "link", "location", "referer", "refresh"})
+_USERINFO_AHEAD = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
+_USERINFO_WITHIN = re.compile(r"//[^/?#\s]*@")
+
+_SEPARATORS = re.compile("([&;#])")
+_NAMES = re.compile(r"(?:^|[?/])([^?/=]*)=").finditer
+_USERINFO = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
+
+
+def scrub_url(url: URL | str) -> str:
+    """Return a URL without user name, password and fragment, its secret parameters masked.
+
+    Args:
+        url: a str is one that is well-formed.
+    """
+    if isinstance(url, str):
+        return scrub_text(without_userinfo(url).partition("#")[0])
+    return f"{url.scheme}://{url.authority}{scrub_text(url.target)}"
+
+
+def without_userinfo(text: str) -> str:
+    """Return the text of a URL without user name and password, else as it is."""
+    return _USERINFO_AHEAD.sub(r"\1", text, count=1)
+
+
+def scrub_field(name: str, value: str) -> str:
+    """Return the value of a header field fit for a repr or a log.
+
+    Args:
+        name: of the field; where it speaks of credentials, the whole value is one.
+        value: of the others, those that are URLs are scrubbed.
+    """
+    if is_secret_header(name):
+        return "[secret]"
+    if name.lower() in _FIELDS_WITH_URLS:
+        return scrub_text(_USERINFO_WITHIN.sub("//***@", value))
+    return value
+
+
+def scrub_text(text: str) -> str:
+    """Return a URL, or a part of one, with the values of secret parameters masked.
+
+    Args:
+        text: in any form; what may be userinfo is left alone, see shown_url.
+    """
+    return _scrubbed(text, depth=2) if "=" in text or "%" in text else text
+
+
+def shown_url(url: URL | str) -> str:
+    """Return a URL fit for a message: no userinfo, secret parameters masked, printable, cut.
+
+    Args:
+        url: one that was parsed, or text that may be malformed: of that all up to the last "@" is
+            hidden, as the password in it may hold "/", "?" or "#".
+    """
+    text = _USERINFO.sub(r"\1***@", url, count=1) if isinstance(url, str) else scrub_url(url)
+    if len(text) > _LONGEST_SHOWN:
+        text = text[:_LONGEST_SHOWN] + "..."
+    text = scrub_text(text)
+    return text if text.isprintable() else "".join([c if c.isprintable() else "?" for c in text])
+
+
+def _scrubbed(text: str, depth: int) -> str:
+    return "".join([_masked(part, depth) for part in _SEPARATORS.split(text)])
+
+
+def _masked(part: str, depth: int) -> str:
+    for found in _NAMES(part):
+        if _SECRET(unquote(found[1])):
+            return part[: found.end()] + _MASK
+    # A URL may stand in a parameter of another: "?next=https%3A%2F%2Fhost%2F%3Ftoken%3D..."
+    if depth and "%" in part:
+        plain = unquote(part)
+        if _scrubbed(plain, depth - 1) != plain:
+            return f"{part.partition('=')[0]}={_MASK}"
+    return part
