@@ -17,6 +17,7 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url, shown_url, without_userinfo
 from curlhttp._models.url import parse_url
+from curlhttp.requests.packages._urllib3 import exceptions as names
 from tests.colours import AnyClient
 from tests.servers import (
     AppServer,
@@ -304,7 +305,6 @@ def test_a_retry_is_told_no_secret_either() -> None:
 
 
 def test_the_stand_in_for_urllib3_shows_no_secret() -> None:
-    names: Any = requests.packages.urllib3.exceptions
     for error in (
         names.MaxRetryError(None, "/?token=s3cret", ValueError("why")),
         names.HostChangedError(None, "http://h/?token=s3cret"),
@@ -320,3 +320,20 @@ def test_a_header_value_that_is_refused_is_not_shown() -> None:
             check(("X-Api-Key", value))
         assert "s3cret" not in str(caught.value)
         assert "5" not in str(caught.value)
+
+
+def test_a_pool_of_urllib3_itself_shows_no_secret_in_its_error() -> None:
+    urllib3: Any = pytest.importorskip("urllib3")
+
+    class Adapter(requests.adapters.HTTPAdapter):
+        def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+            return urllib3.HTTPConnectionPool("127.0.0.1", port)
+
+    with requests.Session() as session, refused_port() as port:
+        session.mount("http://", Adapter())
+        with pytest.raises(
+            requests.ConnectionError, match=r"with url: /\?a=1&token=\*\*\*"
+        ) as caught:
+            session.get(f"http://127.0.0.1:{port}/{SECRET}")
+    assert "s3cret" not in shown_of(caught.value)
+    assert "s3cret" not in repr(caught.value.args[0])
