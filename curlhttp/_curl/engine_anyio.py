@@ -43,45 +43,55 @@ class EventGate(Gate):
         return self._event.wait()
 
 
+class _Order:
+    """In what order the tasks of an engine go on that wait at gates.
+
+    Attributes:
+        opened: the gates that are open, and whose tasks have not gone on.
+        early: events of tasks that ran before it was their turn.
+    """
+
+    __slots__ = ("early", "opened")
+
+    def __init__(self) -> None:
+        self.opened: OrderedDict[_OrderedGate, None] = OrderedDict()
+        self.early: list[anyio.Event] = []
+
+
 class _OrderedGate(EventGate):
     """A gate whose task goes on after those whose gates were opened before.
 
-    trio runs tasks that were woken together in any order, so one is woken when the one before
-    it has gone on.
-
-    Args:
-        opened: the gates of this engine that are open, and whose tasks have not gone on.
+    trio runs tasks that were woken together in any order: one that runs before its turn waits
+    again, until the next one has gone on.
     """
 
-    __slots__ = ("_has_task", "_opened")
+    __slots__ = ("_has_task", "_order")
 
-    def __init__(self, opened: OrderedDict[_OrderedGate, None]) -> None:
+    def __init__(self, order: _Order) -> None:
         super().__init__()
-        self._opened = opened
-        self._has_task = False  # else nobody would go on, and wake the next one
+        self._order = order
+        self._has_task = False
 
     def open(self) -> None:
-        """Let the task go on when it is its turn; never waits, may be called twice."""
-        if self._has_task:
-            self._opened[self] = None
-            self._wake_first()
-        else:
-            super().open()
+        """Let the task go on; never waits, may be called twice."""
+        if self._has_task:  # else nobody would take it out again
+            self._order.opened[self] = None
+        super().open()
 
     async def wait(self) -> None:
-        """Wait until it is open."""
+        """Wait until it is open, and the task's turn."""
+        opened, early = self._order.opened, self._order.early
         self._has_task = True
         try:
             await super().wait()
+            while self in opened and next(iter(opened)) is not self:
+                early.append(event := anyio.Event())
+                await event.wait()
         finally:
             self._has_task = False
-            self._opened.pop(self, None)
-            self._wake_first()
-
-    def _wake_first(self) -> None:
-        for gate in self._opened:
-            gate._event.set()
-            return
+            opened.pop(self, None)
+            while early:
+                early.pop().set()
 
 
 class _ScopeDriver(Driver):
@@ -126,7 +136,7 @@ class AnyioEngine(LoopEngine):
     def __init__(self, limits: Limits, *, multiplexes: bool, token: EventLoopToken) -> None:
         super().__init__(limits, multiplexes=multiplexes)
         self._parked: dict[anyio.Event, None] = {}
-        self._opened: OrderedDict[_OrderedGate, None] = OrderedDict()
+        self._order = _Order()
         native: Any = token.native_token
         # trio's way to call something in the loop from anywhere, and asyncio's
         self._soon = getattr(native, "run_sync_soon", None) or native.call_soon_threadsafe
@@ -135,7 +145,7 @@ class AnyioEngine(LoopEngine):
         return _ScopeDriver(limits, connections)
 
     def _gate(self) -> Gate:
-        return _OrderedGate(self._opened)
+        return _OrderedGate(self._order)
 
     async def _park(self, *transfers: Transfer) -> None:
         woken = anyio.Event()
