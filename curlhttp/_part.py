@@ -75,12 +75,11 @@ class Part:
         with self._lock, _naming(self._part):
             self.stored = None
             # In this order: a crash leaves no record of one file beside the bytes of another.
-            with suppress(FileNotFoundError):
-                os.unlink(self._record)
+            has_room = _remove(self._record)
             self._file.truncate(0)
             self._file.seek(0)
             self.size, self._is_ours = 0, True
-            if self._resumes and stored is not None:
+            if self._resumes and stored is not None and has_room:
                 _write_record(self._record, stored)
                 self.stored = stored
 
@@ -192,13 +191,33 @@ def _is_still_at(descriptor: int, path: str) -> bool:
 
 
 def _read_record(path: str) -> Stored | None:
+    """Return what a record says; whatever else is in its place counts as none."""
     try:  # NONBLOCK: a FIFO must not keep us waiting
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # there would be no place for another one
+            raise
         return None
-    with open(descriptor, "rb") as file:
+    try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return Stored.from_json(file.read(_RECORD)) if is_file else None
+        return Stored.from_json(os.read(descriptor, _RECORD)) if is_file else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: str) -> bool:
+    """Remove a record, and return whether there is room for another: a folder stays."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            return False
+        raise
+    return True
 
 
 def _write_record(path: str, stored: Stored) -> None:

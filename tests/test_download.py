@@ -8,8 +8,10 @@ import json
 import os
 import random
 import re
+import socket
 import stat
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -470,11 +472,27 @@ async def test_a_range_goes_to_the_server_that_sent_the_file_and_to_no_other(
     assert shelf.asked[2:] == [None, None]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [b"", b"{", b"[]", b"null", b'{"url": 1}', b"\xff", b"[" * 60_000],
-    ids=["empty", "torn", "list", "null", "other", "bytes", "deep"],
-)
+DAMAGED = {
+    "empty": b"",
+    "torn": b"{",
+    "list": b"[]",
+    "null": b"null",
+    "other": b'{"url": 1}',
+    "bytes": b"\xff",
+    "UTF-16": '{"url": "a"}'.encode("utf-16"),
+    "NULs": bytes(5000),
+    "deep list": b"[" * 60_000,
+    "deep object": b'{"url":' * 9_000,
+    "huge number": b'{"total": %s}' % (b"9" * 60_000),
+    "too long": b'{"url": "%s"}' % (b"u" * 100_000),
+}
+
+
+TWO_COLOURS = pytest.mark.parametrize("colour", ["blocking", "trio"])  # records know no loop
+
+
+@TWO_COLOURS
+@pytest.mark.parametrize("record", DAMAGED.values(), ids=DAMAGED)
 async def test_a_record_that_cannot_be_read_begins_afresh(
     client: AnyClient, shelf: Shelf, path: Path, record: bytes
 ) -> None:
@@ -485,14 +503,70 @@ async def test_a_record_that_cannot_be_read_begins_afresh(
     assert path.read_bytes() == shelf.data
 
 
-async def test_a_record_with_a_line_break_in_its_validator_is_none(
-    client: AnyClient, shelf: Shelf, path: Path
+STRANGE: dict[str, list[Any]] = {
+    "url": [1, None, {}],
+    "asked": [1, None, {}, "\ud800"],
+    "source": [1, None, {}, "\ud800"],
+    "validator": ['"a\r\nb"', '"\u20ac"', '"\ud800"', ' "a"', "a ", "", 'W/"a"', [], None],
+    "total": ["1", 1.5, True, -1, 10**30, []],
+}
+STRANGE["validator"] += [f"{OLDER} ", f'"{"a" * 60_000}"']
+
+
+@TWO_COLOURS
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in STRANGE.items() for value in values]
+)
+async def test_a_record_with_a_value_that_is_none_of_ours_begins_afresh(
+    client: AnyClient, shelf: Shelf, path: Path, name: str, value: Any
 ) -> None:
     await begin(client, shelf, path)
     record = path.parent / "file.part.json"
-    record.write_text(json.dumps({**json.loads(record.read_text()), "validator": '"a\r\nb"'}))
+    record.write_text(json.dumps({**json.loads(record.read_text()), name: value}))
     await download(client, shelf.url, path)
-    assert shelf.asked == [None, None]
+    assert {*shelf.conditions} <= {None, '"one"'}  # what else is in the record is not sent
+    assert shelf.asked[-1] is None
+    assert path.read_bytes() == shelf.data
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+    (path / "file").touch()
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(path))
+
+
+IN_ITS_PLACE: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "directory": _directory,
+    "link to itself": lambda path: path.symlink_to(path),
+    "link to nothing": lambda path: path.symlink_to(path.parent / "missing"),
+    "link through a file": lambda path: path.symlink_to("file.part/record"),
+    "link to what cannot be read": lambda path: path.symlink_to("/proc/self/mem"),
+    "socket": _socket,
+}
+
+
+@TWO_COLOURS
+@pytest.mark.parametrize("put", IN_ITS_PLACE.values(), ids=IN_ITS_PLACE)
+async def test_what_is_no_file_in_the_place_of_the_record_is_none(
+    client: AnyClient, shelf: Shelf, path: Path, put: Callable[[Path], object]
+) -> None:
+    await begin(client, shelf, path)
+    record = path.parent / "file.part.json"
+    record.unlink()
+    put(record)
+    shelf.cuts = [60_000]
+    with pytest.raises(e.ChunkedEncodingError):
+        await download(client, shelf.url, path)
+    assert path.read_bytes() == OLD
+    await download(client, shelf.url, path)
+    assert path.read_bytes() == shelf.data
+    is_stuck = record.is_dir()  # what a folder has may be somebody's: nothing is kept instead
+    assert shelf.asked == [None, None, None if is_stuck else "bytes=60000-"]
 
 
 async def test_no_credential_is_written_down(client: AnyClient, shelf: Shelf, path: Path) -> None:
@@ -655,14 +729,6 @@ async def test_a_path_that_is_no_place_for_a_file_is_an_error_before_anything_is
     assert not isinstance(caught.value, e.RequestException)
     assert shelf.asked == []
     assert path.read_bytes() == OLD
-
-
-async def test_a_pipe_in_the_place_of_the_record_is_none(
-    client: AnyClient, shelf: Shelf, path: Path
-) -> None:
-    os.mkfifo(f"{path}.part.json")
-    await download(client, shelf.url, path)
-    assert path.read_bytes() == shelf.data
 
 
 async def test_two_downloads_to_one_path_do_not_meet(

@@ -22,7 +22,8 @@ from curlhttp._policy.retry_after import http_date
 
 __all__ = ["Answer", "Stored", "Wanted", "content_length", "judge", "wanted"]
 
-_STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"').fullmatch  # RFC 9110, section 8.8.3
+# RFC 9110, section 8.8.3; a longer one might not be let through in a request.
+_STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]{,1000}"').fullmatch
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE | re.ASCII)
 _LENGTH = re.compile(r"\d{1,18}", re.ASCII).fullmatch
 _SETTLED = 60.0  # seconds between change and answer that make a date a strong validator
@@ -77,7 +78,7 @@ class Stored:
             return None
         texts = (stored.url, stored.asked, stored.source, stored.validator)
         total = stored.total
-        is_sound = all(isinstance(text, str) for text in texts) and stored.validator.isprintable()
+        is_sound = all(isinstance(text, str) for text in texts) and _is_strong(stored.validator)
         return stored if is_sound and (total is None or type(total) is int) else None
 
 
@@ -182,7 +183,13 @@ def _validator(headers: Headers, wall: float) -> str | None:
     since, served = http_date(changed, wall), http_date(headers.get("date", ""), wall)
     # Section 8.8.2.2: it may have changed again within the second, by clocks that differ.
     is_strong = since is not None and served is not None and served - since >= _SETTLED
-    return changed if is_strong else None
+    return changed.strip() if is_strong else None
+
+
+def _is_strong(text: str) -> bool:
+    """Return whether a text of a record may go into If-Range: what _validator returns may."""
+    is_date = text == text.strip() and http_date(text, 0.0) is not None
+    return is_date or _STRONG_ETAG(text) is not None
 
 
 def _asked(request: Request) -> str:
