@@ -14,7 +14,12 @@ from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._run import run_sync
-from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
+from curlhttp.exceptions import (
+    RequestException,
+    ResponseTooLarge,
+    StreamConsumedError,
+    closed_amid,
+)
 
 if TYPE_CHECKING:
     from curlhttp._flow.engine import Engine
@@ -85,9 +90,13 @@ class _Streamed(Response):
         self._consumed = True
 
     async def _read_raw(self) -> bytes:
-        """Return the next piece as it came, b"" at the end."""
+        """Return the next piece as it came, b"" at the end.
+
+        Raises:
+            StreamConsumedError: the response was closed meanwhile: what came is not all.
+        """
         if self._incoming is None:
-            return b""
+            raise closed_amid(self.request)
         try:
             piece = await self._engine.read(self._incoming)
         except BaseException as error:

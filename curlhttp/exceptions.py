@@ -353,6 +353,15 @@ def client_closed(request: Request | None = None) -> ClientClosed:
     return ClientClosed("this client was closed; make a new one", request=request)
 
 
+def closed_amid(request: Request | None) -> StreamConsumedError:
+    """Return the exception for a body that was closed while it was being read.
+
+    Args:
+        request: what the response answers.
+    """
+    return StreamConsumedError("this response was closed while it was read", request=request)
+
+
 def add_note(error: BaseException, note: str) -> None:
     """Do what BaseException.add_note does, on Python 3.10 as well.
 

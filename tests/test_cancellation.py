@@ -10,14 +10,29 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.colours import AnyClient
+from curlhttp.exceptions import StreamConsumedError
+from tests.colours import AnyClient, AnyStream
 from tests.inner import descriptors, engine_of, slots_of, until_waiting
-from tests.servers import AppConnection, AppServer, BlackHole, H2Server, Record
+from tests.servers import (
+    AppConnection,
+    AppServer,
+    BlackHole,
+    H2Server,
+    RawConnection,
+    RawServer,
+    Record,
+    respond,
+    respond_and_stall,
+    response,
+)
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"]),
 ]
+
+
+_BEGUN = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npiece"
 
 
 async def cancel_once(
@@ -302,3 +317,35 @@ async def test_a_thousand_cancels_leave_nothing_behind(
     assert app.wait_for(lambda: not app.open_connections)
     assert descriptors() <= before
     assert (await client.get(app.url + "/")).status_code == 200
+
+
+@pytest.mark.parametrize("reads_all", [False, True])
+async def test_closing_a_response_ends_the_read_of_another_task(
+    client: AnyClient, reads_all: bool
+) -> None:
+    """The reader must not wait for ever, nor get what the next request on its handle is sent."""
+    ends: list[Exception] = []
+    answers = respond_and_stall(_BEGUN), respond(response(b"next"))
+
+    def handler(conn: RawConnection) -> None:
+        answers[min(conn.index, 1)](conn)
+
+    async def read(stream: AnyStream) -> None:
+        try:
+            if reads_all:
+                await stream.read()
+            async for _ in stream.iterate("bytes"):
+                pass
+        except Exception as error:
+            ends.append(error)
+
+    with RawServer(handler) as server, anyio.fail_after(5):
+        stream = await client.stream("GET", server.url)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read, stream)
+            await anyio.wait_all_tasks_blocked()
+            await stream.aclose()
+            assert (await client.get(server.url)).content == b"next"
+    assert [str(error) for error in ends] == ["this response was closed while it was read"]
+    assert isinstance(ends[0], StreamConsumedError)
+    assert_free(client)

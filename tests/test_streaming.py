@@ -261,6 +261,16 @@ async def test_a_closed_response_cannot_be_read(client: AnyClient, app: AppServe
         await collect(stream, "bytes")
 
 
+@pytest.mark.parametrize("kind", ["bytes", "raw"])
+async def test_what_came_of_a_closed_response_does_not_pass_for_all(
+    client: AnyClient, app: AppServer, kind: str
+) -> None:
+    stream = await client.stream("GET", app.url + "/truncated?length=1000&sent=100")
+    with pytest.raises(StreamConsumedError, match="closed while it was read"):
+        async for _ in stream.iterate(kind):
+            await stream.aclose()
+
+
 async def test_what_was_read_stays(client: AnyClient, app: AppServer) -> None:
     async with await client.stream("GET", app.url + "/json") as stream:
         body = await stream.read()

@@ -27,7 +27,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp.exceptions import ClientClosed, client_closed
+from curlhttp.exceptions import ClientClosed, client_closed, closed_amid
 
 __all__ = ["AsyncEngine", "Gate"]
 
@@ -262,8 +262,18 @@ class AsyncEngine(ABC):
 
     def abort(self, incoming: Transfer) -> None:
         """Let go of a response; its stream is reset, an HTTP/1 connection closed."""
-        if not self.is_closed:
+        if self.is_closed:
+            return
+        if incoming.wake is None:
             self._drop(incoming)
+            return
+        # Another task waits in `read`. With the transfer given back under it, it would wait for
+        # ever, or for another request's body; so it is told, and gives the transfer back itself.
+        incoming.failed = closed_amid(incoming.request)
+        incoming.pieces.clear()
+        incoming.done = True
+        self._driver.remove(incoming)
+        incoming.wake()
 
     @abstractmethod
     def orphan(self, incoming: Transfer) -> None:
