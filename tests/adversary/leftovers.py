@@ -49,13 +49,8 @@ def leftovers(before: Holdings, *, objects: int, memory: int, seconds: float = 5
     found = [
         _settled("descriptors", lambda: _open_files() - before.files, seconds),
         _settled("threads", lambda: _own_threads(before), seconds),
+        _settled("objects", lambda: _grown(before, objects), seconds),
     ]
-    gc.collect()
-    grown = _objects() - before.objects
-    for kind in _WATCHED:
-        if grown[_name(kind)] > 0:
-            found.append(f"{grown[_name(kind)]} more of {_name(kind)}")
-    found += [f"{count} more objects of {name}" for name, count in grown.items() if count > objects]
     if (more := resident() - before.resident) > memory:
         found.append(f"{more >> 10} KiB more memory")
     return [text for text in found if text]
@@ -72,6 +67,15 @@ def _settled(what: str, find: Callable[[], Collection[Any]], seconds: float) -> 
 def _own_threads(before: Holdings) -> list[str]:
     threads = frozenset(threading.enumerate()) - before.threads
     return [thread.name for thread in threads if not thread.name.startswith("Trio thread")]
+
+
+def _grown(before: Holdings, most: int) -> list[str]:
+    """Return the types with more objects, of those that are watched even if it is one."""
+    grown = _objects() - before.objects
+    watched = {_name(kind) for kind in _WATCHED}
+    return [
+        f"{count} of {name}" for name, count in grown.items() if count > most or name in watched
+    ]
 
 
 def _open_files() -> frozenset[str]:

@@ -15,8 +15,7 @@ __all__ = ["FIELDS", "challenge", "charset", "cookie", "location"]
 CHARSETS = (
     b"utf-8 utf8 UTF-8-SIG utf-16 utf-16-le utf-16be utf-32 utf-7 latin-1 iso-8859-1 iso-8859-16 "
     b"ascii us-ascii 646 windows-1252 cp1252 cp037 cp437 cp65001 koi8-r shift_jis euc-jp "
-    b"iso2022_jp iso-2022-kr hz gb2312 gbk gb18030 big5 big5hkscs johab mac-turkish tis-620 "
-    b"ptcp154 utf8mb4 "
+    b"iso2022_jp iso-2022-kr hz gb2312 gbk gb18030 big5 big5hkscs johab mac-turkish utf8mb4 "
     b"punycode idna unicode_escape raw_unicode_escape unicode-internal undefined charmap mbcs oem "
     b"base64 hex rot13 rot_13 quopri uu zip zlib bz2 string-escape none x-user-defined x encodings "
     b"__init__ aliases ../x utf-8/../utf-16 os . \xe4 \xff utf-8\x00 %s {0} 0 null binary identity"

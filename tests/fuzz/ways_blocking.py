@@ -229,7 +229,7 @@ class Fetch(Way):
             )
             if ended.status not in (0, 1):
                 raise Surprise(f"fetch ends with {ended.status}: {ended.err[-300:]}")
-            records = [json.loads(line) for line in out.read_text().splitlines()]
+            records = [json.loads(line) for line in out.read_bytes().split(b"\n")[:-1]]
             if len(records) != len(cases):
                 raise Surprise(f"fetch records {len(records)} of {len(cases)} lines")
             for record in records:

@@ -1,0 +1,114 @@
+"""A run of the storm: blocks of requests, each of one colour, and what is left at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from tests.adversary.child import Child
+from tests.adversary.findings import Findings, tell
+from tests.adversary.leftovers import Holdings, leftovers
+from tests.adversary.unheard import listening
+from tests.adversary.watchdog import Watchdog
+from tests.storm import tasks, threads
+from tests.storm.fate import Fate, fate_of
+from tests.storm.tally import Tally
+
+__all__ = ["COLOURS", "Plan", "run"]
+
+_BLOCK = 500  # requests from one colour
+_HANGS = 120.0  # seconds, far beyond any time limit
+_WARM = 0.3  # of a run: by then caches are full
+_GROWTH = 24 << 20  # bytes
+_OBJECTS = 3000  # of one type
+
+COLOURS: dict[str, tuple[int, Callable[[Tally, Sequence[Fate]], None]]] = {  # with weights
+    "threads": (3, threads.run_client),
+    "sessions": (2, threads.run_sessions),
+    "asyncio": (5, partial(tasks.run_tasks, colour="asyncio")),
+    "uvloop": (5, partial(tasks.run_tasks, colour="uvloop")),
+    "trio": (5, partial(tasks.run_tasks, colour="trio")),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        seed: what all follows from.
+        requests: how many.
+        colours: who sends; all if there are none.
+        quiet: show no progress.
+    """
+
+    seed: int
+    requests: int
+    colours: tuple[str, ...] = ()
+    quiet: bool = False
+
+    def blocks(self) -> list[tuple[str, range]]:
+        """Return blocks of numbers, and who sends them."""
+        names = [name for name in COLOURS if not self.colours or name in self.colours]
+        weights = [COLOURS[name][0] for name in names]
+        blocks = []
+        size = min(_BLOCK, max(50, self.requests // 12))
+        for start in range(0, self.requests, size):
+            (colour,) = Random(f"{self.seed}/{start}/colour").choices(names, weights)
+            blocks.append((colour, range(start, min(start + size, self.requests))))
+        return blocks
+
+
+def run(plan: Plan) -> Findings:
+    """Run a plan and return what was found."""
+    findings = Findings()
+    with ExitStack() as stack:
+        child = stack.enter_context(Child("tests.storm.server", plan.seed))
+        watchdog = stack.enter_context(Watchdog(_HANGS))
+        stack.enter_context(listening(findings))
+        tally = Tally(child, findings, watchdog, plan.seed)
+        _Run(plan, tally, findings).go()
+    return findings
+
+
+class _Run:
+    def __init__(self, plan: Plan, tally: Tally, findings: Findings) -> None:
+        self._plan = plan
+        self._tally = tally
+        self._findings = findings
+        self._done = 0
+        self._begun = self._shown = time.monotonic()
+
+    def go(self) -> None:
+        """Warm up with a part of the requests, then see whether the rest leaves anything over."""
+        blocks = self._plan.blocks()
+        warm = max(1, int(len(blocks) * _WARM))
+        self._run_blocks(blocks[:warm])
+        before = Holdings.now()
+        self._run_blocks(blocks[warm:])
+        for left in leftovers(before, objects=_OBJECTS, memory=_GROWTH):
+            self._findings.add(f"left over: {left.split(',')[0]}", left)
+        self._show(force=True)
+
+    def _run_blocks(self, blocks: Sequence[tuple[str, range]]) -> None:
+        for colour, numbers in blocks:
+            self._tally.colour = colour
+            COLOURS[colour][1](
+                self._tally, [fate_of(self._plan.seed, number) for number in numbers]
+            )
+            self._tally.settle()
+            self._done += len(numbers)
+            self._show()
+
+    def _show(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if self._plan.quiet or (now - self._shown < 5 and not force):
+            return
+        self._shown = now
+        seconds, counts = now - self._begun, self._tally.counts
+        told = ", ".join(f"{number} {what}" for what, number in counts.most_common())
+        tell(f"{seconds:6.1f} s  {self._done} requests, {self._done / seconds:.0f}/s: {told}")
