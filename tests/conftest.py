@@ -19,6 +19,7 @@ import uvloop
 
 from curlhttp.testing import ScriptedEngine
 from tests.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
+from tests.pace import PACE
 from tests.scripted import Scripted
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 
@@ -36,6 +37,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of what tests/contract is about (only this conftest is read in time)."""
     parser.addoption("--module", default="curlhttp.requests", help="what tests/contract tests")
+
+
+def pytest_report_header() -> str | None:
+    """Say how slow the machine is, which here is measured before there are workers."""
+    return f"pace: {PACE} times that of a quiet machine" if PACE > 1 else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,0 +1,54 @@
+"""How slow this machine is just now: times in tests that a busy machine would break go by it.
+
+A limit that must not be reached in a test is half a minute; one that must be is as short as the
+machine allows, `paced`. What took too long for a quiet machine is measured against the machine as
+it is at that moment. Knows nothing of curlhttp.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+_NAME = "CURLHTTP_TESTS_PACE"
+_LOOPS = 40_000.0  # a second, on a quiet machine of 2020 or so
+_LONGEST = 30.0  # beyond that, waiting for tests is not worth it
+
+
+def slowness() -> float:
+    """Return how many times slower than a quiet machine this one is just now, 1 at least."""
+    if (first := _slowness(0.1)) <= 1.0:
+        return first
+    return max(first, _slowness(0.7))  # a scheduler is kind to who has just come
+
+
+def _slowness(seconds: float) -> float:
+    count, start = 0, time.monotonic()
+    end = start + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+        count += 1
+    rate = count / (time.monotonic() - start)
+    return round(min(max(_LOOPS / rate, 1.0), _LONGEST), 1)
+
+
+# Measured once for all the processes of a run, which must agree on it.
+PACE = float(os.environ.setdefault(_NAME, str(slowness())))
+
+
+def paced(seconds: float) -> float:
+    """Return a time as long, for this machine, as the given one is for a quiet one."""
+    return round(seconds * PACE, 4)
+
+
+def assert_in_time(seconds: float, limit: float, late: float) -> None:
+    """Check that something took no longer than limit and lateness of this machine at this moment.
+
+    Args:
+        seconds: what it took.
+        limit: what it must take anyway.
+        late: what a quiet machine may add.
+    """
+    if seconds > limit + paced(late):  # else the machine need not be asked
+        bound = limit + 2 * late * max(slowness(), PACE)
+        assert seconds <= bound, f"{seconds:.4f} s, but {limit} s and lateness make {bound:.4f} s"
