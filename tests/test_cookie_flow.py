@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from http.cookiejar import CookieJar
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import curlhttp
+from curlhttp import requests
 from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, RawServer, respond, response
 
@@ -180,6 +182,39 @@ async def test_hostile_cookies_are_dropped_and_never_sent(
         {b"ctl", b"del", b"big", b"other", b"suffix", b"__Host-h", b"__Secure-s"}
     )
     assert len(names) <= 50
+
+
+HOSTILE = b"".join(
+    b"Set-Cookie: " + value + b"\r\n"
+    for value in (
+        b"a=1; Expires=Wed, 21 Fed 2027 07:28:00 GMT",
+        b"b=1; Expires=\xd9\xa2 Jan 99999999999 \xb2\xb3:99:99",
+        b"c=1; Max-Age=" + b"9" * 5000,
+        b"d\xff=\x80; Domain=\xff.\xfe; Path=\xfd",
+        b"=;=;==",
+        b"__Host-",
+        b"e=1; Domain=[::1; Path=/%zz; Version=x; Port=y",
+        b"f=1; Domain=xn--a.xn--" + b"z" * 300,
+        b"last=1",
+    )
+)
+
+
+async def test_no_set_cookie_ends_a_request(client: AnyClient, tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + HOSTILE + b"\r\nhi"
+    with RawServer(respond(answer)) as server:
+        found = await client.get(server.url)
+        assert {"a", "b", "c", "e", "last"} >= set(found.cookies.keys()) >= {"a", "b", "last"}
+        async with await client.stream("GET", server.url) as stream:
+            assert await stream.read() == b"hi"
+        assert [result.content async for result in client.map([server.url])] == [b"hi"]
+        done = client.real.download(server.url, tmp_path / "file")
+        assert (done if client.is_blocking else await done).status_code == 200
+        for stream_it in (False, True):
+            with requests.Session() as session:
+                with session.get(server.url, stream=stream_it) as answered:
+                    assert answered.content == b"hi"
+                assert session.cookies.keys() == answered.cookies.keys() == found.cookies.keys()
 
 
 async def test_a_cookie_cannot_bring_a_header_along(client: AnyClient, app: AppServer) -> None:

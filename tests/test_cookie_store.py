@@ -7,8 +7,9 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from email.message import Message
-from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy, MozillaCookieJar
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,7 @@ from curlhttp.requests.cookies import (
 )
 from tests.test_public_suffix import forget
 
+FUTURE = "Expires=Wed, 01 Jan 2098 00:00:00 GMT"
 PAST = "Expires=Thu, 01 Jan 1970 00:00:00 GMT"
 
 
@@ -184,6 +186,21 @@ def test_a_secure_cookie_that_is_gone_guards_nothing(side: Side) -> None:
 )
 def test_what_a_server_may_not_set_is_dropped(side: Side, value: str) -> None:
     assert side.answer("https://h.test/x", value).names() == []
+
+
+def test_saving_and_loading_keeps_scope_expiry_and_secure(side: Side, tmp_path: Path) -> None:
+    file = MozillaCookieJar(tmp_path / "cookies.txt")
+    side.answer("https://h.test/", f"a=1; Secure; {FUTURE}", f"b=2; Domain=h.test; {FUTURE}")
+    for cookie in side.jar:
+        file.set_cookie(cookie)
+    file.save()
+    file.clear()
+    file.load()
+    loaded = Side(type(side.jar)())
+    loaded.jar.update(file)  # type: ignore[attr-defined]
+    assert loaded.sent("https://h.test/") in ("a=1; b=2", "b=2; a=1")
+    assert loaded.sent("http://h.test/") == loaded.sent("https://sub.h.test/") == "b=2"
+    assert {c.expires for c in loaded.jar} == {c.expires for c in side.jar}
 
 
 # --- any bytes ---
