@@ -168,17 +168,61 @@ def test_a_body_that_is_missing_or_cut_is_fetched_again(app: AppServer, tmp_path
     assert not list(out.glob("*.part"))
 
 
-@pytest.mark.parametrize("text", ["not ours\n", '{"line": 1}\n', "{}\n{}\n"])
+def begin(line: int, fingerprint: str = "00000001") -> str:
+    """Return how a record begins."""
+    return f'{{"line": {line}, "fingerprint": "{fingerprint}", "ok": true, '
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not ours\n",
+        '{"line": 1}\n',
+        "{}\n{}\n",
+        "\ud800\n",
+        begin(1, "ffffffff") + "}\n",
+        begin(0) + "}\n",
+        begin(9_999_999_999) + "}\n",
+    ],
+)
 def test_a_file_that_is_something_else_is_left_alone(
     app: AppServer, tmp_path: Path, text: str
 ) -> None:
     file, out = listed(tmp_path, app.url), tmp_path / "out.jsonl"
-    out.write_text(text)
+    out.write_text(text, errors="surrogatepass")
     ended = run("fetch", file, "-o", out, "--resume")
     assert ended.status == 2
     assert "line 1: this was not written by curlhttp fetch" in ended.err
-    assert out.read_text() == text
+    assert out.read_text(errors="surrogatepass") == text
     assert app.connections == 0
+
+
+@pytest.mark.parametrize("rest", ["}", '"file": []}', '"id": ' + "[" * 100_000, "9" * 5000, "\0"])
+def test_a_damaged_line_of_a_folders_index_is_fetched_again(
+    app: AppServer, tmp_path: Path, rest: str
+) -> None:
+    file, out = listed(tmp_path, app.url + "/bytes/3"), tmp_path / "out"
+    out.mkdir()
+    (out / "index.jsonl").write_text(begin(1) + rest + "\n")
+    assert run("fetch", file, "-o", out, "--resume").status == 0
+    assert (out / "00000001.body").stat().st_size == 3
+
+
+@pytest.mark.parametrize(
+    "row", [(1, "zz", 1), (1, "ffffffff", 1), (0, "1", 1), (2**62, "1", 1), (1, 1.5, 1)]
+)
+def test_a_database_with_a_row_of_something_else_is_left_alone(
+    app: AppServer, tmp_path: Path, row: tuple[object, ...]
+) -> None:
+    file, out = listed(tmp_path, app.url), tmp_path / "out.db"
+    run("fetch", file, "-o", out)
+    app.reset_counts()
+    with closing(sqlite3.connect(out)) as database, database:
+        database.execute("UPDATE results SET line = ?, fingerprint = ?, ok = ?", row)
+    ended = run("fetch", file, "-o", out, "--resume")
+    assert ended.status == 2
+    assert f"line {row[0]}: this was not written by curlhttp fetch" in ended.err
+    assert not app.requests
 
 
 def test_a_database_of_something_else_is_left_alone(app: AppServer, tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ class Folder(JSONLines):
             record: dict[str, Any] = json.loads(line)
             name = record["file"]
             return name is None or (self._folder / name).stat().st_size == record["size"]
-        except (OSError, ValueError, KeyError, TypeError):  # no body, or no record of a folder's
-            return False
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return False  # there is no body, or this is no record of a folder's
 
     def _line(self, record: Record) -> bytes:
         if record.body is None:

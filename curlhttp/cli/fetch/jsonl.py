@@ -52,14 +52,25 @@ class JSONLines(Output):
         with path.open("rb") as file:
             end = _end_of_lines(file)
             for number, line in enumerate(_lines(file, end), 1):
-                found = _BEGIN.match(line)
-                if found is None:
+                try:
+                    self._learn(line)
+                except ValueError:
                     raise Failure(
                         f"{path}, line {number}: this was not written by curlhttp fetch", 2
-                    )
-                if self._is_kept(line):
-                    self.recorded.add(int(found[1]), int(found[2], 16), found[3] == b"true")
+                    ) from None
         os.ftruncate(self._file, end)
+
+    def _learn(self, line: bytes) -> None:
+        """Remember what a line of the file speaks of.
+
+        Raises:
+            ValueError: it is none of ours.
+        """
+        found = _BEGIN.match(line)
+        if found is None:
+            raise ValueError("no record")
+        if self._is_kept(line):
+            self.recorded.add(int(found[1]), int(found[2], 16), found[3] == b"true")
 
     def _is_kept(self, line: bytes) -> bool:
         """Tell whether all that a recorded line speaks of is there."""

@@ -9,6 +9,7 @@ __all__ = ["Recorded"]
 
 State = Literal["new", "done", "failed", "changed"]
 _MORE = 1 << 16
+_APART = 1 << 26  # lines, by which one recorded line comes after another at most: 256 MiB
 
 
 class Recorded:
@@ -31,8 +32,13 @@ class Recorded:
             number: of the line, from 1 on.
             fingerprint: see Line.
             ok: it need not be fetched again.
+
+        Raises:
+            ValueError: no line has such a number or fingerprint.
         """
         lines = self._lines
+        if not (0 < number < len(lines) + _APART and 0 <= fingerprint < 1 << 30):
+            raise ValueError("no line has such a number or fingerprint")
         if number >= len(lines):
             lines.frombytes(bytes(lines.itemsize * (number + _MORE - len(lines))))
         self.forget(number)

@@ -80,7 +80,11 @@ class SQLite(Output):
         for number, fingerprint, ok in self._database.execute(
             "SELECT line, fingerprint, ok FROM results"
         ):
-            self.recorded.add(number, int(fingerprint, 16), bool(ok))
+            try:
+                self.recorded.add(number, int(fingerprint, 16), bool(ok))
+            except (TypeError, ValueError):
+                message = f"{self._path}, line {number}: this was not written by curlhttp fetch"
+                raise Failure(message, 2) from None
 
     def _keep(self, batch: list[Record]) -> None:
         try:
