@@ -8,14 +8,17 @@ import hashlib
 import io
 import itertools
 import os
+import socket
 import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -28,7 +31,7 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 from tests.colours import ONE_OF_EACH, AnyClient
-from tests.servers import AppServer, H2Server, RawConnection, RawServer
+from tests.servers import AppServer, H2Server, RawConnection, RawServer, response
 from tests.servers import payload as random_bytes
 
 pytestmark = pytest.mark.anyio
@@ -587,6 +590,44 @@ async def test_an_answer_that_comes_during_the_upload_is_not_a_deadlock(
             ) as response:
                 body = await response.read()
     assert sha256(body) == sha256(random_bytes(size))
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
+async def test_an_answer_is_not_lost_when_the_body_goes_on_as_it_comes(client: AnyClient) -> None:
+    """libcurl refuses to go on with a transfer that has ended (error 43): that is no failure."""
+    began, answered = threading.Event(), threading.Event()
+
+    def handler(conn: RawConnection) -> None:
+        while head := conn.read_head():
+            if not head.startswith(b"PUT /early "):
+                conn.read_body(head)
+                conn.send(response(b"other"))
+                continue
+            began.wait(5)
+            conn.send(response(b"too large", "413 Payload Too Large", [("Connection", "close")]))
+            conn.sock.shutdown(socket.SHUT_WR)
+            answered.set()
+
+    async def pieces(turns: int) -> AsyncIterator[bytes]:
+        yield b"first"
+        began.set()
+        answered.wait(5)  # the loop has not seen the answer when the next request looks about
+        tasks.start_soon(partial(client.post, server.url, content=b"other"))
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        yield b"second"
+        yield b"third"
+
+    with RawServer(handler) as server:
+        for turn in range(12):  # tasks go on in whatever order the loop has
+            began.clear()
+            answered.clear()
+            await client.gather(2, "GET", server.url)  # one idle connection for each
+            async with anyio.create_task_group() as tasks:
+                answer = await client.request(
+                    "PUT", server.url + "/early", content=pieces(turn % 3)
+                )
+                assert (answer.status_code, answer.content) == (413, b"too large")
 
 
 # --- back-pressure ---

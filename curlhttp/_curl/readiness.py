@@ -303,8 +303,11 @@ class Driver:
         if transfer.attached:
             try:
                 transfer.easy.pause(pycurl.PAUSE_CONT)
-            except pycurl.error as error:  # of what libcurl had kept: a body that is too large
-                self._finish(transfer.easy, *error.args)
+            except pycurl.error as error:
+                # Of what libcurl had kept: a body that is too large. A transfer that has ended
+                # and was not collected cannot go on either, which is no failure.
+                if error.args[0] != pycurl.E_BAD_FUNCTION_ARGUMENT:
+                    self._finish(transfer.easy, *error.args)
             except BaseException as error:
                 self._give_up(error)
             self.kick()

@@ -68,6 +68,8 @@ class Judge:
             return self._report(case, f"raises {type(error).__name__}", error)
         with self._lock:
             self.errors += 1
+        if type(error) is RequestException:
+            self._report(case, "raises an error without a kind", error)
         if isinstance(error, ReadTimeout) and not case.stalls:
             self._report(
                 case,

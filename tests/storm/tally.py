@@ -79,6 +79,8 @@ class Tally:
         self.count(type(error).__name__)
         if not error.request_sent:
             self.unsent.append(fate.name)
+        if type(error) is RequestException:
+            self.report(fate, "raises an error without a kind", error)
         if isinstance(error, ReadTimeout) and not fate.stalls:
             self.report(fate, "waits for the read timeout, though the server goes on", error)
 
