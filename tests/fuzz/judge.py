@@ -108,25 +108,25 @@ class Judge:
         if strangers:
             self._wrong(case, strangers.pop(), data, began)
 
-    def controlled(self, case: Case, name: str, data: bytes | None, began: float) -> None:
+    def controlled(
+        self, case: Case, name: str, got: bytes | RequestException, began: float
+    ) -> None:
         """Judge the answer to a control request: it is good, and must have been its own.
 
         Args:
             case: the one before.
             name: what the control was called.
-            data: its body, or None when there was none.
+            got: its body, or what it failed with at last.
             began: when the call began.
         """
         with self._lock:
             self.controls += 1
-        owners = owners_in(data or b"")
-        if owners == {name}:
-            return
-        if owners:
-            self._wrong(case, owners.pop(), data or b"", began)
-        else:
+        owners = set() if isinstance(got, RequestException) else owners_in(got)
+        if isinstance(got, RequestException) or not owners:
             history = self._history(case.owner)
-            self._report(case, "a control gets no answer of its own", None, f"{data!r}\n{history}")
+            self._report(case, "a control gets no answer of its own", None, f"{got!r}\n{history}")
+        elif owners != {name}:
+            self._wrong(case, owners.pop(), got, began)
 
     def _wrong(self, case: Case, stranger: str, data: bytes, began: float) -> None:
         """Report a stranger's answer, unless it came after the call, when nobody can tell."""

@@ -11,11 +11,11 @@ from curlhttp.exceptions import RequestException
 from tests.fuzz.case import Case
 from tests.fuzz.judge import Judge
 
-__all__ = ["THREADS", "Way", "control_name", "in_threads", "of", "settings_of"]
+__all__ = ["THREADS", "TRIES", "Way", "control_name", "in_threads", "of", "settings_of"]
 
 THREADS = 4  # that share a client
 _EVERY = 12  # cases between two controls
-_TRIES = 3  # of a control: the server may close an idle connection under it
+TRIES = 8  # of a control: each idle connection that a case has spoiled may end under it
 TIMEOUT = 15.0
 
 
@@ -91,14 +91,14 @@ def in_threads(cases: Sequence[Case], send: Callable[[Case], None]) -> None:
         thread.join()
 
 
-def persist(attempt: Callable[[], bytes]) -> bytes | None:
-    """Return the body of a control, which may fail when its connection just ends."""
-    for _ in range(_TRIES):
+def persist(attempt: Callable[[], bytes]) -> bytes | RequestException:
+    """Return the body of a control, or its last error: some connections just end."""
+    for _ in range(TRIES):
         try:
             return attempt()
-        except RequestException:
-            continue
-    return None
+        except RequestException as error:
+            failed = error
+    return failed
 
 
 def of(result: Any) -> tuple[Case, str]:

@@ -17,7 +17,7 @@ from tests.colours import BACKENDS
 from tests.fuzz.case import Case
 from tests.fuzz.judge import Judge
 from tests.fuzz.looks import Surprise
-from tests.fuzz.ways import Way, control_name, is_followed_by_control, of, settings_of
+from tests.fuzz.ways import TRIES, Way, control_name, is_followed_by_control, of, settings_of
 from tests.fuzz.ways_blocking import look_at_text
 
 __all__ = ["AsyncDownload", "AsyncMap", "AsyncRequest", "AsyncStream"]
@@ -60,16 +60,16 @@ class _OnAsyncClient(Way):
     async def _control(self, case: Case, suffix: str) -> None:
         with self.judge.judging(case) as began:
             name = control_name(case) + suffix
-            for tries_left in reversed(range(3)):
+            got: bytes | RequestException
+            for _ in range(TRIES if suffix else 1):
                 try:
-                    data = await self.control(case, self.good(name))
-                except RequestException:
-                    # Among hostile answers on one connection a control may well fail each time.
-                    if tries_left or not suffix:
-                        continue
-                    data = None
-                self.judge.controlled(case, name, data, began)
-                return
+                    got = await self.control(case, self.good(name))
+                    break
+                except RequestException as error:
+                    got = error
+            # Among hostile answers on the same connection a control may well fail.
+            if suffix or isinstance(got, bytes):
+                self.judge.controlled(case, name, got, began)
 
     async def send(self, case: Case, began: float) -> None:
         raise NotImplementedError
