@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 import uvloop
 
+from curlhttp import requests
 from curlhttp.testing import ScriptedEngine
 from tests.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
 from tests.pace import PACE
 from tests.scripted import Scripted
 from tests.servers import HTTP2, AppServer, Certs, H2Server
+from tests.ways import Ask, make_ask
 
 _SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
@@ -91,6 +93,20 @@ async def make_client(
 def client(make_client: Callable[..., AnyClient]) -> AnyClient:
     """Return a client with default settings."""
     return make_client()
+
+
+@pytest.fixture
+def session(certs: Certs) -> Iterator[requests.Session]:
+    """Return a session of the drop-in that trusts the test's own authority."""
+    with requests.Session() as made:
+        made.verify = str(certs.ca_path)
+        yield made
+
+
+@pytest.fixture
+def ask(client: AnyClient, way: str, tmp_path: Path, session: requests.Session) -> Ask:
+    """Return a function that sends a GET in one of the ways of EVERY_WAY."""
+    return make_ask(client, way, tmp_path, session)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from curlhttp.exceptions import (
 )
 from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, H2Server, payload
+from tests.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -165,6 +166,18 @@ async def test_a_header_that_would_break_the_message_is_refused_before_connectin
     with pytest.raises(InvalidHeader):
         await client.get(app.url, headers=headers)
     assert app.connections == 0
+
+
+@EVERY_WAY
+async def test_where_a_request_comes_from_is_told_without_userinfo(
+    ask: Ask, app: AppServer
+) -> None:
+    """S25: user and password of the URL in Referer or Origin do not go to another server."""
+    url = "https://me:hush@shop.test/cart?mail=a@b.test"
+    await ask(app.url, headers={"referer": url, "Origin": b"https://hush@shop.test"})
+    assert app.requests[-1].values("referer") == ["https://shop.test/cart?mail=a@b.test"]
+    assert app.requests[-1].values("origin") == ["https://shop.test"]
+    assert b"hush" not in app.requests[-1].raw
 
 
 @pytest.mark.parametrize("method", ["GET / HTTP/1.1\r\nX: y", "G ET", "", "GÉT", "GET\0"])

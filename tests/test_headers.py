@@ -86,6 +86,31 @@ def test_a_good_value_is_returned_as_it_is(value: str) -> None:
     assert check_header(b"X", value.encode("latin-1")) == ("X", value)
 
 
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ("http://u:p@h.test/a", "http://h.test/a"),
+        ("HTTPS://u@h.test", "HTTPS://h.test"),
+        ("//u:p@h.test/a@b", "//h.test/a@b"),
+        ("http://u:p@x@h.test?a@b", "http://h.test?a@b"),
+        ("http://h.test/a@b", "http://h.test/a@b"),
+        ("http://h.test?a@b", "http://h.test?a@b"),
+        ("http://h.test#a@b", "http://h.test#a@b"),
+        ("http:\\\\u:p@h.test\\a", "http:\\\\h.test\\a"),
+        ("me@h.test", "me@h.test"),
+        ("null", "null"),
+    ],
+)
+def test_where_from_is_told_without_userinfo(value: str, sent: str) -> None:
+    """S25: the same in a header that was received and is sent on."""
+    for name in ("Referer", "ORIGIN"):
+        assert check_header(name, value) == (name, sent)
+        assert check_header(name.encode(), value.encode()) == (name, sent)
+        line = f"{name}: {value}".encode()
+        assert Headers.from_block(line).lines() == [f"{name}: {sent}".encode()]
+    assert check_header("X-Url", value) == ("X-Url", value)
+
+
 @given(TOKEN, FIELD_TEXT)
 def test_what_is_sent_reads_back_as_the_same_field(name: str, value: str) -> None:
     (line,) = Headers([(name, value)]).lines()

@@ -16,6 +16,8 @@ import pytest
 from cryptography import x509
 
 import curlhttp
+from curlhttp import TLS
+from curlhttp._config import Transport
 from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, Certs
 
@@ -83,6 +85,33 @@ async def test_the_name_that_was_asked_for_must_be_in_the_certificate(
             await client.get(server.url)
 
 
+async def test_a_host_header_is_not_the_name_that_the_certificate_is_for(
+    client: AnyClient, tls_app: AppServer, certs: Certs
+) -> None:
+    """S55: SNI and the check of the name go by the URL, whatever a header says."""
+    for host in ("wrong.example", "other.example"):
+        assert (await client.get(tls_app.at("localhost"), headers={"Host": host})).ok
+        assert tls_app.requests[-1].header("host") == host
+    assert [handshake.sni for handshake in tls_app.handshakes] == ["localhost"]
+    with AppServer(certs.wrong_host_context()) as server:
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(server.url, headers={"Host": "wrong.example"})
+        assert not server.requests
+
+
+async def test_a_certificate_may_name_its_host_in_its_common_name_alone(
+    client: AnyClient, certs: Certs
+) -> None:
+    """S57: libcurl takes it, and there is no setting for that; the documentation says so."""
+    with AppServer(certs.common_name_context("127.0.0.1")) as server:
+        assert (await client.get(server.url)).ok
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(server.at("localhost"))
+    with AppServer(certs.common_name_context("127.0.0.1", "wrong.example")) as server:
+        with pytest.raises(curlhttp.SSLError):  # what has names has no other one
+            await client.get(server.url)
+
+
 @pytest.mark.parametrize("verify", ("/nowhere/ca.pem", Path("/nowhere")))
 async def test_authorities_that_are_not_there_are_named(
     make_client: MakeClient, tls_app: AppServer, verify: Any
@@ -119,6 +148,21 @@ async def test_an_unverified_connection_is_not_used_for_a_verified_request(
         with pytest.raises(curlhttp.SSLError):
             await client.get(tls_app.url)
     assert len(tls_app.requests) == 2
+
+
+async def test_each_request_says_for_itself_whether_the_name_counts(
+    client: AnyClient, certs: Certs
+) -> None:
+    """S55: a connection whose name was not checked is not used where it has to be."""
+    trusting = Transport(tls=TLS(verify=certs.ca_path, check_hostname=False))
+    with AppServer(certs.wrong_host_context()) as server:
+        for _ in range(2):
+            request = client.real.build_request("GET", server.url)
+            request.transport = trusting
+            assert (await client.send(request)).ok
+            with pytest.raises(curlhttp.SSLError):
+                await client.get(server.url)
+        assert len(server.requests) == 2
 
 
 async def test_each_request_has_its_own_authorities(

@@ -1,7 +1,7 @@
 """Header fields: checked before they are sent, kept as they came when received.
 
 libcurl puts on the wire whatever it is given; nothing unchecked leaves here by `lines`.
-Must not know what any field means, beyond which ones hold secrets.
+Must not know what any field means, beyond where there are secrets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import Any, TypeAlias, TypeVar, overload
 from curlhttp._models.scrub import scrub_field
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
-__all__ = ["SENSITIVE", "HeaderInput", "Headers", "check_header", "check_method"]
+__all__ = [
+    "SENSITIVE",
+    "HeaderInput",
+    "Headers",
+    "check_header",
+    "check_method",
+    "without_userinfo",
+]
 
 Text: TypeAlias = "str | bytes"
 HeaderInput: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
@@ -25,6 +32,8 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, sect
 # RFC 9110, section 5.5: visible at both ends; obs-text is what UTF-8 in bytes looks like here.
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
 _NONE: frozenset[str] = frozenset()
+_TELL_FROM_WHERE = frozenset({"referer", "origin"})
+_USERINFO = re.compile(r"\A((?:[a-z][a-z0-9+.\-]*:)?[/\\]{2})[^/?#\\]*@", re.IGNORECASE)
 _FOLD = re.compile(r"\r?\n[ \t]+")
 _METHODS = {
     spelling: method
@@ -49,7 +58,7 @@ def check_method(method: Text) -> str:
 
 
 def check_header(name: Text, value: Text) -> tuple[str, str]:
-    """Return name and value as str, fit to be sent.
+    """Return name and value as str, fit to be sent: where from is told without userinfo.
 
     Args:
         name: a token; bytes are latin-1.
@@ -59,7 +68,7 @@ def check_header(name: Text, value: Text) -> tuple[str, str]:
         InvalidHeader: it would break the header block; the message never shows the value.
     """
     if isinstance(name, str) and isinstance(value, str) and _TOKEN(name) and _VALUE(value):
-        return name, value
+        return name, without_userinfo(name, value) if "@" in value else value
     name = _latin1(name, "name")
     if not _TOKEN(name):
         # A whole "Authorization: ..." line may have been passed as the name: show no value.
@@ -67,7 +76,18 @@ def check_header(name: Text, value: Text) -> tuple[str, str]:
     value = _latin1(value, f"value of {name!r:.100}")
     if not _VALUE(value):
         raise InvalidHeader(f"Invalid value of header {name!r:.100}: {_fault(value)}")
-    return name, value
+    return name, without_userinfo(name, value)
+
+
+def without_userinfo(name: str, value: str) -> str:
+    """Return a value fit for another server than the one whose URL it may be.
+
+    Of Referer user and password are left out (RFC 9110, section 10.1.3), and of Origin, which has
+    no place for them; other fields are as they were.
+    """
+    if name.lower() not in _TELL_FROM_WHERE:
+        return value
+    return _USERINFO.sub(r"\1", value)
 
 
 def _latin1(text: object, what: str) -> str:
@@ -254,8 +274,7 @@ class Headers(MutableMapping[str, str]):
             return self._lines
         fields = self._read()
         if not self._checked:
-            for name, value in fields:
-                check_header(name, value)
+            fields = [check_header(name, value) for name, value in fields]
         lines = self._lines = [
             (f"{name}: {value}" if value else f"{name};").encode("latin-1")
             for name, value in fields

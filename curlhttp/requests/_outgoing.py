@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Timeout, Transport
 from curlhttp._models.body import BytesBody, open_body
-from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.target import PATH_SAFE, quoted
 from curlhttp._models.url import URL, parse_url
@@ -98,9 +98,14 @@ def check_for(name: str, sent: CoreRequest) -> None:
     if sent.get_header("host") is None:
         sent._shared_headers = sent._shared_headers.copy()
         sent._shared_headers["Host"] = url.authority
-    sent.transport = replace(sent.transport, connect_to=(url.host, url.port))
+    sent.transport = _varied(sent.transport, connect_to=(url.host, url.port))
     shown = f"[{name}]" if ":" in name else name
     sent.url = parse_url(f"https://{shown}:{url.port}{url.target}")
+
+
+@lru_cache(maxsize=64)  # an engine keeps connections for a transport, and not for its equal
+def _varied(transport: Transport, **changes: Any) -> Transport:
+    return replace(transport, **changes)
 
 
 def tell_proxy(credentials: Any, sent: CoreRequest) -> None:
@@ -113,7 +118,7 @@ def tell_proxy(credentials: Any, sent: CoreRequest) -> None:
     assert sent.transport.proxy is not None
     headers = (("Proxy-Authorization", header_text(credentials)),)
     proxy = replace(sent.transport.proxy, headers=headers)
-    sent.transport = replace(sent.transport, proxy=proxy)
+    sent.transport = _varied(sent.transport, proxy=proxy)
 
 
 @lru_cache(maxsize=64)
@@ -124,13 +129,15 @@ def _known_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
     stricter. What came in since then is checked here.
     """
     headers = Headers()
-    headers._replace([(header_text(name), _value_text(value)) for name, value in fields])
+    headers._replace([_field(name, value) for name, value in fields])
     return headers
 
 
-def _value_text(value: Any) -> str:
-    text = header_text(value)
-    return text if text.strip(" \t") else ""  # libcurl takes a line of blanks for its removal
+def _field(name: Any, value: Any) -> tuple[str, str]:
+    name, text = header_text(name), header_text(value)
+    if not text.strip(" \t"):
+        return name, ""  # libcurl takes a line of blanks for its removal
+    return name, without_userinfo(name, text) if "@" in text else text
 
 
 def header_text(text: Any) -> str:

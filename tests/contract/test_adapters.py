@@ -294,6 +294,22 @@ def test_a_context_given_to_the_pool_manager_is_used(
         assert session.get(tls_app.url, verify=str(certs.ca_path)).text == "hello"
 
 
+def test_another_name_for_the_certificate_needs_another_connection(
+    session: Any, requests: Any, tls_app: AppServer, certs: Certs
+) -> None:
+    """S55: the name that is checked may change from request to request."""
+    session.verify = str(certs.ca_path)
+    settings = session.get_adapter("https://").poolmanager.connection_pool_kw
+    for name in (None, "localhost", "localhost", None):
+        settings["assert_hostname"] = name
+        assert session.get(tls_app.url).text == "hello"
+        settings["assert_hostname"] = "wrong.example"
+        with pytest.raises(requests.exceptions.SSLError):
+            session.get(tls_app.url)
+    assert [record.connection for record in tls_app.requests] == [0, 2, 2, 0]
+    assert tls_app.requests[1].header("host") == tls_app.url.removeprefix("https://")
+
+
 def test_a_pool_manager_can_be_made_by_hand(requests: Any, app: AppServer) -> None:
     manager = requests.packages.urllib3.poolmanager.PoolManager
 

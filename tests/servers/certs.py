@@ -45,6 +45,11 @@ class Certs:
         """Return a context whose certificate names wrong.example only."""
         return _context(self._ca.issue_cert("wrong.example"), alpn)
 
+    def common_name_context(self, host: str, *names: str) -> ssl.SSLContext:
+        """Return a context whose certificate has the host as its common name, and these names."""
+        leaf = self._ca.issue_cert(*names, common_name=host)
+        return _context(leaf, HTTP1)
+
     def expired_context(self, *, alpn: Sequence[str] = HTTP1) -> ssl.SSLContext:
         """Return a context whose certificate ended yesterday."""
         return _context(self._issue_between(-30, -1), alpn)
