@@ -24,6 +24,20 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def named_by_a_server(folder: Path) -> list[str]:
+    """Return values of Content-Disposition that name files which nobody asked for.
+
+    Args:
+        folder: an existing one, which must stay empty.
+    """
+    return [
+        "attachment; filename=evil",
+        'attachment; filename="../../evil"',
+        f'attachment; filename="{folder}/evil"',
+        "attachment; filename*=UTF-8''..%2F..%2Fevil",
+    ]
+
+
 class Shelf:
     """One file on a server, at /file; set its attributes to change how it is served.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import finish, on_terminal, run, start
+from tests.downloads import named_by_a_server
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -21,7 +22,9 @@ from tests.servers import (
     Record,
     payload,
     refused_port,
+    respond,
     respond_and_close,
+    response,
 )
 
 ESCAPE = "\x1b"
@@ -162,6 +165,23 @@ def test_output_saves_the_body(app: AppServer, tmp_path: Path) -> None:
     assert file.read_bytes() == payload(1000)
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert os.listdir(tmp_path) == ["saved"]
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_output_has_the_name_that_the_user_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continues: bool
+) -> None:
+    """S92: what the server calls the file is only text."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    for value in named_by_a_server(tmp_path):
+        answer = response(b"x", headers=[("Content-Disposition", value), ("ETag", '"1"')])
+        with RawServer(respond(answer)) as server:
+            for name in (".", "..", f"{tmp_path}/"):  # no file, and none is made up
+                assert run("get", server.url, "-o", name).status == 23
+            assert run("get", server.url + "/evil", "-o", "mine", *["-C"] * continues).status == 0
+            assert run("get", server.url + "/evil").out == b"x"
+    assert [path.name for path in tmp_path.rglob("*") if not path.is_dir()] == ["mine"]
 
 
 def test_a_body_that_is_cut_leaves_the_old_file(tmp_path: Path) -> None:

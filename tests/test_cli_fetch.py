@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli import finish, listed, on_terminal, recorded, run, start
+from tests.downloads import named_by_a_server
 from tests.inner import ROOT
 from tests.servers import (
     AppConnection,
@@ -23,6 +24,7 @@ from tests.servers import (
     Record,
     payload,
     refused_port,
+    respond,
     response,
 )
 
@@ -64,6 +66,26 @@ def test_what_came_of_each_line_is_recorded(app: AppServer, tmp_path: Path, out:
     assert ["Content-Type", "application/json"] in echoed["headers"]
     assert (third["line"], third["final_url"], third["body"]) == (5, app.url + "/", b"hello")
     assert (fourth["status"], fourth["ok"]) == (404, False)
+
+
+def test_files_of_a_folder_are_named_by_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S92: neither the server's name for a file nor its URL names one here."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    values = named_by_a_server(tmp_path)
+    answers = [response(b"x", headers=[("Content-Disposition", value)]) for value in values]
+    with RawServer(respond(*answers)) as server:
+        lines = [
+            {"url": f"{server.url}/..%2f..%2fevil{n}", "id": "../../evil"}
+            for n in range(len(answers))
+        ]
+        file = listed(tmp_path, *lines)
+        assert run("fetch", file, "-o", "pages", "-c", "1").status == 0
+    files = {path for path in tmp_path.rglob("*") if not path.is_dir()}
+    names = ["index.jsonl", *(f"{number:08}.body" for number in range(1, len(values) + 1))]
+    assert files == {file, *(tmp_path / "a" / "b" / "pages" / name for name in names)}
 
 
 def test_errors_are_recorded_with_their_kind(tmp_path: Path, out: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ import pytest
 from curlhttp import Response, Timings
 from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, RequestException
 from tests.colours import WITHOUT_UVLOOP, AnyClient
+from tests.downloads import named_by_a_server
 from tests.servers import AppServer, RawServer, respond, response
+from tests.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -396,11 +399,15 @@ async def test_a_whole_response_has_the_verbs_of_a_streamed_one(
     assert list(answer.iter_bytes()) == [answer.content]
 
 
+@EVERY_WAY
 async def test_no_file_is_written_for_a_name_that_a_server_gives(
-    client: AnyClient, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    headers = [("Content-Disposition", 'attachment; filename="../../evil"')]
-    with RawServer(respond(response(b"x", headers=headers))) as raw:
-        assert (await client.get(raw.url)).content == b"x"
-    assert list(tmp_path.iterdir()) == []
+    """S92: the only file is the one that the caller of a download names."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    for value in named_by_a_server(tmp_path):
+        with RawServer(respond(response(b"x", headers=[("Content-Disposition", value)]))) as raw:
+            await ask(raw.url + "/..%2f..%2fevil")
+    files = [path.name for path in tmp_path.rglob("*") if not path.is_dir()]
+    assert files == (["downloaded"] if way == "download" else [])
