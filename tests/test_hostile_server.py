@@ -299,6 +299,18 @@ async def test_endless_trailers_are_an_error(client: AnyClient) -> None:
             await client.get(server.url)
 
 
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("trailer", ["X-A: b\r\n folded", "no colon", "X-A: a\x00b"])
+async def test_a_trailer_that_is_none_is_an_error(
+    trailer: str, streams: bool, client: AnyClient
+) -> None:
+    body = b"5\r\nhello\r\n0\r\n" + trailer.encode() + b"\r\n\r\n"
+    answer = head("X-B: c", "X-D: e", "Transfer-Encoding: chunked") + body
+    with RawServer(respond_and_close(answer)) as server:
+        with pytest.raises(e.RemoteProtocolError):
+            await read(client, server.url, streams)
+
+
 # --- odd, and right ---
 
 

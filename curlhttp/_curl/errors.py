@@ -137,6 +137,8 @@ def _kind(failure: Failure) -> tuple[_Kind, str]:
         if failure.sent:
             return e.RemoteProtocolError, "the answer is not HTTP"
         return e.InvalidSchema, "libcurl cannot do this protocol or version"
+    if code == pycurl.E_BAD_FUNCTION_ARGUMENT and _BAD_HEADER in failure.message:
+        return e.RemoteProtocolError, _WHAT[_WEIRD_SERVER_REPLY]
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT and failure.request.transport.tls.cert is not None:
         return e.SSLError, "the client certificate and its key do not fit"
     if failure.aborted_resend:
@@ -151,6 +153,8 @@ _MAY_HAVE_ARRIVED = (
     "the connection broke before an answer came; the request may have been processed, "
     "so it was not sent again"
 )
+
+_BAD_HEADER = "response header"  # in what libcurl says of a trailer that is folded, for one
 
 _WHAT = {
     pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
@@ -195,7 +199,7 @@ def _broke_connect(failure: Failure) -> bool:
     if code == pycurl.E_RECV_ERROR:
         return "CONNECT" in message and failure.connect_code > 0  # else it only hung up
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT:
-        return "response header" in message
+        return _BAD_HEADER in message
     return code in (_WEIRD_SERVER_REPLY, _TOO_LARGE)
 
 
