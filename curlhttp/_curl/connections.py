@@ -208,12 +208,8 @@ def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
     """Return the socket that has the local port; the others lost, and may be closed by now."""
     for descriptor in reversed(sockets):
         with suppress(OSError):
-            twin = socket.socket(fileno=descriptor)
-            try:
-                if twin.getsockname()[1] == port:
-                    return descriptor
-            finally:
-                twin.detach()
+            if _Borrowed(fileno=descriptor).getsockname()[1] == port:
+                return descriptor
     return None
 
 
