@@ -7,6 +7,7 @@ import hashlib
 import pickle
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -23,13 +24,19 @@ from curlhttp.exceptions import (
     MissingSchema,
 )
 from tests.colours import WITHOUT_UVLOOP, AnyClient
-from tests.servers import AppServer, H2Server, payload
+from tests.servers import AppServer, H2Server, Record, payload
 from tests.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
 Make = Callable[..., AnyClient]
 BOTH = pytest.mark.parametrize("kind", [Client, AsyncClient])
+
+
+def raw_values(record: Record, name: bytes) -> list[bytes]:
+    """Return what follows the colon of a field, with its blanks."""
+    lines = [line.partition(b":") for line in record.raw.split(b"\r\n")]
+    return [value for found, _, value in lines if found.lower() == name]
 
 
 # --- base_url and params ---
@@ -166,6 +173,28 @@ async def test_a_header_that_would_break_the_message_is_refused_before_connectin
     with pytest.raises(InvalidHeader):
         await client.get(app.url, headers=headers)
     assert app.connections == 0
+
+
+@EVERY_WAY
+async def test_a_header_that_would_break_the_message_is_refused_in_every_way(
+    ask: Ask, app: AppServer
+) -> None:
+    """S1, S2, S4: line ends and NUL, in text and bytes; names that are none; beyond Latin-1."""
+    values: list[Any] = ["a\r\nX: b", "a\nb", "a\rb", "a\0b", b"a\r\nX: b", b"a\0", "\u20ac"]
+    names: list[Any] = ["", "X\r\nY", "X\0", "X:", ":", b"X\n"]
+    for headers in (*({"X": value} for value in values), *({name: "a"} for name in names)):
+        with pytest.raises(InvalidHeader):
+            await ask(app.url, headers=headers)
+    assert app.connections == 0
+
+
+@EVERY_WAY
+async def test_no_blanks_around_a_value_are_sent(ask: Ask, app: AppServer) -> None:
+    """S3: they are refused; those behind the value are left out by the drop-in, as in requests."""
+    for value in (" a", "a ", "\ta", "a\t", b"a "):
+        with suppress(InvalidHeader):
+            await ask(app.url, headers={"X": value})
+    assert {value for record in app.requests for value in raw_values(record, b"x")} <= {b" a"}
 
 
 @EVERY_WAY

@@ -6,6 +6,7 @@ import gzip
 import io
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +14,10 @@ from urllib.parse import quote
 import pytest
 
 import curlhttp
+from curlhttp.requests.auth import HTTPDigestAuth
 from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, Record, response
+from tests.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -417,6 +420,99 @@ async def test_redirects_of_http2(make_client: MakeClient, h2_app: H2Server) -> 
         assert len(found.history[0].content) == 65536
         assert b'"body": "abc"' in body
         assert [r.header("authorization") for r in h2_app.requests] == ["Basic dTpw"] * 2
+
+
+# --- in every way in ---
+
+
+@EVERY_WAY
+async def test_no_way_leads_to_another_scheme(ask: Ask, app: AppServer) -> None:
+    """S16: nothing is opened."""
+    schemes = ("file:///etc/passwd", "scp://{}", "ftp://{}", "gopher://{}", "dict://{}", "ws://{}")
+    for location in (*schemes, "data:text/plain,x", "javascript:alert(1)"):
+        with pytest.raises(curlhttp.InvalidSchema):
+            await ask(redirect(app, location.format(f"127.0.0.1:{app.port}/x")))
+    assert [record.path for record in app.requests] == ["/redirect-to"] * 8
+    assert app.connections <= 8
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("by", ["port", "host"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"headers": {"Authorization": "Bearer secret"}},
+        {"headers": {"aUTHORIZATION": "Bearer secret", "Proxy-Authorization": "Basic secret"}},
+        {"headers": {"Cookie": "session=secret"}},
+        {"auth": ("u", "secret")},
+    ],
+)
+async def test_no_way_carries_credentials_to_another_origin_or_back(
+    ask: Ask, app: AppServer, other: AppServer, by: str, options: dict[str, Any]
+) -> None:
+    """S17, S18, S19, S20, S23: and Proxy-Authorization does not go out at all."""
+    away = other.url if by == "port" else app.at("localhost")
+    home = quote(app.url + "/echo", safe="")
+    await ask(redirect(app, f"{away}/redirect-to?url={home}"), **options)
+    first = app.requests[0]
+    assert (first.header("authorization") or first.header("cookie")) is not None
+    assert first.header("proxy-authorization") is None
+    rest = [*app.requests[1:], *other.requests]
+    assert len(rest) == 2
+    for record in rest:
+        assert record.header("authorization") is record.header("cookie") is None
+        assert b"secret" not in record.raw
+
+
+@EVERY_WAY
+async def test_cookies_of_one_request_stay_with_its_host_in_every_way(
+    ask: Ask, app: AppServer
+) -> None:
+    """S18, S73: a port is no other host (RFC 6265, section 8.5)."""
+    app.route("/set", lambda record, out: out.reply(302, b"", moved_with_cookie(app)))
+    for path in ("/redirect-to?url=" + quote(app.at("localhost") + "/echo", safe=""), "/set"):
+        app.reset_counts()
+        await ask(app.url + path, cookies={"session": "secret"})
+        assert app.requests[0].header("cookie") == "session=secret"
+        assert sent_to(app, "cookie")[1:] == [None]
+
+
+def moved_with_cookie(app: AppServer) -> list[tuple[str, str]]:
+    return [("Location", app.at("localhost") + "/echo"), ("Set-Cookie", "theirs=secret")]
+
+
+@EVERY_WAY
+async def test_no_way_answers_the_challenge_of_another_origin(
+    ask: Ask, way: str, app: AppServer, other: AppServer
+) -> None:
+    """S21: neither Basic, which is sent at once, nor Digest."""
+    target = other.url + "/digest?user=u&password=p"
+    auths: list[Any] = [("u", "p"), HTTPDigestAuth("u", "p")]
+    if "session" not in way:
+        auths[1] = curlhttp.DigestAuth("u", "p")
+    for auth in auths:
+        other.reset_counts()
+        with suppress(curlhttp.HTTPError):  # of a download
+            assert (await ask(redirect(app, target), auth=auth)).status_code == 401
+        assert sent_to(other, "authorization") == [None]
+
+
+@EVERY_WAY
+async def test_every_way_follows_the_same_statuses_and_no_loop(
+    ask: Ask, way: str, app: AppServer
+) -> None:
+    """S28, S29: 300, 304 and 305 are answers; thirty redirects are the most."""
+    for status in (300, 304, 305):
+        app.reset_counts()
+        with suppress(curlhttp.HTTPError):  # of a download
+            assert (await ask(redirect(app, "/", status))).status_code == status
+        assert len(app.requests) == 1
+    app.reset_counts()
+    app.route("/loop", lambda record, out: out.reply(302, b"", [("Location", "/loop")]))
+    with pytest.raises(curlhttp.TooManyRedirects) as caught:
+        await ask(app.url + "/loop")
+    assert caught.value.response is not None
+    assert len(app.requests) == 31
 
 
 # --- credentials and other origins ---

@@ -134,9 +134,9 @@ def _known_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
 
 
 def _field(name: Any, value: Any) -> tuple[str, str]:
-    name, text = header_text(name), header_text(value)
-    if not text.strip(" \t"):
-        return name, ""  # libcurl takes a line of blanks for its removal
+    # Blanks at the end are no part of a value (RFC 9110, section 5.5): HTTP/2 must not have them,
+    # and libcurl takes a line of nothing else for its removal.
+    name, text = header_text(name), header_text(value).rstrip(" \t")
     return name, without_userinfo(name, text) if "@" in text else text
 
 
