@@ -19,6 +19,7 @@ from tests.servers import (
     refused_port,
     respond_and_close,
 )
+from tests.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -223,6 +224,78 @@ def test_a_proxy_has_the_port_that_requests_would_take(given: str, url: str) -> 
 async def test_nul_in_a_proxys_credentials_is_refused(client: AnyClient, app: AppServer) -> None:
     with pytest.raises(curlhttp.InvalidProxyURL):
         await client.get(app.url, proxies="http://u:p%00q@127.0.0.1:1")
+
+
+# --- in every way in ---
+
+
+@EVERY_WAY
+async def test_no_way_mixes_what_is_the_proxys_with_what_is_the_origins(
+    ask: Ask, app: AppServer, tls_made_up: AppServer
+) -> None:
+    """S61, S62, S63: in either direction."""
+    with HTTPProxy(("us@er", "s3cret")) as proxy:
+        proxy.hosts["made.up"] = (tls_made_up.host, tls_made_up.port)
+        proxy.connect_headers = [("X-Proxy", "1"), ("Set-Cookie", "proxy=1")]
+        url = with_credentials(proxy.url)
+        headers = {"X-Mine": "1", "Authorization": "Bearer mine", "Cookie": "a=1"}
+        for target in (app.url + "/echo", "https://made.up/echo", "https://made.up/redirect/1"):
+            proxies = {"http": url, "https": url}
+            found = await ask(target, proxies=proxies, headers=headers)
+            assert "x-proxy" not in found.headers
+            assert not dict(found.cookies)
+        given = {asked.header("proxy-authorization") for asked in proxy.log}
+        assert given == {basic("us@er", "s3cret")}
+        for asked in proxy.log:
+            if asked.method == "CONNECT":
+                assert asked.header("x-mine") is asked.header("authorization") is None
+                assert asked.header("cookie") is None
+    for record in (*app.requests, *tls_made_up.requests):
+        assert record.header("proxy-authorization") is None
+        assert record.header("x-mine") == "1"
+
+
+@EVERY_WAY
+async def test_no_way_shows_a_proxy_the_credentials_for_another(
+    ask: Ask, app: AppServer, tls_made_up: AppServer
+) -> None:
+    """S65, S66: another proxy, none, or the same one as another user."""
+    hosts = {"made.up": (tls_made_up.host, tls_made_up.port)}
+    with HTTPProxy(hosts=hosts) as proxy, HTTPProxy(hosts=hosts) as second:
+        for target in (app.url, "https://made.up/"):
+            for url in (with_credentials(proxy.url), second.url, None):
+                if url is None:
+                    await ask(app.url)
+                else:
+                    await ask(target, proxies={"http": url, "https": url})
+        assert {asked.header("proxy-authorization") for asked in second.log} == {None}
+        for user in ("a", "b", "a"):
+            url = with_credentials(proxy.url, user, "p")
+            await ask("https://made.up/", proxies={"https": url})
+        given = [asked.header("proxy-authorization") for asked in proxy.log]
+        assert given[:2] == [basic("us@er", "s3cret")] * 2
+        assert given[2:4] == [basic("a", "p"), basic("b", "p")]
+    assert all(record.header("proxy-authorization") is None for record in app.requests)
+
+
+@EVERY_WAY
+async def test_no_way_takes_a_refusal_of_a_proxy_for_an_answer(
+    ask: Ask, app: AppServer, tls_made_up: AppServer, certs: Certs, proxy: HTTPProxy
+) -> None:
+    """S60, S64: a tunnel that is refused, and a proxy on TLS that cannot be trusted."""
+    for status in (407, 403, 502):
+        proxy.connect_status = status
+        with pytest.raises(curlhttp.ProxyError, match=str(status)) as caught:
+            await ask("https://made.up/", proxies={"https": proxy.url})
+        assert "the proxy says no" not in str(caught.value)
+        assert caught.value.response is None
+    for kind in ("unknown_ca", "expired", "wrong_host"):
+        with HTTPProxy(None, getattr(certs, f"{kind}_context")()) as bad:
+            with pytest.raises((curlhttp.ProxyError, curlhttp.SSLError)):
+                await ask(app.url, proxies={"http": with_credentials(bad.url)})
+            assert not bad.log
+    assert not tls_made_up.requests
+    assert not app.requests
 
 
 # --- refusals ---

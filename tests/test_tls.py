@@ -20,6 +20,7 @@ from curlhttp import TLS
 from curlhttp._config import Transport
 from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, Certs
+from tests.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -99,6 +100,14 @@ async def test_a_host_header_is_not_the_name_that_the_certificate_is_for(
         assert not server.requests
 
 
+async def test_the_dot_at_the_end_of_a_name_is_none_of_the_certificates(
+    client: AnyClient, tls_app: AppServer
+) -> None:
+    """S14: SNI goes out without it, and the name is checked without it (RFC 6066, section 3)."""
+    assert (await client.get(tls_app.at("localhost."))).ok
+    assert tls_app.handshakes[-1].sni == "localhost"
+
+
 async def test_a_certificate_may_name_its_host_in_its_common_name_alone(
     client: AnyClient, certs: Certs
 ) -> None:
@@ -136,7 +145,74 @@ async def test_authorities_that_are_none_are_an_error(
     assert not tls_app.requests
 
 
-# --- one request's trust is not another's ---
+# --- one request's trust is not another's, in any way in ---
+
+UNVERIFIED = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")  # of the drop-in
+
+
+@EVERY_WAY
+async def test_no_way_takes_a_bad_certificate(ask: Ask, certs: Certs) -> None:
+    """S56, S59: and none is tried a second time."""
+    for kind in ("expired", "not_yet_valid", "wrong_host", "unknown_ca"):
+        with AppServer(getattr(certs, f"{kind}_context")()) as server:
+            with pytest.raises(curlhttp.SSLError) as caught:
+                await ask(server.url, auth=("u", "p"))
+            assert not caught.value.request_sent
+            assert server.connections == 1
+            assert not server.requests
+    with AppServer(_old_context(certs)) as server, pytest.raises(curlhttp.SSLError):
+        await ask(server.url)
+
+
+@UNVERIFIED
+@EVERY_WAY
+async def test_no_way_trusts_because_another_request_did(
+    ask: Ask, tls_app: AppServer, certs: Certs
+) -> None:
+    """S52, S53: neither a kept connection nor what was learned on it."""
+    for trusting in (False, str(certs.ca_path)):
+        for verify in (True, str(certs.other_ca_path)):
+            tls_app.reset_counts()
+            assert (await ask(tls_app.url, verify=trusting)).ok
+            with pytest.raises(curlhttp.SSLError):
+                await ask(tls_app.url, verify=verify)
+            assert (await ask(tls_app.url, verify=trusting)).ok
+            assert len(tls_app.requests) == 2
+
+
+@UNVERIFIED
+@EVERY_WAY
+async def test_no_way_resumes_an_unverified_session(ask: Ask, certs: Certs) -> None:
+    """S58: after /close the next request needs a handshake, and has a session to resume."""
+    for context in (certs.unknown_ca_context(), certs.tls12_context()):
+        with AppServer(context) as server:
+            assert (await ask(server.url + "/close", verify=False)).ok
+            with pytest.raises(curlhttp.SSLError):
+                await ask(server.url, verify=True)
+            assert len(server.requests) == 1
+
+
+@EVERY_WAY
+async def test_each_way_shows_each_requests_own_certificate(ask: Ask, certs: Certs) -> None:
+    """S54."""
+    context = certs.client_auth_context()
+    context.verify_mode = ssl.CERT_OPTIONAL
+    with AppServer(context) as server:
+        first, second = (str(certs.client_cert_path(name)) for name in "AB")
+        for cert in (first, second, None, first):
+            assert (await ask(server.url, cert=cert)).ok
+        peers = [server.handshakes[record.connection].peer for record in server.requests]
+        assert peers == ["client A", "client B", None, "client A"]
+
+
+def _old_context(certs: Certs) -> ssl.SSLContext:
+    context = certs.server_context()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    return context
 
 
 async def test_an_unverified_connection_is_not_used_for_a_verified_request(
@@ -271,13 +347,7 @@ async def test_tls_1_2_is_spoken(client: AnyClient, certs: Certs) -> None:
 
 
 async def test_tls_1_1_is_not(client: AnyClient, certs: Certs) -> None:
-    context = certs.server_context()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        context.minimum_version = ssl.TLSVersion.TLSv1
-        context.maximum_version = ssl.TLSVersion.TLSv1_1
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    with AppServer(context) as server:
+    with AppServer(_old_context(certs)) as server:
         for verify in (certs.ca_path, False):
             with pytest.raises(curlhttp.SSLError):
                 await client.get(server.url, verify=verify)

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import curlhttp
+from curlhttp import requests
 from tests.colours import WITHOUT_UVLOOP, AnyClient
-from tests.servers import AppServer, Certs
+from tests.servers import AppServer, Certs, refused_port
+from tests.ways import EVERY_WAY, make_ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -75,6 +77,33 @@ async def test_without_trust_the_environment_is_not_read(
     for name in VARIABLES:
         monkeypatch.setenv(name, "/nowhere")
     assert (await make_client(verify=certs.ca_path, trust_env=False).get(tls_app.url)).ok
+
+
+@EVERY_WAY
+async def test_without_trust_no_way_heeds_the_environment(
+    make_client: MakeClient,
+    way: str,
+    session: requests.Session,
+    app: AppServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S67: neither proxies nor netrc; libcurl by itself would read all of these."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login u password p\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NETRC", raising=False)
+    with refused_port() as port:
+        for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        session.trust_env = False
+        ask = make_ask(make_client(trust_env=False), way, tmp_path, session)
+        assert (await ask(app.url)).ok
+        assert app.requests[0].header("authorization") is None
+        session.trust_env = True
+        with pytest.raises(curlhttp.ProxyError):
+            await make_ask(make_client(), way, tmp_path, session)(app.url)
+    assert len(app.requests) == 1
 
 
 async def test_libcurl_reads_no_netrc_of_its_own(
