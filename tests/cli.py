@@ -46,7 +46,7 @@ def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
 
 def finish(process: subprocess.Popen[bytes], stdin: bytes | None = None) -> Ended:
     try:
-        out, err = process.communicate(stdin, timeout=30)
+        out, err = process.communicate(stdin, timeout=120)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
@@ -80,7 +80,7 @@ def on_terminal(*arguments: object, columns: int = 80, **environment: str) -> tu
         pass
     finally:
         os.close(ours)
-    return process.wait(30), shown.decode().replace("\r\n", "\n")
+    return process.wait(120), shown.decode().replace("\r\n", "\n")
 
 
 # --- fetch ---

@@ -206,7 +206,7 @@ def _collecting_is_quick() -> None:
     gc.freeze()
 
 
-def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 3.0) -> Collection[Any]:
+def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 30.0) -> Collection[Any]:
     """Return what is found at last: threads and sockets of the servers may be ending just now."""
     end = time.monotonic() + seconds
     while (left := find()) and time.monotonic() < end:

@@ -38,14 +38,14 @@ def slots_of(client: AnyClient) -> Slots:
 
 async def until_waiting(client: AnyClient, count: int) -> None:
     """Wait until so many callers wait for a slot."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while len(slots_of(client)._waiters) < count:
             await anyio.sleep(0.001)
 
 
 async def until_idle(client: AnyClient) -> None:
     """Wait until no slot is taken."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while slots_of(client).used:
             await anyio.sleep(0.001)
 
@@ -78,7 +78,7 @@ def start_script(code: str, *arguments: str, **environment: str) -> subprocess.P
     )
 
 
-def finish_script(process: subprocess.Popen[str], seconds: float = 30) -> str:
+def finish_script(process: subprocess.Popen[str], seconds: float = 120) -> str:
     """Return what a program printed; it must end well and say nothing on stderr."""
     try:
         out, err = process.communicate(timeout=seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 _NAME = "CURLHTTP_TESTS_PACE"
 _LOOPS = 40_000.0  # a second, on a quiet machine of 2020 or so
@@ -22,13 +23,12 @@ def slowness() -> float:
     return max(first, _slowness(0.7))  # a scheduler is kind to who has just come
 
 
-def _slowness(seconds: float) -> float:
-    count, start = 0, time.monotonic()
-    end = start + seconds
-    while time.monotonic() < end:
+def _slowness(seconds: float, clock: Callable[[], float] = time.monotonic) -> float:
+    count, start = 0, clock()
+    while (spent := clock() - start) < seconds:
         sum(range(1000))
         count += 1
-    rate = count / (time.monotonic() - start)
+    rate = count / spent
     return round(min(max(_LOOPS / rate, 1.0), _LONGEST), 1)
 
 
@@ -52,3 +52,15 @@ def assert_in_time(seconds: float, limit: float, late: float) -> None:
     if seconds > limit + paced(late):  # else the machine need not be asked
         bound = limit + 2 * late * max(slowness(), PACE)
         assert seconds <= bound, f"{seconds:.4f} s, but {limit} s and lateness make {bound:.4f} s"
+
+
+def assert_cheap(seconds: float, limit: float) -> None:
+    """Check that something took no more CPU than this machine needs.
+
+    Args:
+        seconds: of CPU, that it took.
+        limit: seconds that a quiet machine may need.
+    """
+    if seconds > limit:
+        bound = limit * max(_slowness(0.1, time.thread_time), 1.0)
+        assert seconds <= bound, f"{seconds:.4f} s of CPU, but this machine may need {bound:.4f} s"

@@ -173,7 +173,7 @@ class Page:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=60,
+                timeout=120,
             )
             where = f"{self.path}:{snippet.line}: {command}"
             assert done.returncode == 0, f"{where}\n{done.stdout}"

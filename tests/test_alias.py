@@ -37,7 +37,7 @@ def run(program: str, folder: Path, *, hide: tuple[str, ...] = ()) -> str:
     code = (HIDE.format(names=hide) if hide else "") + textwrap.dedent(program)
     code = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(ROOT)!r}]\n" + code
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -191,7 +191,7 @@ def test_threads_that_import_at_once_get_the_same_modules(installed: Path) -> No
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert len(found) == 8 * len(names), len(found)
         assert len(set(found)) == len(names)
         """,

@@ -174,7 +174,7 @@ def loaded_after(program: str, names: str = LATE) -> set[str]:
     """Return which of the modules a fresh interpreter has loaded after a program."""
     code = f"import sys\n{program}\nprint(*[n for n in {names.split()} if n in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, cwd=ROOT.parent
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT.parent
     )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())

@@ -39,6 +39,7 @@ from curlhttp.exceptions import (
     RequestException,
     UnrewindableBodyError,
 )
+from tests.pace import assert_cheap
 
 MIB = 1024 * 1024
 
@@ -412,7 +413,7 @@ def test_one_huge_piece_is_not_copied_for_every_read() -> None:
     body = made(content=iter([bytes(64 * MIB)]))
     start = time.process_time()
     assert len(read_all(body, 16384)) == 64 * MIB
-    assert time.process_time() - start < 2
+    assert_cheap(time.process_time() - start, 2)
 
 
 @pytest.mark.parametrize("piece", ["text", 7, None])

@@ -38,7 +38,7 @@ def in_time(act: Callable[[], object]) -> None:
     """Act in another thread, and fail if that never ends."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive(), "a dead lock"
 
 
@@ -48,7 +48,7 @@ def test_half_open_admits_exactly_its_permits_among_64_threads(permits: int) -> 
     barrier = threading.Barrier(64)
 
     def ask(now: float) -> Permit | None:
-        barrier.wait(10)
+        barrier.wait(60)
         try:
             return breaker.admit(ORIGIN, now)
         except CircuitBreakerOpen:
@@ -118,7 +118,7 @@ def test_one_step_at_a_time_is_taken() -> None:
     for _ in range(2):  # of a circuit that is made, and of one that is there
         other.clear()
         assert not store.change(ORIGIN, 0.0, first, None)
-        assert other.wait(10)
+        assert other.wait(60)
 
 
 def test_hooks_run_when_the_lock_is_free() -> None:

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from tests.cli import finish, on_terminal, run, start
+from tests.pace import assert_in_time
 from tests.servers import AppServer, refused_port
 
 
@@ -34,7 +35,8 @@ def test_it_sends_what_it_is_told(app: AppServer) -> None:
 
 def test_it_ends_after_a_time(app: AppServer) -> None:
     found = json.loads(run("bench", app.url, "-c", "2", "-z", "0.3", "--json").out)
-    assert 0.25 < found["seconds"] < 3
+    assert found["seconds"] > 0.25
+    assert_in_time(found["seconds"], 0.3, 2.7)
     assert found["requests"] == len(app.requests) - 2
 
 
@@ -54,7 +56,7 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
 @pytest.mark.slow
 def test_ctrl_c_ends_it(app: AppServer) -> None:
     process = start("bench", app.url, "-c", "4", "-z", "20")
-    assert app.wait_for(lambda: len(app.requests) > 100, timeout=20)
+    assert app.wait_for(lambda: len(app.requests) > 100, timeout=60)
     process.send_signal(signal.SIGINT)
     ended = finish(process)
     assert (ended.status, ended.out) == (130, b"")

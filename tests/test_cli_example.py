@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 def test_the_bulk_fetch_example_tells_the_same_story_three_times() -> None:
     command = [sys.executable, "-W", "error", "examples/bulk_fetch.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "plain code  1599 x 200, 400 x 404, 1 x ChunkedEncodingError",

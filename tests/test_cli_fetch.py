@@ -16,6 +16,7 @@ import pytest
 from tests.cli import finish, listed, on_terminal, recorded, run, start
 from tests.downloads import named_by_a_server
 from tests.inner import ROOT
+from tests.pace import assert_in_time
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -58,7 +59,7 @@ def test_what_came_of_each_line_is_recorded(app: AppServer, tmp_path: Path, out:
     assert first["body"] == payload(300)
     assert first["headers"]["content-type"] == ["application/octet-stream"]
     assert (first["size"], first["attempts"], first["error"]) == (300, 1, None)
-    assert 0 < first["elapsed"] < 5
+    assert 0 < first["elapsed"] < 30
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$", first["fetched_at"])
     assert (second["id"], second["method"]) == ("mine", "PUT")
     echoed = json.loads(second["body"])
@@ -234,7 +235,7 @@ def test_a_reader_of_records_that_leaves_ends_the_run_quietly(
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(20) == 23
+    assert process.wait(60) == 23
     assert process.stderr is not None
     with process.stderr:
         assert process.stderr.read() == b""
@@ -348,7 +349,9 @@ def watch_most(app: AppServer) -> Any:
 def test_the_rate_is_kept(app: AppServer, tmp_path: Path) -> None:
     file = listed(tmp_path, *[app.url] * 6)
     ended = run("fetch", file, "-o", tmp_path / "o.db", "--rate", "600/m", "--summary", "json")
-    assert 0.5 <= json.loads(ended.out)["seconds"] < 2
+    seconds = json.loads(ended.out)["seconds"]
+    assert seconds >= 0.5
+    assert_in_time(seconds, 0.5, 1.5)
 
 
 def test_an_origin_that_fails_is_left_alone(app: AppServer, tmp_path: Path) -> None:
@@ -459,7 +462,7 @@ def test_a_standard_stream_that_is_closed_is_an_error_of_one_line(
     command = command.format(url=url, file=listed(tmp_path, url))
     ended = subprocess.run(
         ["sh", "-c", f"{sys.executable} -W error -m curlhttp {command}"],
-        cwd=ROOT, capture_output=True, text=True, timeout=30,
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert ended.returncode == 23
     assert ended.stderr.splitlines()[-1].endswith("Bad file descriptor"), ended.stderr
@@ -471,5 +474,5 @@ def test_closed_messages_do_not_end_a_run(app: AppServer, tmp_path: Path) -> Non
     out = tmp_path / "o.jsonl"
     file = listed(tmp_path, app.url + "/bytes/3", "nope")
     command = f"{sys.executable} -m curlhttp fetch {file} -o {out} 2>&-"
-    assert subprocess.run(["sh", "-c", command], cwd=ROOT, timeout=30).returncode == 1
+    assert subprocess.run(["sh", "-c", command], cwd=ROOT, timeout=120).returncode == 1
     assert len(recorded(out)) == 2

@@ -53,13 +53,13 @@ def asked(app: AppServer) -> list[int]:
 def fetch_until(app: AppServer, count: int, how: int, *arguments: object) -> Ended:
     """Run fetch, and send it a signal after so many requests."""
     process = start("fetch", *arguments)
-    assert app.wait_for(lambda: len(app.requests) >= count, timeout=20)
+    assert app.wait_for(lambda: len(app.requests) >= count, timeout=60)
     process.send_signal(how)
     ended = finish(process)
     # What it sent must not be counted later, even if its connection was not accepted yet: they
     # are in the order in which they came.
     assert run("get", app.url + "/bytes/0?n=0").status == 0
-    assert app.wait_for(lambda: not app.open_connections, timeout=20)
+    assert app.wait_for(lambda: not app.open_connections, timeout=60)
     return ended
 
 

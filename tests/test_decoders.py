@@ -25,6 +25,7 @@ from curlhttp._models.decoders import (
     decode,
 )
 from curlhttp.exceptions import ContentDecodingError, ResponseTooLarge
+from tests.pace import assert_cheap
 
 MIB = 1024 * 1024
 
@@ -391,7 +392,7 @@ def test_a_megabyte_of_empty_members_costs_less_than_a_second() -> None:
     wire = gzip.compress(b"") * 52_000
     start = time.process_time()
     assert decode(wire, ("gzip",)) == b""
-    assert time.process_time() - start < 1
+    assert_cheap(time.process_time() - start, 1)
 
 
 def test_padding_that_another_coding_expands_is_refused() -> None:
@@ -406,4 +407,4 @@ def test_one_byte_at_a_time_is_not_quadratic() -> None:
     start = time.process_time()
     for _ in range(MIB // 4):
         assert decoder.take(1) == b"\0"
-    assert time.process_time() - start < 2
+    assert_cheap(time.process_time() - start, 2)

@@ -18,6 +18,7 @@ import pytest
 from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp.exceptions import ContentDecodingError
 from tests.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.pace import assert_cheap
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -185,7 +186,7 @@ async def test_a_megabyte_of_empty_members_costs_less_than_a_second(
         began = time.process_time()
         with contextlib.suppress(ContentDecodingError):
             assert await body_of(client, raw.url, streams) == b""
-        assert time.process_time() - began < 1
+        assert_cheap(time.process_time() - began, 1)
 
 
 async def test_a_redirects_coded_body_is_never_decoded(client: AnyClient) -> None:
@@ -257,7 +258,7 @@ def test_a_bomb_costs_little_more_than_the_limit(
             [sys.executable, "-c", program, colour, app.url, f"{streams:d}"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             cwd=ROOT,
         )
     finally:

@@ -71,7 +71,7 @@ def run(page: str, folder: Path, world: dict[str, str], *options: str) -> None:
     strict = () if "--others" in options else ("-W", "error")  # they deprecate what people write
     command = [sys.executable, *strict, "-m", "tests.snippets", str(ROOT / page), *options]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
 

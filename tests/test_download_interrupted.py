@@ -185,7 +185,7 @@ async def test_what_came_before_a_cancellation_is_kept(
     part = tmp_path / "file.part"
 
     async def until_half_is_there() -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not part.exists() or part.stat().st_size < 1_000_000:
                 await anyio.sleep(0.005)
 
@@ -222,7 +222,7 @@ async def test_a_thread_that_is_still_writing_when_its_task_is_cancelled_finishe
     def slowly(part: Part, data: bytes) -> None:
         with part._lock:
             writes.set()
-            goes_on.wait(5)
+            goes_on.wait(60)
             part._file.write(data)
 
     monkeypatch.setattr(Part, "write", slowly)

@@ -8,7 +8,6 @@ import gc
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -123,7 +122,7 @@ def test_two_threads_with_a_loop_each_share_a_client(
     app: AppServer, backends: tuple[str, str]
 ) -> None:
     client = AsyncClient()
-    barrier = threading.Barrier(2, timeout=5)
+    barrier = threading.Barrier(2, timeout=30)
     right: list[int] = []
 
     async def main() -> None:
@@ -136,7 +135,7 @@ def test_two_threads_with_a_loop_each_share_a_client(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert right == [20] * 10
     asyncio.run(client.aclose())
     assert not client._engines
@@ -155,7 +154,7 @@ def test_many_threads_run_short_loops_on_one_client(app: AppServer) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert right == [3] * 36
     asyncio.run(client.aclose())
     assert app.wait_for(lambda: not app.open_connections)
@@ -192,7 +191,7 @@ async def test_requests_under_way_end_with_client_closed(
             await client.post(app.url + "/upload", content=body())
         ended.append("upload")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(one, "/stall")
@@ -216,7 +215,7 @@ async def test_closing_does_not_block_the_loop(
     ticked, free = threading.Event(), engine._free
 
     def slow() -> None:  # as libcurl is while a name is being resolved
-        assert ticked.wait(5)
+        assert ticked.wait(30)
         free()
 
     engine._free = slow
@@ -233,21 +232,30 @@ _SLOW_NAMES = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 typedef int lookup(const char *, const char *, const struct addrinfo *, struct addrinfo **);
 int getaddrinfo(const char *name, const char *port, const struct addrinfo *hints,
                 struct addrinfo **found) {
-  if (name && strstr(name, "slow")) { usleep(1500000); name = "127.0.0.1"; }
+  if (name && strstr(name, "slow")) {
+    for (int i = 0; i < 2000 && access(getenv("NAMES_ARE_KNOWN"), F_OK); i++) usleep(10000);
+    name = "127.0.0.1";
+  }
   return ((lookup *)dlsym(RTLD_NEXT, "getaddrinfo"))(name, port, hints, found);
 }
 """
 
 _LOOKUPS = """
-import anyio, sys, time, curlhttp
+import anyio, os, sys, time, curlhttp
 url, kind = sys.argv[1:]
 slow = url.replace("127.0.0.1", "slow.test")
 begun = time.monotonic()
+
+def resolve():  # who has waited for that has waited for twenty seconds
+    assert time.monotonic() - begun < 15
+    open(os.environ["NAMES_ARE_KNOWN"], "w").close()
+    print("free")
 
 def blocking(timeout):
     with curlhttp.Client() as client:
@@ -256,7 +264,7 @@ def blocking(timeout):
         except curlhttp.ConnectTimeout:
             pass
         # and the pool is not held up meanwhile
-        assert client.get(url).status_code == 200
+        assert client.get(url, timeout=30).status_code == 200
 
 async def main():
     longest, last = 0.0, time.monotonic()
@@ -274,18 +282,18 @@ async def main():
             await client.get(slow, timeout=(0.1, 1))
         except curlhttp.ConnectTimeout:
             pass
-        assert (await client.get(url)).status_code == 200
-        print(time.monotonic() - begun)
+        assert (await client.get(url, timeout=30)).status_code == 200
         await client.aclose()
+        resolve()
         tasks.cancel_scope.cancel()
-    assert longest < 0.5, longest
+    assert longest < 10, longest
 
 if kind == "perform":
     blocking((0.2, 5))
-    print(time.monotonic() - begun)
+    resolve()
 elif kind == "loop":
     blocking((0.2, 0.9))
-    print(time.monotonic() - begun)
+    resolve()
 else:
     anyio.run(main, backend=kind)
 """
@@ -301,9 +309,9 @@ def test_a_slow_resolver_blocks_nobody_past_the_timeout(
     source, library = tmp_path / "slow.c", tmp_path / "slow.so"
     source.write_text(_SLOW_NAMES)
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    begun = time.monotonic()
-    assert float(run_script(_LOOKUPS, app.url + "/", kind, LD_PRELOAD=str(library))) < 1.0
-    assert time.monotonic() - begun < 5
+    known = str(tmp_path / "known")
+    environment = {"LD_PRELOAD": str(library), "NAMES_ARE_KNOWN": known}
+    assert run_script(_LOOKUPS, app.url + "/", kind, **environment) == "free\n"
 
 
 # --- clients and responses that nobody closes ---
@@ -364,5 +372,5 @@ async def test_a_timer_that_the_loop_calls_too_early_is_not_lost(
     # uvloop rounds to milliseconds, so that some of these timers are early
     client = make_client()
     for number in range(40):
-        with anyio.fail_after(2), pytest.raises(Exception, match=r"silent|time"):
+        with anyio.fail_after(30), pytest.raises(Exception, match=r"silent|time"):
             await client.get(app.url + "/stall", timeout=Timeout(read=0.001 + number * 0.00031))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pace import assert_in_time
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
@@ -18,7 +20,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 def fenced(language: str) -> list[str]:
@@ -79,7 +81,7 @@ def test_the_resilience_example_tells_one_story_with_both_clients() -> None:
         "1.25x",  # a fifth of the requests, and the reserve
         "0.05x",
     ]
-    assert seconds < 5
+    assert_in_time(seconds, 0, 5)
 
 
 def test_ci_runs_the_two_commands_of_the_readme() -> None:

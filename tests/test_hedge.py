@@ -27,6 +27,7 @@ from curlhttp import (
 from curlhttp import exceptions as e
 from tests.colours import AnyClient
 from tests.inner import descriptors, engine_of, finish_script, slots_of, start_script, until_idle
+from tests.pace import paced
 from tests.servers import (
     HTTP2,
     AppConnection,
@@ -43,8 +44,8 @@ from tests.servers import (
 pytestmark = pytest.mark.anyio
 
 MakeClient = Callable[..., AnyClient]
-SOON = 0.02  # seconds until a second attempt
-LATE = 10.0  # longer than any test
+SOON = paced(0.02)  # seconds until a second attempt
+LATE = 60.0  # longer than any test
 _numbers = itertools.count()
 
 
@@ -209,6 +210,12 @@ def assert_free(client: AnyClient, connections: int | None = None) -> None:
         assert not any(driver._watches.values())
 
 
+async def connect(client: AnyClient, course: Course) -> None:
+    """Have the one connection of HTTP/2 before a race: both attempts may be early for it."""
+    if isinstance(course.server, H2Server):
+        await client.get(course.server.url + "/")
+
+
 # --- who wins ---
 
 
@@ -217,12 +224,14 @@ async def test_the_second_attempt_answers_when_the_first_is_silent(
 ) -> None:
     course.answer(course.stall, says(b"second"))
     client = hedging()
+    await connect(client, course)
+    connections = course.server.connections
     answer = await client.get(course.url)
     assert answer.content == b"second"
     first, second = course.by_fate()
     assert course.was_cancelled(first)
     if isinstance(course.server, H2Server):
-        assert course.server.connections == 1  # kept: one stream was reset
+        assert course.server.connections == connections  # kept: one stream was reset
         assert [reset.stream for reset in course.server.resets] == [first.stream]
     else:
         assert course.server.wait_for(lambda: course.server.open_connections == 1)
@@ -236,6 +245,7 @@ async def test_the_first_attempt_wins_when_it_answers_first(
 ) -> None:
     course.answer(course.with_rival(says(b"first")), course.stall)
     client = hedging()
+    await connect(client, course)
     assert (await client.get(course.url)).content == b"first"
     second, first = course.by_fate()
     assert course.was_cancelled(second)
@@ -259,19 +269,21 @@ async def test_nothing_is_sent_twice_when_the_first_answers_in_time(
 
 
 async def test_a_slow_body_is_no_reason_to_send_again(hedging: MakeClient, course: Course) -> None:
+    limit = paced(0.1)
+
     def slow_body(record: Record, out: Any) -> None:
         if isinstance(out, AppConnection):
             out.begin(200, [("Content-Length", "2")])
             out.send(b"o")
-            out.wait_closed(0.15)
+            out.wait_closed(1.5 * limit)
             out.send(b"k")
         else:
             out.head(200, [("content-length", "2")])
             out.send(b"o")
-            out.later(0.15, lambda: (out.send(b"k"), out.session.h2.end_stream(out.id)))
+            out.later(1.5 * limit, lambda: (out.send(b"k"), out.session.h2.end_stream(out.id)))
 
     course.answer(slow_body, says(b"second"))
-    assert (await hedging(Hedge(0.1)).get(course.url)).content == b"ok"
+    assert (await hedging(Hedge(limit)).get(course.url)).content == b"ok"
     assert len(course.requests) == 1
 
 
@@ -444,7 +456,7 @@ async def test_both_attempts_send_the_whole_body(
         content["content"].seek(8)
     course.answer(course.stall, says(b"second"))
     # A file is read to its end before another attempt may read it.
-    client = hedging(Hedge(0.12 if kind in ("file", "form") else SOON))
+    client = hedging(Hedge(6 * SOON if kind in ("file", "form") else SOON))
     assert (await client.request("PUT", course.url, **content)).content == b"second"
     first, second = course.requests
     if kind == "form":
@@ -549,13 +561,14 @@ async def test_the_read_timeout_is_that_of_each_attempt(
     hedging: MakeClient, course: Course
 ) -> None:
     # The first is silent for too long while the second, which began later, is in time.
-    course.answer(course.stall, after(0.06, says(b"second")))
-    client = hedging(Hedge(0.08))
-    answer = await client.get(course.url, timeout=e.Timeout(read=0.12))
+    limit = paced(0.12)
+    course.answer(course.stall, after(limit / 2, says(b"second")))
+    client = hedging(Hedge(limit * 2 / 3))
+    answer = await client.get(course.url, timeout=e.Timeout(read=limit))
     assert answer.content == b"second"
     course.answer(course.stall)
     with pytest.raises(e.ReadTimeout):
-        await client.get(course.url, timeout=e.Timeout(read=0.12))
+        await client.get(course.url, timeout=e.Timeout(read=limit))
     assert len(course.stalled) == 3
     assert all(map(course.was_cancelled, course.stalled))
     assert_free(client)
@@ -578,7 +591,7 @@ async def test_cancelling_ends_both_attempts(
             ends.append(type(error).__name__)
             raise
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one)
             while len(course.stalled) < 2:
@@ -743,10 +756,11 @@ async def test_a_half_open_breaker_lets_no_second_attempt_through(
     client = hedging(breaker=breaker)
     plain.answer(says(b"", 503))
     await client.get(plain.url)
+    before = len(plain.requests)  # one, or two where the answer was late
     await anyio.sleep(2 * SOON)
     plain.answer(after(3 * SOON, says(b"probe")), says(b"second"))
     assert (await client.get(plain.url)).content == b"probe"
-    assert len(plain.requests) == 2
+    assert len(plain.requests) == before + 1
     assert breaker.state(plain.server.url) == "closed"
 
 
@@ -802,7 +816,7 @@ async def test_a_second_attempt_does_not_wait_for_the_connection_that_the_first_
 ) -> None:
     with _StuckH2Server(certs.server_context(alpn=HTTP2)) as server:
         client = hedging()
-        answer = await client.get(server.url + "/", timeout=e.Timeout(total=5))
+        answer = await client.get(server.url + "/", timeout=e.Timeout(total=30))
         assert answer.http_version == "HTTP/2"
         assert server.connections == 2
         assert len(server.requests) == 1

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.inner import finish_script, run_script, start_script
+from tests.pace import assert_in_time
 from tests.servers import AppConnection, AppServer, BlackHole, Record
 
 pytestmark = pytest.mark.slow
@@ -99,13 +100,13 @@ def test_ctrl_c_ends_a_stalled_request_and_leaves_the_client_usable(
     app: AppServer, path: str
 ) -> None:
     with BlackHole() as hole:
-        assert _interrupt(app, _BLOCKING, hole.url, path) < 1.4
+        assert_in_time(_interrupt(app, _BLOCKING, hole.url, path), 1, 0.4)
 
 
 @pytest.mark.parametrize("path", ["short", "open", "stream", "pieces", "pool"])
 def test_ctrl_c_is_noticed_at_once_where_a_loop_of_ours_runs(app: AppServer, path: str) -> None:
     with BlackHole() as hole:
-        assert _interrupt(app, _BLOCKING, hole.url, path) < 0.5
+        assert_in_time(_interrupt(app, _BLOCKING, hole.url, path), 0, 0.5)
 
 
 _LOOPS = """
@@ -145,7 +146,7 @@ print("usable")
 def test_ctrl_c_ends_an_event_loop_and_the_next_can_use_the_client(
     app: AppServer, backend: str
 ) -> None:
-    assert _interrupt(app, _LOOPS, "", backend) < 0.5
+    assert_in_time(_interrupt(app, _LOOPS, "", backend), 0, 0.5)
 
 
 # --- Ctrl-C on entry to what libcurl calls back, where nothing can catch it yet ---
@@ -259,7 +260,7 @@ print("interrupted")
 def test_ctrl_c_at_any_moment_is_a_keyboard_interrupt(app: AppServer, go: str) -> None:
     process = start_script(_AT_RANDOM, app.url + "/bytes/3", go)
     try:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert (process.returncode, out) == (0, "interrupted\n"), err

@@ -43,7 +43,7 @@ ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not is_so():
             await anyio.sleep(0.001)
 

@@ -187,7 +187,7 @@ def in_time(act: Callable[[], object]) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive(), "a dead lock"
     assert not raised, raised
 
@@ -225,7 +225,7 @@ def test_64_threads_are_never_more_than_the_limit() -> None:
                     lease.give()  # gives up
                     continue
                 if not lease.granted:
-                    assert woken.wait(10)
+                    assert woken.wait(60)
             inside.append(1)
             most.append(len(inside))
             inside.pop()
@@ -372,7 +372,7 @@ def test_threads_at_one_moment_get_one_burst() -> None:
     barrier = threading.Barrier(32)
 
     def ask(_: int) -> bool:
-        barrier.wait(10)
+        barrier.wait(60)
         return limit.take(A, 5.0)
 
     with ThreadPoolExecutor(32) as threads:

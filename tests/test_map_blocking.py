@@ -17,6 +17,7 @@ from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
 from curlhttp._config import Limits
 from curlhttp._curl.engine_bulk import BulkEngine
 from tests.inner import finish_script, run_script, start_script
+from tests.pace import assert_in_time, paced
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response
 
 
@@ -96,10 +97,10 @@ def test_a_place_that_another_thread_gives_back_ends_the_wait(app: AppServer) ->
     with Client(concurrency_limit=limit) as client:
         held = client.stream("GET", app.url + "/bytes/5")
         timer = threading.Timer(0.1, held.close)
-        timer.start()
         begun = time.monotonic()
+        timer.start()
         (result,) = client.map([app.url])
-        assert 0.05 < time.monotonic() - begun < 3
+        assert time.monotonic() - begun >= 0.1
         assert isinstance(result, curlhttp.Response)
         timer.join()
 
@@ -176,11 +177,11 @@ def test_a_middleware_that_waits_when_it_is_cancelled_spoils_no_later_map(app: A
 
 
 def test_a_busy_consumer_is_no_silence_of_the_server(app: AppServer) -> None:
-    with Client(timeout=Timeout(read=0.3)) as client:
+    with Client(timeout=Timeout(read=paced(0.3))) as client:
         urls = [app.url, *[app.url + "/delay/0.1"] * 5]
         results = client.map(urls)
         got = [next(results)]
-        time.sleep(0.5)
+        time.sleep(paced(0.5))
         got += results
     assert [isinstance(result, curlhttp.Response) for result in got] == [True] * 6
 
@@ -191,7 +192,7 @@ def test_requests_are_sent_while_there_are_results_to_take(app: AppServer) -> No
         for _ in range(4):
             next(results)
             time.sleep(0.03)  # all that was sent is answered, and taken with the next result
-        assert app.wait_for(lambda: len(app.requests) >= 8, timeout=1)
+        assert app.wait_for(lambda: len(app.requests) >= 8)
 
 
 def test_a_silent_server_is_noticed(app: AppServer) -> None:
@@ -204,7 +205,7 @@ def test_a_busy_consumer_does_not_use_up_the_time_to_connect(app: AppServer, cer
     go = threading.Event()
 
     def late(conn: RawConnection) -> None:
-        go.wait(5)
+        go.wait(60)
         with suppress(OSError):
             tls = context.wrap_socket(conn.sock, server_side=True)
             tls.recv(65536)
@@ -212,13 +213,13 @@ def test_a_busy_consumer_does_not_use_up_the_time_to_connect(app: AppServer, cer
             tls.close()
 
     context = certs.server_context()
-    client = Client(verify=certs.ca_path, timeout=Timeout(connect=0.8))
+    client = Client(verify=certs.ca_path, timeout=Timeout(connect=paced(0.8)))
     with RawServer(late) as server, client:
         results = client.map([app.url, server.url.replace("http:", "https:")])
         next(results)
-        time.sleep(0.5)
+        time.sleep(paced(0.5))
         go.set()
-        time.sleep(0.4)  # the time to connect has passed
+        time.sleep(paced(0.4))  # the time to connect has passed
         (second,) = results
     assert isinstance(second, curlhttp.Response), second
 
@@ -325,7 +326,7 @@ def test_ctrl_c_ends_a_map_at_once(app: AppServer, path: str) -> None:
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "interrupted\n"
-    assert time.monotonic() - sent < 1
+    assert_in_time(time.monotonic() - sent, 0, 1)
     assert finish_script(process) == "usable\n"
 
 

@@ -153,7 +153,7 @@ async def test_an_idempotent_request_is_sent_twice_at_most(
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             if conn.index < 4:
-                together.wait(5)
+                together.wait(60)
             conn.send(response(b"first"))
             conn.read_request()
 
@@ -174,7 +174,7 @@ async def test_a_get_survives_that_all_idle_connections_were_closed(
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             if conn.index < 4:
-                together.wait(5)
+                together.wait(60)
             conn.send(response(b"ok"))
 
     client = make_client(http2=False)

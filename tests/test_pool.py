@@ -494,7 +494,7 @@ async def test_closing_wakes_those_that_wait_for_the_pool(
             await apart(client, "GET", app.url + "/")
         outcomes.append(caught.value)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(wait)
@@ -527,7 +527,7 @@ async def test_a_dropped_response_lets_those_in_that_wait_already(
 ) -> None:
     client = make_client(max_connections=1)
     held = await client.stream("GET", app.url + "/stall-after")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.gather, 1, "GET", app.url + "/")
             await until_waiting(client, 1)

@@ -237,6 +237,6 @@ async def test_the_bar_serves_both_ways(client: AnyClient, app: AppServer, tmp_p
     with curlhttp.progress.bar("down", console=shown) as tell:
         found = client.real.download(app.url + "/bytes/300000", tmp_path / "f", progress=tell)
         if not client.is_blocking:
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await found
     assert (tmp_path / "f").read_bytes() == payload(SIZE)

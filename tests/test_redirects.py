@@ -16,6 +16,7 @@ import pytest
 import curlhttp
 from curlhttp.requests.auth import HTTPDigestAuth
 from tests.colours import WITHOUT_UVLOOP, AnyClient
+from tests.pace import assert_in_time, paced
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, Record, response
 from tests.ways import EVERY_WAY, Ask
 
@@ -321,7 +322,7 @@ async def test_a_location_of_100_kb_is_followed_or_refused_at_once(
     begun = time.monotonic()
     found = await client.get(app.url + "/long")
     assert found.json()["target"] == long
-    assert time.monotonic() - begun < 2
+    assert_in_time(time.monotonic() - begun, 0, 2)
 
 
 # --- the redirect's own body ---
@@ -359,7 +360,7 @@ async def test_at_most_64_kib_of_a_redirects_body_are_read(
     with RawServer(serving(head, body, times=times)) as server:
         begun = time.monotonic()
         found = await client.request("GET", server.url, stream=stream)
-        assert time.monotonic() - begun < 1
+        assert_in_time(time.monotonic() - begun, 0, 1)
         assert len(found.history[0].content) == 65536
         assert server.wait_for(lambda: server.open_connections == 0)
         assert (found.read() if client.is_blocking else await found.aread()) == b"hello"
@@ -642,8 +643,8 @@ async def test_the_total_timeout_spans_all_hops(client: AnyClient, app: AppServe
     app.route("/loop", lambda record, out: _slowly(out))
     begun = time.monotonic()
     with pytest.raises(curlhttp.DeadlineExceeded):
-        await client.get(app.url + "/loop", timeout=curlhttp.Timeout(total=0.3))
-    assert time.monotonic() - begun < 1
+        await client.get(app.url + "/loop", timeout=curlhttp.Timeout(total=paced(0.3)))
+    assert_in_time(time.monotonic() - begun, paced(0.3), 0.7)
     assert len(app.requests) > 1
 
 
@@ -656,7 +657,9 @@ async def test_a_request_may_be_sent_again_after_its_total_has_passed(
     client: AnyClient, app: AppServer
 ) -> None:
     request = client.real.build_request(
-        "GET", app.url + "/delay/0.2", timeout=curlhttp.Timeout(total=0.35)
+        "GET",
+        app.url + f"/delay/{paced(0.2)}",
+        timeout=curlhttp.Timeout(total=paced(0.38)),
     )
     for _ in range(2):
         assert (await client.send(request)).status_code == 200

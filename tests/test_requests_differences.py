@@ -537,7 +537,7 @@ def test_a_response_tells_its_version_and_where_the_time_went(app: AppServer) ->
     assert answer.http_version == "HTTP/1.1"
     assert answer.timings.first_byte > 0
     assert answer.timings.peer == ("127.0.0.1", app.port)
-    assert answer.elapsed.total_seconds() < 1
+    assert 0 < answer.elapsed.total_seconds() < 30
 
 
 def test_an_adapter_may_offer_http_2(

@@ -19,7 +19,7 @@ def test_the_service_example_answers_for_its_upstream() -> None:
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr == ""

@@ -384,7 +384,7 @@ async def test_a_dropped_response_wakes_a_request_that_waits_already(
         kept.clear()
         gc.collect()
 
-    with anyio.fail_after(3):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(drop)
             answer = await client.get(app.url)
@@ -621,7 +621,7 @@ def test_a_slow_reader_of_125_mib_holds_less_than_10(
         [sys.executable, "-c", program, colour, server.url, path],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr

@@ -378,7 +378,7 @@ def test_libcurl_reads_sslkeylogfile_when_the_first_client_is_made(
         [sys.executable, "-c", _KEYS, tls_app.url, str(certs.ca_path), str(tmp_path / "k"), when],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
         env={name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"},
     )

@@ -31,6 +31,7 @@ from curlhttp.exceptions import (
     UnrewindableBodyError,
 )
 from tests.colours import ONE_OF_EACH, AnyClient
+from tests.pace import assert_in_time
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, response
 from tests.servers import payload as random_bytes
 
@@ -312,14 +313,12 @@ async def test_two_mebibytes_go_out_without_waiting_for_a_100(
 ) -> None:
     data = random_bytes(2 * MIB)
     content: Any = {"bytes": data, "generator": in_pieces(data, MIB), "file": io.BytesIO(data)}
-    began = time.perf_counter()
     response = await client.post(app.url + "/upload", content=content[kind])
-    assert time.perf_counter() - began < 0.9  # libcurl waits a second for 100 (Continue)
     assert response.json() == {
         "length": 2 * MIB,
         "sha256": sha256(data),
         "chunked": kind == "generator",
-        "expect": None,
+        "expect": None,  # libcurl would wait a second for 100 (Continue)
     }
 
 
@@ -581,7 +580,7 @@ async def test_an_answer_that_comes_during_the_upload_is_not_a_deadlock(
             conn.send(piece)
 
     with RawServer(echoes) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with await client.stream(
                 "POST",
                 server.url,
@@ -676,7 +675,7 @@ async def test_a_generator_is_not_read_faster_than_the_server_takes_it(
         head = conn.read_head()
         body = conn.iter_body(head)
         next(body)
-        taken.wait(5)
+        taken.wait(60)
         for _ in body:
             pass
         conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -725,7 +724,7 @@ def test_a_file_that_blocks_does_not_block_the_loop(app: AppServer, backend: str
     class Slow(io.RawIOBase):
         def read(self, size: int = -1) -> bytes:
             piece, self.left = self.left, b""
-            assert not piece or release.wait(5)
+            assert not piece or release.wait(60)
             return piece
 
         left = b"slowly"
@@ -759,7 +758,7 @@ def test_a_body_that_blocks_for_ever_does_not_outlast_total_or_cancellation(
 
     def blocks() -> Iterator[bytes]:
         yield b"first"
-        release.wait(20)
+        release.wait(60)
 
     async def main() -> None:
         async with curlhttp.AsyncClient() as client:
@@ -771,7 +770,7 @@ def test_a_body_that_blocks_for_ever_does_not_outlast_total_or_cancellation(
             with anyio.move_on_after(0.2) as scope:
                 await client.post(app.url + "/upload", content=blocks())
             assert scope.cancelled_caught
-            assert time.monotonic() - began < 3
+            assert_in_time(time.monotonic() - began, 0.4, 2.6)
             release.set()
             assert (await client.get(app.url)).content == b"hello"
 

@@ -120,7 +120,7 @@ def test_the_stand_in_does_without_urllib3(
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(WITHOUT_URLLIB3), app.url, tls_app.url,
              f"http://127.0.0.1:{port}/", certs.ca_path],
-            capture_output=True, text=True, timeout=60, cwd=Path(__file__).parent.parent,
+            capture_output=True, text=True, timeout=120, cwd=Path(__file__).parent.parent,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == "done\n"
@@ -141,7 +141,7 @@ def test_installed_urllib3_is_not_loaded_before_it_is_needed(app: AppServer) -> 
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         cwd=Path(__file__).parent.parent,
     )
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _C = TypeVar("_C", bound=Connection)
-_JOIN_SECONDS = 10.0
+_JOIN_SECONDS = 60.0
 
 
 class Handshake(NamedTuple):
@@ -143,7 +143,7 @@ class Listener(Generic[_C]):
 
     # -- counting
 
-    def wait_for(self, condition: Callable[[], bool], timeout: float = 5.0) -> bool:
+    def wait_for(self, condition: Callable[[], bool], timeout: float = 30.0) -> bool:
         """Wait until `condition()` holds; it is asked again whenever something has happened."""
         with self.changed:
             return self.changed.wait_for(condition, timeout)
