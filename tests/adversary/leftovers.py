@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pycurl
+import uvloop
 
 __all__ = ["Holdings", "leftovers", "resident"]
 
@@ -33,6 +34,7 @@ class Holdings(NamedTuple):
     @classmethod
     def now(cls) -> Holdings:
         """Return what is held, after a collection."""
+        uvloop.new_event_loop().close()  # libuv opens a pipe with its first loop, for good
         gc.collect()
         return cls(_open_files(), frozenset(threading.enumerate()), _objects(), resident())
 

@@ -10,7 +10,7 @@ from random import Random
 
 from tests.fuzz.draft import Draft, Site, junk
 
-__all__ = ["FIELDS", "challenge", "charset", "cookie", "location"]
+__all__ = ["FIELDS", "add_field", "add_value", "challenge", "charset", "cookie", "location"]
 
 CHARSETS = (
     b"utf-8 utf8 UTF-8-SIG utf-16 utf-16-le utf-16be utf-32 utf-7 latin-1 iso-8859-1 iso-8859-16 "
@@ -309,9 +309,20 @@ FIELDS: dict[str, Callable[[Random, Site], bytes]] = {
 }
 
 
+_READ = ("cookie", "cookie", "challenge", "charset", "charset", "link", "retry_after", "ranges")
+
+
 def add_field(random: Random, draft: Draft) -> None:
     """Add a line of any kind, somewhere."""
-    name = random.choice(list(FIELDS))
+    _add(random, draft, random.choice(list(FIELDS)))
+
+
+def add_value(random: Random, draft: Draft) -> None:
+    """Add a line that breaks no framing: what is wrong with it shows when it is read."""
+    _add(random, draft, random.choice(_READ))
+
+
+def _add(random: Random, draft: Draft, name: str) -> None:
     line = FIELDS[name](random, draft.site)
     draft.fields.insert(random.randint(0, len(draft.fields)), line)
     draft.notes.append(name)

@@ -9,7 +9,7 @@ from random import Random
 from tests.adversary.stamps import stamp
 from tests.fuzz.bodies import break_body, choose_body
 from tests.fuzz.draft import Draft, Site, junk
-from tests.fuzz.fields import FIELDS, add_field, challenge, location, retry_after
+from tests.fuzz.fields import FIELDS, add_field, add_value, challenge, location, retry_after
 
 __all__ = ["Answer", "answer"]
 
@@ -88,9 +88,10 @@ def answer(random: Random, site: Site, owner: str) -> Answer:
     elif theme < 0.52:
         draft.status = random.choice([b"206", b"416", b"200"])
         draft.fields += [FIELDS["ranges"](random, site) for _ in range(3)]
+    mutations = _MILD if random.random() < 0.45 else _MUTATIONS
     for _ in range(random.choice([0, 1, 1, 1, 2, 2, 3, 5])):
-        random.choice(_MUTATIONS)(random, draft)
-    return _sent(random, draft)
+        random.choice(mutations)(random, draft)
+    return _sent(random, draft, spoils=mutations is _MUTATIONS and random.random() < 0.35)
 
 
 def _good(random: Random, draft: Draft, owner: str) -> Answer:
@@ -210,6 +211,7 @@ def _noted(mutation: Callable[[Random, Draft], None]) -> Callable[[Random, Draft
     return noted
 
 
+_MILD = (*[add_value] * 10, _noted(_swap_case), _noted(_duplicate), _noted(_interim))
 _MUTATIONS = (
     *[add_field] * 8,
     *[break_body] * 3,
@@ -223,10 +225,10 @@ _MUTATIONS = (
 )  # fmt: skip
 
 
-def _sent(random: Random, draft: Draft) -> Answer:
+def _sent(random: Random, draft: Draft, *, spoils: bool) -> Answer:
     """Return the bytes of a draft, perhaps with a few damaged, and how its connection ends."""
     wire = draft.head + draft.framed
-    if random.random() < 0.3 and b"ocation" not in wire.lower():  # or it might lead anywhere
+    if spoils and b"ocation" not in wire.lower():  # or it might lead anywhere
         wire = _damaged(random, wire)
         draft.notes.append("damaged bytes")
     ending = random.choice(["keep"] * 10 + ["close"] * 7 + ["reset", "half"])

@@ -91,8 +91,6 @@ class Judge:
             response: what came.
             began: when the call began.
         """
-        with self._lock:
-            self.responses += 1
         if case.kind == "connect":
             return self._report(case, "a proxy's answer passes for the origin's", None)
         try:
@@ -104,6 +102,8 @@ class Judge:
 
     def read(self, case: Case, data: bytes, began: float) -> None:
         """Judge bytes that a case got: nobody else's stamp may be in them."""
+        with self._lock:
+            self.responses += 1
         strangers = owners_in(data) - {case.owner}
         if strangers:
             self._wrong(case, strangers.pop(), data, began)

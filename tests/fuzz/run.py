@@ -21,11 +21,13 @@ from tests.fuzz.ways import Way
 
 __all__ = ["WAYS", "Plan", "run"]
 
-_BLOCK = 50  # cases that go the same way
+_BLOCK = 25  # cases that go the same way
 _HANGS = 90.0  # seconds, far beyond any time limit
 _WARM = 0.3  # of a run: by then caches are full
 _GROWTH = 24 << 20  # bytes
 _OBJECTS = 3000  # of one type: jars and caches of bounded size
+
+_WEIGHTS = {"h1": 4, "h2": 3, "connect": 1}
 
 _Make = Callable[[Judge, str], Way]
 _BLOCKING: dict[str, _Make] = {
@@ -101,9 +103,10 @@ class Plan:
     def blocks(self) -> Iterator[tuple[str, range]]:
         """Give blocks of numbers and the way that each takes; of the numbers alone."""
         chosen = self.chosen()
+        weights = [_WEIGHTS[WAYS[name][0]] for name in chosen]
         end = self.first + self.cases
         for start in range(self.first - self.first % _BLOCK, end, _BLOCK):
-            way = Random(f"{self.seed}/{start}/way").choice(chosen)
+            (way,) = Random(f"{self.seed}/{start}/way").choices(chosen, weights)
             yield way, range(max(start, self.first), min(start + _BLOCK, end))
 
 

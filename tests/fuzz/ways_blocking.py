@@ -238,7 +238,6 @@ class Fetch(Way):
     def _judge(self, case: Case, record: Any, began: float) -> None:
         with self.judge.judging(case):
             if record["error"] is None:
-                self.judge.responses += 1
                 self.judge.read(case, json.dumps(record).encode(), began)
                 return
             self.judge.errors += 1
