@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
+from io import SEEK_END, BytesIO
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from curlhttp._models.cutters import Cutter, Lines, Sized, Text, cut
@@ -188,10 +189,13 @@ class _Streamed(Response):
         if self._content is None:
             self._begin()
             self._set_decoder()
-            pieces = []
-            while piece := await self._read_piece():
-                pieces.append(piece)
-            self._content = b"".join(pieces)
+            piece = await self._read_piece()
+            body = BytesIO(piece)  # a list of small pieces would take a multiple of their memory
+            body.seek(0, SEEK_END)
+            while piece:
+                piece = await self._read_piece()
+                body.write(piece)
+            self._content = body.getvalue()
         return self._content
 
     async def discard(self) -> None:

@@ -19,10 +19,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import curlhttp
 from curlhttp import requests
 from curlhttp.requests import _retries
+from curlhttp.requests._text import split_lines
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.auth import HTTPDigestAuth, HTTPProxyAuth
 from tests.inner import descriptors, finish_script, run_script, start_script
@@ -578,6 +581,60 @@ def test_what_is_no_answer_to_connect_is_an_error_of_the_proxy(
         with pytest.raises(requests.exceptions.ProxyError) as caught:
             requests.get("https://made.up/", proxies={"https": proxy.url}, stream=streamed)
     assert caught.value.request.url == "https://made.up/"  # type: ignore[union-attr]
+
+
+# --- lines ---
+
+
+def lines_of(pieces: list[Any], delimiter: Any) -> Iterator[Any]:
+    """Give what requests makes of the pieces, each joined with all of the line before it."""
+    pending = None
+    for piece in pieces:
+        text = piece if pending is None else pending + piece
+        lines = text.split(delimiter) if delimiter else text.splitlines()
+        goes_on = lines and lines[-1] and lines[-1][-1] == text[-1]
+        pending = lines.pop() if goes_on else None
+        yield from lines
+    if pending is not None:
+        yield pending
+
+
+TEXTS = st.lists(st.text(alphabet="ab\r\n\x0b\x85\u2028", max_size=5), max_size=9)
+
+
+@given(TEXTS, st.sampled_from([None, "a", "ab", "aba", "\r\n"]), st.booleans())
+def test_lines_are_those_of_requests(
+    texts: list[str], delimiter: str | None, are_bytes: bool
+) -> None:
+    pieces: list[Any] = [text.encode() for text in texts] if are_bytes else texts
+    wanted: Any = delimiter.encode() if delimiter and are_bytes else delimiter
+    assert list(split_lines(pieces, wanted)) == list(lines_of(pieces, wanted))
+
+
+@pytest.mark.parametrize("delimiter", [None, b"\n", b"abc"])
+def test_a_long_line_in_small_parts_is_joined_once(delimiter: bytes | None) -> None:
+    class Piece(bytes):
+        """One whose sums are counted: they are what takes the time."""
+
+        copied = 0
+
+        def __radd__(self, other: Any) -> bytes:
+            Piece.copied += len(other)
+            return bytes(other) + bytes(self)
+
+        def __add__(self, other: Any) -> bytes:
+            Piece.copied += len(other)
+            return bytes(self) + bytes(other)
+
+    tracemalloc.start()
+    try:
+        (line,) = split_lines((Piece(b"ab") for _ in range(50_000)), delimiter)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert line == b"ab" * 50_000
+    assert Piece.copied < 10 * len(line)
+    assert peak < 6 * len(line)
 
 
 _REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: /next\r\n"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from curlhttp import Timeout
 from curlhttp import exceptions as e
+from curlhttp._curl.transfer import Transfer
 from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.downloads import download
 from tests.servers import (
@@ -309,6 +314,107 @@ async def test_a_trailer_that_is_none_is_an_error(
     with RawServer(respond_and_close(answer)) as server:
         with pytest.raises(e.RemoteProtocolError):
             await read(client, server.url, streams)
+
+
+# --- small chunks ---
+
+_SMALL = 256 * 1024  # chunks of two bytes
+
+
+@pytest.fixture(scope="module")
+def small_chunks() -> bytes:
+    return head("Transfer-Encoding: chunked") + b"2\r\nab\r\n" * _SMALL + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"], indirect=True)
+@pytest.mark.parametrize("way", [*WAYS, "driven"])
+async def test_a_body_in_small_chunks_costs_little_more_than_its_bytes(
+    way: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
+) -> None:
+    async def get() -> bytes:
+        if way == "driven":  # perform cannot wait so short; a race has a driver as well
+            content: bytes = (await client.get(server.url, timeout=Timeout(read=0.9))).content
+            return content
+        return await fetch(way, client, server.url, tmp_path / "file")
+
+    with RawServer(respond(response(b"warm"), small_chunks)) as server:
+        assert await get() == b"warm"  # and all modules are loaded
+        tracemalloc.start()
+        try:
+            body = await get()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert body == b"ab" * _SMALL
+    assert peak < 6 * len(body)
+
+
+class Turns:
+    """Counts calls of a callback from one turn of the loop to the next."""
+
+    def __init__(self, *callbacks: Any) -> None:
+        self._codes = {callback.__code__ for callback in callbacks}
+        self._calls = 0
+        self.most = 0
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code in self._codes:
+            self._calls += 1
+            self.most = max(self.most, self._calls)
+
+    async def tick(self) -> None:
+        while True:
+            self._calls = 0
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"], indirect=True)
+@pytest.mark.parametrize("way", ["get", "stream", "map", "download", "post"])
+async def test_other_tasks_have_their_turn_however_many_small_chunks_come(
+    way: str, client: AnyClient, tmp_path: Path, small_chunks: bytes
+) -> None:
+    turns = Turns(Transfer._on_body, Transfer._on_piece)
+
+    async def get() -> None:
+        if way == "post":  # while a task of its own reads the body
+            answer = await client.post(server.url, data=iter([b"a", b"b"]))
+            assert answer.content == b"ab" * _SMALL
+        else:
+            assert await fetch(way, client, server.url, tmp_path / "file") == b"ab" * _SMALL
+
+    with RawServer(respond(small_chunks)) as server:
+        sys.setprofile(turns)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(turns.tick)
+                await get()
+                tasks.cancel_scope.cancel()
+        finally:
+            sys.setprofile(None)
+    # A first look is taken after 16 KiB; the rest of what libcurl has read it gives in one.
+    assert turns.most < 10_000
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"], indirect=True)
+async def test_other_tasks_have_their_turn_however_fast_a_stream_is(client: AnyClient) -> None:
+    size, most, since = 16 * 1024 * 1024, 0, 0
+    answer = response(bytes(size))
+
+    async def tick() -> None:
+        nonlocal since
+        while True:
+            since = 0
+            await anyio.lowlevel.checkpoint()
+
+    with RawServer(respond(answer)) as server:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tick)
+            async with await client.stream("GET", server.url) as stream:
+                async for piece in stream.iterate("raw"):
+                    since += len(piece)
+                    most = max(most, since)
+            tasks.cancel_scope.cancel()
+    assert most < 1024 * 1024
 
 
 # --- odd, and right ---

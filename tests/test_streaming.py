@@ -8,6 +8,7 @@ import itertools
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,20 @@ def test_no_split_changes_the_lines(text: str, cuts: list[int]) -> None:
     lines += cutter.end()
     expected = re.split(r"\r\n|\r|\n", text)
     assert lines == (expected if expected[-1] else expected[:-1])
+
+
+def test_a_long_line_in_small_parts_costs_little_more_than_its_characters() -> None:
+    cutter = Lines()
+    tracemalloc.start()
+    try:
+        for _ in range(50_000):
+            assert list(cutter.add(b"ab")) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * 100_000
+    assert list(cutter.add(b"\nc")) == ["ab" * 50_000]
+    assert list(cutter.end()) == ["c"]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=8), st.integers(1, 9))

@@ -244,7 +244,7 @@ class AsyncEngine(ABC):
         try:
             if not incoming.pieces:
                 if incoming.paused:
-                    self._driver.resume(incoming)
+                    self._driver.resume_soon(incoming)
                 incoming.stamp = monotonic()  # nobody waited for the server before
                 while not incoming.pieces and not incoming.done:
                     await self._park(incoming)

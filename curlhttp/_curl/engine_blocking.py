@@ -363,7 +363,7 @@ class BlockingEngine:
         try:
             if not incoming.pieces:
                 if incoming.paused:
-                    incoming.driver.resume(incoming)
+                    incoming.driver.resume_soon(incoming)
                 self._loop(incoming, lambda: incoming.pieces or incoming.done)
             piece = incoming.take()
             if piece:

@@ -44,7 +44,7 @@ def forsake_transfer(transfer: Transfer) -> None:
     """Leave a transfer to the parent; whoever still reads its response here gets an error."""
     driver = transfer.driver
     forsake(transfer, transfer.easy, driver, None if driver is None else driver.multi)
-    transfer.attached = False
+    transfer.attached = None
     transfer.done = True
     transfer.failed = ConnectionError(
         "this response belongs to the process that this one was forked from"

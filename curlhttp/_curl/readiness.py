@@ -10,6 +10,7 @@ import math
 import os
 import select
 import socket
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from heapq import heappop, heappush
@@ -22,6 +23,7 @@ from curlhttp._config import Limits
 from curlhttp._curl.connections import Connections, Suspects
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.transfer import Transfer
+from curlhttp._models.request import Request
 
 __all__ = ["Driver"]
 
@@ -29,6 +31,7 @@ _select: Any = select  # no platform has all of it
 _IN, _OUT, _REMOVE = pycurl.POLL_IN, pycurl.POLL_OUT, pycurl.POLL_REMOVE
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _BATCH = 256  # events taken at once
+_SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
 _ORIGINS = 1000  # whose protocol is remembered
 
 
@@ -147,6 +150,7 @@ class Driver:
         self._shares: dict[str, bool] = {}  # origins on TLS: do their connections multiplex
         self._solitary = False  # one was just found out not to
         self._touched: dict[int, float] = {}
+        self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
         # When to look whether a transfer is silent: the first look in order of starting, one
         # queue per read timeout; the few that live longer in a heap.
         self._watches: dict[float, dict[Transfer, float]] = {}
@@ -227,7 +231,7 @@ class Driver:
         self.multi.add_handle(easy)
         self._act_soon()
         self.running[easy] = transfer
-        transfer.attached = True
+        transfer.attached = self
         read = request.timeout.read
         if read is not None:
             watches = self._watches.get(read)
@@ -281,7 +285,7 @@ class Driver:
         """Take a transfer off, finished or not; an unfinished HTTP/1 one loses its connection."""
         if not transfer.attached:
             return
-        transfer.attached = False
+        transfer.attached = None
         del self.running[transfer.easy]
         watches = transfer.watches
         if watches is not None:
@@ -311,6 +315,23 @@ class Driver:
             except BaseException as error:
                 self._give_up(error)
             self.kick()
+
+    def resume_soon(self, transfer: Transfer) -> None:
+        """Go on with a transfer that paused, at the next turn.
+
+        Others have theirs in between, however fast its server is. May be called by callbacks.
+        """
+        self._to_resume.append((transfer, transfer.request))
+        self._act_soon()
+
+    def _resume_all(self) -> None:
+        end = monotonic() + _SLICE
+        for _ in range(len(self._to_resume)):
+            transfer, request = self._to_resume.popleft()
+            if transfer.request is request:  # else it was dropped meanwhile
+                self.resume(transfer)
+            if monotonic() > end:
+                break
 
     def kick(self) -> None:
         """Let libcurl act at once."""
@@ -365,6 +386,8 @@ class Driver:
         """
         if not self.is_attached:
             return  # in a forked child whose loop has not ended: the sockets are the parent's
+        if self._to_resume:
+            self._resume_all()
         events = self.poller.poll(seconds)
         now = monotonic()
         for descriptor, bits in events:
@@ -373,6 +396,8 @@ class Driver:
             else:
                 self._touched[descriptor] = now
                 self._act(descriptor, bits)
+            if self._to_resume and monotonic() - now > _SLICE:
+                break  # the poller tells of the others again
         self.proceed()
         if self._watches or self._rechecks:
             self._check_silence(now)
@@ -386,6 +411,8 @@ class Driver:
             self._release_waiting()
         self._collect()
         self._ask_when()
+        if self._to_resume:
+            self._act_soon()
 
     def _collect(self) -> None:
         """Finish the transfers that libcurl is done with."""
@@ -498,7 +525,7 @@ class Driver:
         with suppress(pycurl.error):  # a garbage-collected one has been closed
             self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # what it raises below would be lost
             for transfer in list(self.running.values()):
-                transfer.attached = False
+                transfer.attached = None
                 self.multi.remove_handle(transfer.easy)
         self.running.clear()
         self.multi.close()

@@ -47,6 +47,9 @@ __all__ = ["Transfer", "may_multiplex"]
 
 _DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
+_MANY = 256  # pieces of a body: more are small ones, which are joined as they come
+_LOOK_AT = 16 * 1024  # bytes of a body before the first look at its pieces
+_LOOK_EVERY = 128 * 1024  # bytes from one look to the next
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _END = b"\r\n"
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
@@ -61,6 +64,7 @@ _LAST_DATA_RECV = 52  # offset in struct tcp_info (linux/tcp.h)
 _STARTTRANSFER_TIME_T = pycurl.STARTTRANSFER_TIME_T
 _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
 _OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
+_PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 
 
 class Transfer:
@@ -82,6 +86,7 @@ class Transfer:
         sends_once: the request must not go out a second time by itself.
         restarts: it has to go out on a new connection: the one that it got is dead or not clean.
         is_second: it may go out once more, on a connection that is alive.
+        attached: the driver that it runs on, or None.
         connections: what is known of those that it may get; set before it runs.
         connection: the one that it went out on last, if it is known.
         pumps: the caller's task is busy with the request's body, and cannot read the response.
@@ -128,6 +133,7 @@ class Transfer:
         "enough",
         "failed",
         "feed",
+        "folded",
         "head",
         "idle",
         "is_dropped",
@@ -137,6 +143,7 @@ class Transfer:
         "lines",
         "mark",
         "message",
+        "most",
         "multiplexes",
         "origin",
         "paused",
@@ -169,7 +176,8 @@ class Transfer:
         self.key: Any = None
         self.driver: Any = None
         self.origin = ""
-        self.attached = self.performs = self.is_dropped = False
+        self.attached: Any = None
+        self.performs = self.is_dropped = False
         self.released = 0
         self.stamp = 0.0
         self.multiplexes = False
@@ -187,11 +195,12 @@ class Transfer:
         self.done = self.enough = self.paused = self.starving = self.pumps = False
         self.restarts = self.is_second = self._connecting = self._opened = False
         self._is_refused = self._downgrades = False
-        self.code = self.size = self.buffered = self.sends = 0
+        self.code = self.size = self.buffered = self.sends = self.folded = 0
+        self.most = 0.0
         self.message = ""
         self.head: Head | None = None
-        # A body below this needs no look at its head: most are.
-        self.limit: float = _DRAINED
+        # A body below this needs no look at its head or its pieces: most are.
+        self.limit: float = _LOOK_AT
         self.wake: Callable[[], None] | None = None
         self.feed: Callable[[int], bytes | None] | None = None
         self.queued = self.recheck = 0.0
@@ -271,7 +280,7 @@ class Transfer:
         if request.stream:
             self._set_streaming()
         if request.max_response_size is not None:
-            self.limit = min(request.max_response_size, _DRAINED)
+            self.limit = min(request.max_response_size, _LOOK_AT)
         self.sends_once = request.method not in IDEMPOTENT or (
             body is not None and body.data is None
         )
@@ -399,7 +408,8 @@ class Transfer:
         self.avoid_reuse(True)
         self.lines.clear()
         self.pieces.clear()
-        self.size = 0
+        self.size = self.folded = 0
+        self.most = self.limit = 0.0
         if self.request.deadline is not None:
             self.set_deadline(self.request.deadline)
 
@@ -480,8 +490,10 @@ class Transfer:
     def _on_body(self, piece: bytes) -> int | None:
         size = self.size = self.size + len(piece)
         self.stamp = monotonic()
-        if size > self.limit and self._is_enough(piece, size):
-            return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
+        if size > self.limit:
+            answer = self._look(piece, size)
+            if answer is not None:
+                return answer
         self.pieces.append(piece)
         return None
 
@@ -491,32 +503,71 @@ class Transfer:
         self.stamp = monotonic()
         if size > self.limit and self._is_enough(piece, size):
             return 0
-        if self.buffered >= _PAUSE_AT and not self.pumps:  # else both sides would wait
-            self.paused = True
-            return int(pycurl.WRITEFUNC_PAUSE)
+        if self.buffered >= _PAUSE_AT or len(self.pieces) - self.folded >= _MANY:
+            if not self.pumps:
+                self.paused = True
+                return _PAUSE
+            self._fold()  # else both sides would wait
         self.buffered += len(piece)
         self.pieces.append(piece)
         self.size = size
         self._wake()
         return None
 
+    def _look(self, piece: bytes, size: int) -> int | None:
+        """Look at a body at some of its pieces; return what to tell libcurl, None to go on.
+
+        Millions of small pieces would take a multiple of their memory, and the loop's time for as
+        long as more come in. So they are joined, and libcurl is stopped until the next turn: what
+        it has read by then it gives in large pieces.
+        """
+        if self._is_enough(piece, size):
+            return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
+        is_many = len(self.pieces) - self.folded >= _MANY
+        if is_many:
+            self._fold()
+        # Where there were small pieces, more are to be expected.
+        self.limit = min(self.limit, size + (2 * _MANY if self.folded else _LOOK_EVERY))
+        if is_many and self.attached is not None:
+            self.size = size - len(piece)  # it comes again
+            self.paused = True
+            self.attached.resume_soon(self)
+            return _PAUSE
+        return None
+
+    def _fold(self) -> None:
+        """Join the pieces since the last time."""
+        pieces, folded = self.pieces, self.folded
+        pieces[folded:] = [b"".join(pieces[folded:])]
+        self.folded += 1
+
     def _is_enough(self, piece: bytes, size: int) -> bool:
         """Tell whether a body that exceeds the limit so far must end here, or raise the limit."""
+        most = self.most = self.most or self._find_most()
+        self.limit = most
+        if size <= most:
+            return False
+        if self._is_unwanted():
+            self.enough = True
+            self.pieces.append(piece[: len(piece) - (size - _DRAINED)])
+        else:
+            self.failed = self._too_large()
+        return True
+
+    def _find_most(self) -> float:
+        """Return how many bytes the body may have."""
+        assert self.request is not None
+        if self._is_unwanted():
+            return _DRAINED
+        most = self.request.max_response_size
+        return _NEVER if most is None else most
+
+    def _is_unwanted(self) -> bool:
+        """Return whether the body is that of a redirect, which is followed."""
         request = self.request
         assert request is not None
         head = self.head if request.stream else self._read_head()
-        if request.follow_redirects and head is not None and head.redirects:
-            self.limit = _DRAINED
-            if size > _DRAINED:
-                self.enough = True
-                self.pieces.append(piece[: len(piece) - (size - _DRAINED)])
-            return self.enough
-        most = request.max_response_size
-        self.limit = _NEVER if most is None else most
-        if size > self.limit:
-            self.failed = self._too_large()
-            return True
-        return False
+        return request.follow_redirects and head is not None and head.redirects
 
     def _on_read(self, size: int) -> bytes | int:
         feed = self.feed
@@ -664,8 +715,7 @@ class Transfer:
         if self.failed is not None or self.code:
             self.raise_failure()
         head = self.head or self.final_head()
-        pieces = self.pieces
-        content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        content = b"".join(self.pieces)  # of one piece, that piece itself
         response = Response(request, head, content, self._times())
         if "\ncontent-encoding" in head.lower and request.decode and content:
             self._decode(response, request)
@@ -843,10 +893,9 @@ class Transfer:
 
     def take(self) -> bytes:
         """Return what of a streamed body is there, b"" when nothing is."""
-        pieces = self.pieces
-        taken = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        self.buffered = 0
+        taken = b"".join(self.pieces)
+        self.pieces.clear()
+        self.buffered = self.folded = 0
         return taken
 
     def clean(self) -> None:

@@ -203,13 +203,12 @@ class RawResponse:
             data: bytes = self._fp.read() if amt is None else self._fp.read(amt)
             self._told += len(data)
             return data
-        pieces, size = [], 0
-        while (amt is None or size < amt) and (
-            piece := self._next(PIECE if amt is None else amt - size)
+        body = io.BytesIO()
+        while (amt is None or body.tell() < amt) and (
+            piece := self._next(PIECE if amt is None else amt - body.tell())
         ):
-            pieces.append(piece)
-            size += len(piece)
-        return b"".join(pieces)
+            body.write(piece)
+        return body.getvalue()
 
     def _set_decoder(self) -> bool:
         if self._decoder is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models import response as _core
@@ -273,7 +274,9 @@ class Response(_core.Response, metaclass=_AnyResponse):
             whole = self.raw.whole()
             if whole is not None:
                 return whole
-        return b"".join(self.iter_content(CONTENT_CHUNK_SIZE))
+        body = BytesIO()  # a list of small pieces would take a multiple of their memory
+        body.writelines(self.iter_content(CONTENT_CHUNK_SIZE))
+        return body.getvalue()
 
     @property
     def text(self) -> str:
@@ -399,15 +402,9 @@ class Response(_core.Response, metaclass=_AnyResponse):
             decode_unicode: give str, where the encoding is known.
             delimiter: what ends a line, instead of what splitlines() takes for one.
         """
-        pending = None
-        for piece in self.iter_content(chunk_size, decode_unicode):
-            text = piece if pending is None else pending + piece
-            lines = text.split(delimiter) if delimiter else text.splitlines()
-            ends_within = lines and lines[-1] and text and lines[-1][-1] == text[-1]
-            pending = lines.pop() if ends_within else None
-            yield from lines
-        if pending is not None:
-            yield pending
+        from curlhttp.requests._text import split_lines
+
+        yield from split_lines(self.iter_content(chunk_size, decode_unicode), delimiter)
 
     def __iter__(self) -> Iterator[bytes]:
         return cast("Iterator[bytes]", self.iter_content(128))

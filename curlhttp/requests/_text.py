@@ -11,12 +11,15 @@ from typing import Any, cast
 from curlhttp._models.charsets import Decoder, chosen_charset, decode, known_charset
 from curlhttp.requests._header_values import get_encoding_from_headers
 
+_MANY = 256  # small parts of a line, which are joined as they come
+
 __all__ = [
     "charset_of",
     "get_encodings_from_content",
     "get_unicode_from_response",
     "guess_json_utf",
     "iter_slices",
+    "split_lines",
     "stream_decode_response_unicode",
 ]
 
@@ -76,6 +79,72 @@ def stream_decode_response_unicode(iterator: Iterable[bytes], r: Any) -> Iterato
             yield text
     if text := decoder.decode(b"", final=True):
         yield text
+
+
+def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:
+    """Give the lines of a text or body that comes in pieces, each as soon as it has ended.
+
+    A line end that is cut in two counts twice, as in requests, and what stands before the end of a
+    delimiter at the end of a piece is an empty line.
+
+    Args:
+        pieces: str or bytes.
+        delimiter: what ends a line, instead of what splitlines() takes for one.
+    """
+    start = _Start(delimiter)
+    for piece in pieces:
+        if not start.goes_on(piece):
+            text = start.take(piece)
+            lines = text.split(delimiter) if delimiter else text.splitlines()
+            if lines and lines[-1] and lines[-1][-1] == text[-1]:
+                start.hold(lines.pop())
+            yield from lines
+    if start.parts:
+        yield start.take(None)
+
+
+class _Start:
+    """The start of a line that has not ended, in parts: to join it with each piece is quadratic."""
+
+    def __init__(self, delimiter: Any) -> None:
+        self._delimiter = delimiter
+        self._overlap = len(delimiter) - 1 if delimiter else 0
+        self._end: Any = None  # where a delimiter may have begun
+        self._folded = 0
+        self.parts: list[Any] = []
+
+    def goes_on(self, piece: Any) -> bool:
+        """Take a piece if it belongs to the line as a whole, and return whether it does."""
+        if not self.parts:
+            return False
+        if self._delimiter:
+            is_within = self._delimiter not in self._end + piece
+        else:
+            is_within = piece.splitlines() in ([], [piece])
+        if is_within:
+            self.hold(piece)
+        return is_within
+
+    def hold(self, part: Any) -> None:
+        """Keep a part of the line."""
+        parts = self.parts
+        if self._overlap:
+            self._end = ((self._end + part) if parts else part)[-self._overlap :]
+        else:
+            self._end = part[:0]
+        parts.append(part)
+        if len(parts) - self._folded >= _MANY:
+            parts[self._folded :] = [part[:0].join(parts[self._folded :])]
+            self._folded += 1
+
+    def take(self, piece: Any) -> Any:
+        """Return what was kept and a piece, joined."""
+        parts, self.parts, self._folded = self.parts, [], 0
+        if not parts:
+            return piece
+        if piece is not None:
+            parts.append(piece)
+        return parts[0][:0].join(parts)
 
 
 def iter_slices(string: Any, slice_length: int | None) -> Generator[Any, None, None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._models.response import Response
@@ -116,17 +117,18 @@ class Wire:
 
     def read(self, amt: int | None = None) -> bytes:
         """Return the next amt bytes, fewer at the end; all of them for None."""
-        pieces, left = [], amt
+        data, left = BytesIO(), amt
         while (left is None or left > 0) and self._fill():
-            piece = self.read1(len(self._rest) if left is None else left)
-            pieces.append(piece)
+            piece = self._rest if left is None else self._rest[:left]
+            self._rest = self._rest[len(piece) :]
+            data.write(piece)
             if left is not None:
                 left -= len(piece)
-        if self._failed is not None and (amt is None or not pieces):
+        if self._failed is not None and (amt is None or not data.tell()):
             self._fail()  # else what came before it counts, and the next read fails
         if not self._rest and self._is_streamed and left == 0:
             self._fill()  # the end is noticed with the last byte, as in http.client
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return data.getvalue()
 
     @property
     def chunked(self) -> bool:
