@@ -15,6 +15,7 @@ from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.target import PATH_SAFE, quoted
 from curlhttp._models.url import URL, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
+from curlhttp.requests._aside import goes_on
 
 if TYPE_CHECKING:
     from curlhttp._models.body import Body
@@ -56,8 +57,10 @@ def core_request(
     made.timeout = limits = timeout_of(timeout)
     made.transport = transport
     made.stream = stream
-    # Redirects, cookies, credentials and content codings are the facade's business.
-    made.follow_redirects = made.decode = False
+    # Redirects, cookies, credentials and content codings are the facade's business; it is enough
+    # for the engine to know that a redirect's body is not wanted.
+    made.follow_redirects = goes_on()
+    made.decode = False
     made.auth = made.cookies = made.jar = made.route = made.max_response_size = None
     made.retry = None  # an adapter's max_retries are urllib3's
     made.deadline = None if limits.total is None else monotonic() + limits.total

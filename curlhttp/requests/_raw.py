@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.response import Response, read_json
 from curlhttp._policy.ranges import content_length
+from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._wire import (
     PIECE,
@@ -372,6 +374,7 @@ class RawResponse:
 
     def close(self) -> None:
         """Give up the rest of the body."""
+        self._is_finished = True
         self._fp.close()
         self.received.close()  # what is around it may not pass that on
 
@@ -379,9 +382,10 @@ class RawResponse:
         """Do nothing: a connection goes back by itself, when its body was read."""
 
     def drain_conn(self) -> None:
-        """Read and drop the rest of the body."""
-        while self.read(PIECE):
-            pass
+        """Do without the rest of the body: read a little to save the connection, else close it."""
+        with suppress(RequestException):  # nobody wanted it
+            run_sync(self.received.discard())
+        self.close()
 
     # the connection
 

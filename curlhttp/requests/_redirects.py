@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urljoin, urlparse
 
 from curlhttp._models.scrub import shown_url
 from curlhttp._models.url import parse_url
 from curlhttp._policy.redirect import may_keep_credentials, redirect_method
-from curlhttp.exceptions import (
-    ChunkedEncodingError,
-    ContentDecodingError,
-    InvalidURL,
-    TooManyRedirects,
-)
+from curlhttp.exceptions import InvalidURL, TooManyRedirects
+from curlhttp.requests._aside import expect_hop, expect_no_more, set_aside
 from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._jar import remove_unbound
 from curlhttp.requests._prepared import PreparedRequest
@@ -49,7 +44,7 @@ class SessionRedirectMixin:
         Args:
             resp: the response.
         """
-        if not resp.is_redirect:
+        if not (resp._leads_on if isinstance(resp, Response) else resp.is_redirect):
             return None
         location: str = resp.headers["location"]
         try:
@@ -106,10 +101,10 @@ class SessionRedirectMixin:
         while url:
             resp.history = followed[:]
             followed.append(resp)
-            _use_up(resp)
+            if not yield_requests:  # else it stays the caller's
+                set_aside(resp)
             if len(resp.history) >= self.max_redirects:
                 raise TooManyRedirects(f"Exceeded {self.max_redirects} redirects.", response=resp)
-            resp.close()
             url, fragment = _located(url, str(resp.url), fragment)
             req = self._redirected(req, resp, url)
             proxies = self.rebuild_proxies(req, proxies)
@@ -118,16 +113,20 @@ class SessionRedirectMixin:
             if yield_requests:
                 yield req
                 continue
-            resp = self.send(
-                req,
-                stream=stream,
-                timeout=left(),
-                verify=verify,
-                cert=cert,
-                proxies=proxies,
-                allow_redirects=False,
-                **adapter_kwargs,
-            )
+            expected = expect_hop()
+            try:
+                resp = self.send(
+                    req,
+                    stream=stream,
+                    timeout=left(),
+                    verify=verify,
+                    cert=cert,
+                    proxies=proxies,
+                    allow_redirects=False,
+                    **adapter_kwargs,
+                )
+            finally:
+                expect_no_more(expected)
             if resp.sets_cookies:
                 extract_cookies_to_jar(self.cookies, req, resp.raw)
             url = self.get_redirect_target(resp)
@@ -205,12 +204,6 @@ class SessionRedirectMixin:
         prepared_request.method = redirect_method(
             str(prepared_request.method), response.status_code
         )
-
-
-def _use_up(resp: Response) -> None:
-    # Where it leads is known, whatever became of its body; closing it ends the connection then.
-    with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
-        _ = resp.content
 
 
 def _located(location: str, base: str, fragment: str) -> tuple[str, str]:

@@ -87,6 +87,8 @@ class Response(_core.Response, metaclass=_AnyResponse):
     _content: Any = False  # False: not read yet
     _content_consumed = False
     _has_failed = False  # while the body was read
+    _is_passing = False  # a redirect that the session follows: its body is bounded
+    _aside: bytes | None = None  # what was kept of such a body, as it came
     status_code: Any = None
     request: Any = None
     raw: Any = None
@@ -232,6 +234,18 @@ class Response(_core.Response, metaclass=_AnyResponse):
         """Return the PreparedRequest that would follow a redirect that was not followed."""
         return self._next
 
+    @property
+    def _leads_on(self) -> bool:
+        """Tell whether to go on from here: as the engine has it, which has bounded the body."""
+        head, raw = self._head, self.raw
+        return self.is_redirect and (
+            head is None
+            or head.redirects
+            or self.status_code != head.status_code
+            or type(raw) is not RawResponse
+            or self.headers["location"] != raw.received.headers.get("location")
+        )
+
     def raise_for_status(self) -> Any:
         """Raise for a 4xx or 5xx status.
 
@@ -260,9 +274,13 @@ class Response(_core.Response, metaclass=_AnyResponse):
             RequestException: the body broke off or is corrupt.
         """
         if self._content is False:
-            if self._content_consumed:
+            if self._is_passing or self._aside is not None:
+                from curlhttp.requests._aside import content_of
+
+                self._content = content_of(self)
+            elif self._content_consumed:
                 raise RuntimeError("The content for this response was already consumed")
-            if self.raw is None or self.status_code == 0:
+            elif self.raw is None or self.status_code == 0:
                 self._content = None
             else:
                 self._content = self._read_content()
@@ -330,6 +348,8 @@ class Response(_core.Response, metaclass=_AnyResponse):
             StreamConsumedError: it was iterated over before.
             TypeError: chunk_size is no number.
         """
+        if self._is_passing or self._aside is not None:
+            _ = self.content
         if self._content_consumed and self._content is False:
             raise StreamConsumedError(
                 "The content for this response was already consumed", response=self
@@ -349,11 +369,11 @@ class Response(_core.Response, metaclass=_AnyResponse):
             return stream_decode_response_unicode(pieces, self)
         return pieces
 
-    def _pieces(self, chunk_size: int | None) -> Iterator[bytes]:
+    def _pieces(self, chunk_size: int | None, decodes: bool = True) -> Iterator[bytes]:
         raw = self.raw
         try:
             if hasattr(raw, "stream"):
-                yield from raw.stream(chunk_size, decode_content=True)
+                yield from raw.stream(chunk_size, decode_content=decodes)
             else:
                 while piece := raw.read(chunk_size):
                     yield piece

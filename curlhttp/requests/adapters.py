@@ -11,8 +11,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Limits, transport_for
+from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL, parse_url
 from curlhttp._run import run_sync
+from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import send_again, send_once
 from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
@@ -326,6 +328,8 @@ class HTTPAdapter(BaseAdapter):
             response.timings = received.timings
         else:
             _copy_head(response, resp)
+        if response.status_code in REDIRECT_STATUSES and goes_on():
+            response._is_passing = response._leads_on
         return response
 
     def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:

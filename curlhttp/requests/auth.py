@@ -187,6 +187,8 @@ class HTTPDigestAuth(AuthBase):
         Returns:
             The response to the answer, or `r`.
         """
+        from curlhttp.requests._aside import set_aside
+
         self.init_per_thread_state()
         state = self._thread_local
         if not 400 <= r.status_code < 500:
@@ -200,8 +202,7 @@ class HTTPDigestAuth(AuthBase):
             return r
         state.num_401_calls = 2
         state.chal = parse_dict_header(_DIGEST.sub("", challenge, count=1))
-        r.content  # noqa: B018 - read to its end, so that the connection can be used again
-        r.close()
+        set_aside(r)
         again = r.request.copy()
         extract_cookies_to_jar(again._cookies, r.request, r.raw)
         again.prepare_cookies(again._cookies)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from curlhttp._models.scrub import shown_url
 from curlhttp.exceptions import InvalidSchema
 from curlhttp.requests import _environment
+from curlhttp.requests._aside import expect, expect_no_more, use_up
 from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._header_check import are_known
@@ -322,21 +323,21 @@ class Session(SessionRedirectMixin):
         hooks = request.hooks
         adapter = self.get_adapter(url=request.url)
         started = preferred_clock()
-        response: Response = adapter.send(request, **kwargs)
-        if getattr(response, "timings", None) is None:  # else it knows by itself
-            response.elapsed = timedelta(seconds=preferred_clock() - started)
-        if hooks["response"]:
-            response = dispatch_hook("response", hooks, response, **kwargs)
+        expected = expect(follows)
+        try:
+            response: Response = adapter.send(request, **kwargs)
+            if getattr(response, "timings", None) is None:  # else it knows by itself
+                response.elapsed = timedelta(seconds=preferred_clock() - started)
+            if hooks["response"]:
+                response = dispatch_hook("response", hooks, response, **kwargs)
+        finally:
+            expect_no_more(expected)
         if response.history or getattr(response, "sets_cookies", True):
             self._keep_cookies(request, response)
         if response.status_code in REDIRECT_STATI or self._has_own_redirects:
-            if follows:
-                response = self._follow(response, request, kwargs)
-            else:
-                response._next = next(
-                    self.resolve_redirects(response, request, yield_requests=True, **kwargs), None
-                )
-        if not kwargs["stream"]:
+            response = (self._follow if follows else self._point)(response, request, kwargs)
+        # On the way through redirects resolve_redirects keeps as much of a body as is worth it.
+        if not kwargs["stream"] and not getattr(response, "_is_passing", False):
             _ = response.content
         return response
 
@@ -367,9 +368,20 @@ class Session(SessionRedirectMixin):
     ) -> Response:
         history = [response, *self.resolve_redirects(response, request, **kwargs)]
         last: Response = history.pop()
+        last._is_passing = False  # though it may redirect: a subclass decides
         if history:
             last.history = history
         return last
+
+    def _point(
+        self, response: Response, request: PreparedRequest, kwargs: dict[str, Any]
+    ) -> Response:
+        following = self.resolve_redirects(response, request, yield_requests=True, **kwargs)
+        response._next = next(following, None)
+        if response._next is not None and not (kwargs["stream"] or response._is_passing):
+            use_up(response)  # where it leads is known, though its body may be broken
+            response.close()
+        return response
 
     def merge_environment_settings(
         self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from tests.servers import (
 )
 
 BODY = "a=1"
+GZIP = (("Content-Encoding", "gzip"),)
 
 
 def to(url: str, status: int = 302) -> str:
@@ -402,6 +405,134 @@ def test_a_redirect_with_a_broken_body_is_followed(session: Any, answer: bytes) 
     with RawServer(handler) as server:
         assert session.get(server.url).text == "here"
     assert server.requests[1].startswith(b"GET /next ")
+
+
+MOVED = gzip.compress(b"moved, to where it says")
+
+
+def redirecting(*bodies: bytes, fields: tuple[tuple[str, str], ...] = GZIP) -> Any:
+    """Answer with redirects that have these bodies, then with another answer."""
+    to = ("Location", "/next")
+    return respond(*[response(body, "302 Found", [to, *fields]) for body in bodies], response(b"x"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_bodies_of_redirects_can_be_looked_at(session: Any, stream: bool) -> None:
+    with RawServer(redirecting(MOVED, MOVED)) as server:
+        with session.get(server.url, stream=stream) as answer:
+            assert answer.content == b"x"
+    for hop in (*answer.history, *pickle.loads(pickle.dumps(answer)).history):
+        assert hop.content == b"moved, to where it says"
+        assert hop.text == "moved, to where it says"
+        assert b"".join(hop.iter_content(3)) == hop.content
+        assert next(hop.iter_lines()) == hop.content
+    assert len(answer.history) == 2
+    assert answer.history[0].raw.read() == b""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_body_of_a_redirect_is_there_without_being_looked_at(
+    session: Any, stream: bool
+) -> None:
+    with RawServer(redirecting(MOVED)) as server:
+        with session.get(server.url, stream=stream) as answer:
+            hop = pickle.loads(pickle.dumps(answer.history[0]))
+    assert hop.content == b"moved, to where it says"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_hook_may_read_the_body_of_a_redirect(session: Any, stream: bool) -> None:
+    seen: list[bytes] = []
+    hooks = {"response": lambda got, **_: seen.append(got.content)}
+    with RawServer(redirecting(MOVED, MOVED)) as server:
+        answer = session.get(server.url, stream=stream, hooks=hooks)
+        assert seen == [b"moved, to where it says"] * 2 + [b"x"]
+        assert answer.history[1].content == seen[1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_hook_notices_that_the_body_of_a_redirect_is_broken(
+    requests: Any, session: Any, stream: bool
+) -> None:
+    def read(got: Any, **_: Any) -> None:
+        _ = got.content
+
+    with RawServer(redirecting(b"this is not gzip")) as server:
+        with pytest.raises(requests.exceptions.ContentDecodingError):
+            session.get(server.url, stream=stream, hooks={"response": read})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_body_of_too_many_redirects_can_be_looked_at(
+    requests: Any, session: Any, stream: bool
+) -> None:
+    session.max_redirects = 1
+    with RawServer(redirecting(MOVED, MOVED)) as server:
+        with pytest.raises(requests.TooManyRedirects) as caught:
+            session.get(server.url, stream=stream)
+    assert caught.value.response.content == b"moved, to where it says"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_redirect_that_is_not_followed_has_its_whole_body(
+    session: Any, app: AppServer, stream: bool
+) -> None:
+    url = app.url + to("/echo") + "&body=300000"
+    with session.get(url, allow_redirects=False, stream=stream) as answer:
+        assert answer.next.url == app.url + "/echo"
+        assert len(answer.content) == 300_000
+
+
+def test_a_redirect_that_is_not_followed_may_have_a_broken_body(session: Any) -> None:
+    with RawServer(redirecting(b"this is not gzip")) as server:
+        answer = session.get(server.url, allow_redirects=False)
+        assert answer.next.url == server.url + "/next"
+        assert answer.content == b""
+
+
+def test_a_redirect_that_a_subclass_stays_at_has_its_body(requests: Any) -> None:
+    class Session(requests.Session):  # type: ignore[misc]
+        def get_redirect_target(self, resp: Any) -> None:
+            return None
+
+    body = gzip.compress(bytes(200_000))
+    with RawServer(redirecting(body)) as server, Session() as session:
+        for stream in (False, True):
+            with session.get(server.url, stream=stream) as answer:
+                if answer.status_code == 302:
+                    assert answer.content == bytes(200_000)
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("kind", ["file", "urllib3"])
+def test_bodies_of_an_adapter_of_ones_own_can_be_looked_at(
+    requests: Any, session: Any, kind: str
+) -> None:
+    class Adapter(requests.adapters.BaseAdapter):  # type: ignore[misc]
+        def send(self, request: Any, **kwargs: Any) -> Any:
+            is_first = request.url.endswith("/first")
+            answer = requests.Response()
+            answer.status_code = 302 if is_first else 200
+            answer.headers["Location"] = "/second"
+            answer.url, answer.request = request.url, request
+            if kind == "file":
+                answer.raw = io.BytesIO(b"moved" if is_first else b"x")
+            else:
+                answer.headers["Content-Encoding"] = "gzip"
+                answer.raw = requests.packages.urllib3.HTTPResponse(
+                    body=io.BytesIO(gzip.compress(b"moved" if is_first else b"x")),
+                    headers=dict(answer.headers),
+                    preload_content=False,
+                )
+            return answer
+
+        def close(self) -> None:
+            pass
+
+    session.mount("http://own/", Adapter())
+    answer = session.get("http://own/first")
+    assert answer.content == b"x"
+    assert [hop.content for hop in answer.history] == [b"moved"]
 
 
 def test_redirects_reuse_the_connection(session: Any, app: AppServer) -> None:
