@@ -32,6 +32,7 @@ from curlhttp._curl.options import (
     transport_options,
 )
 from curlhttp._models.decoders import codings, decode
+from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import MICROSECOND, ReusedTimes, Timings, times_of_reused
@@ -47,7 +48,6 @@ __all__ = ["Transfer", "may_multiplex"]
 
 _DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
-_MANY = 256  # pieces of a body: more are small ones, which are joined as they come
 _LOOK_AT = 16 * 1024  # bytes of a body before the first look at its pieces
 _LOOK_EVERY = 128 * 1024  # bytes from one look to the next
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
@@ -503,11 +503,11 @@ class Transfer:
         self.stamp = monotonic()
         if size > self.limit and self._is_enough(piece, size):
             return 0
-        if self.buffered >= _PAUSE_AT or len(self.pieces) - self.folded >= _MANY:
-            if not self.pumps:
+        if self.buffered >= _PAUSE_AT or len(self.pieces) - self.folded >= MANY:
+            if not self.pumps:  # else both sides would wait
                 self.paused = True
                 return _PAUSE
-            self._fold()  # else both sides would wait
+            self.folded = fold(self.pieces, self.folded)
         self.buffered += len(piece)
         self.pieces.append(piece)
         self.size = size
@@ -523,23 +523,17 @@ class Transfer:
         """
         if self._is_enough(piece, size):
             return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
-        is_many = len(self.pieces) - self.folded >= _MANY
+        is_many = len(self.pieces) - self.folded >= MANY
         if is_many:
-            self._fold()
+            self.folded = fold(self.pieces, self.folded)
         # Where there were small pieces, more are to be expected.
-        self.limit = min(self.limit, size + (2 * _MANY if self.folded else _LOOK_EVERY))
+        self.limit = min(self.limit, size + (2 * MANY if self.folded else _LOOK_EVERY))
         if is_many and self.attached is not None:
             self.size = size - len(piece)  # it comes again
             self.paused = True
             self.attached.resume_soon(self)
             return _PAUSE
         return None
-
-    def _fold(self) -> None:
-        """Join the pieces since the last time."""
-        pieces, folded = self.pieces, self.folded
-        pieces[folded:] = [b"".join(pieces[folded:])]
-        self.folded += 1
 
     def _is_enough(self, piece: bytes, size: int) -> bool:
         """Tell whether a body that exceeds the limit so far must end here, or raise the limit."""

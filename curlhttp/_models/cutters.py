@@ -9,10 +9,9 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from curlhttp._models.charsets import Decoder
+from curlhttp._models.parts import Parts
 
 __all__ = ["Cutter", "Lines", "Sized", "Text", "cut"]
-
-_MANY = 256  # small parts of a line, which are joined as they come: each has 50 bytes of its own
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -98,8 +97,7 @@ class Lines:
 
     def __init__(self, charset: str = "utf_8") -> None:
         self._text = Text(charset)
-        self._held: list[str] = []
-        self._folded = 0  # how many of them are joined from many
+        self._held: Parts[str] = Parts()
         self._has_cr = False
 
     def add(self, piece: bytes) -> Generator[str, None, None]:
@@ -112,7 +110,7 @@ class Lines:
         for text in self._text.end():
             yield from self._split(text)
         if self._held or self._has_cr:
-            yield self._take("")
+            yield self._held.take("")
 
     def fail(self) -> Iterator[str]:
         """Give nothing: half a line must not pass for one."""
@@ -126,21 +124,6 @@ class Lines:
             text = text[:-1]
         *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         for line in lines:
-            yield self._take(line) if self._held else line
+            yield self._held.take(line) if self._held else line
         if rest:
-            self._hold(rest)
-
-    def _take(self, line: str) -> str:
-        """Return what was held with the end of its line."""
-        self._held.append(line)
-        line = "".join(self._held)
-        self._held.clear()
-        self._folded = 0
-        return line
-
-    def _hold(self, rest: str) -> None:
-        held, folded = self._held, self._folded
-        held.append(rest)
-        if len(held) - folded >= _MANY:
-            held[folded:] = ["".join(held[folded:])]
-            self._folded += 1
+            self._held.add(rest)

@@ -9,9 +9,8 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import Any, cast
 
 from curlhttp._models.charsets import Decoder, chosen_charset, decode, known_charset
+from curlhttp._models.parts import Parts
 from curlhttp.requests._header_values import get_encoding_from_headers
-
-_MANY = 256  # small parts of a line, which are joined as they come
 
 __all__ = [
     "charset_of",
@@ -94,31 +93,30 @@ def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:
     start = _Start(delimiter)
     for piece in pieces:
         if not start.goes_on(piece):
-            text = start.take(piece)
+            text = start.parts.take(piece)
             lines = text.split(delimiter) if delimiter else text.splitlines()
             if lines and lines[-1] and lines[-1][-1] == text[-1]:
                 start.hold(lines.pop())
             yield from lines
     if start.parts:
-        yield start.take(None)
+        yield start.parts.take(start.end[:0])
 
 
 class _Start:
-    """The start of a line that has not ended, in parts: to join it with each piece is quadratic."""
+    """The start of a line that has not ended."""
 
     def __init__(self, delimiter: Any) -> None:
         self._delimiter = delimiter
         self._overlap = len(delimiter) - 1 if delimiter else 0
-        self._end: Any = None  # where a delimiter may have begun
-        self._folded = 0
-        self.parts: list[Any] = []
+        self.end: Any = None  # where a delimiter may have begun
+        self.parts: Parts[Any] = Parts()
 
     def goes_on(self, piece: Any) -> bool:
-        """Take a piece if it belongs to the line as a whole, and return whether it does."""
+        """Take a piece if all of it belongs to the line, and return whether it does."""
         if not self.parts:
             return False
         if self._delimiter:
-            is_within = self._delimiter not in self._end + piece
+            is_within = self._delimiter not in self.end + piece
         else:
             is_within = piece.splitlines() in ([], [piece])
         if is_within:
@@ -127,24 +125,9 @@ class _Start:
 
     def hold(self, part: Any) -> None:
         """Keep a part of the line."""
-        parts = self.parts
-        if self._overlap:
-            self._end = ((self._end + part) if parts else part)[-self._overlap :]
-        else:
-            self._end = part[:0]
-        parts.append(part)
-        if len(parts) - self._folded >= _MANY:
-            parts[self._folded :] = [part[:0].join(parts[self._folded :])]
-            self._folded += 1
-
-    def take(self, piece: Any) -> Any:
-        """Return what was kept and a piece, joined."""
-        parts, self.parts, self._folded = self.parts, [], 0
-        if not parts:
-            return piece
-        if piece is not None:
-            parts.append(piece)
-        return parts[0][:0].join(parts)
+        text = self.end + part if self.parts else part
+        self.end = text[len(text) - self._overlap :] if self._overlap < len(text) else text
+        self.parts.add(part)
 
 
 def iter_slices(string: Any, slice_length: int | None) -> Generator[Any, None, None]:
