@@ -580,6 +580,7 @@ def test_what_was_forced_stays_at_any_number() -> None:
 
 
 def test_ten_thousand_origins_take_the_memory_of_a_thousand() -> None:
+    """S86: of circuits."""
     store = MemoryStore()
     breaker = CircuitBreaker(1, store=store)
     for number in range(10_000):

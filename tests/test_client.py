@@ -170,6 +170,7 @@ async def test_the_host_header_may_be_set(client: AnyClient, app: AppServer) -> 
 async def test_a_header_that_would_break_the_message_is_refused_before_connecting(
     client: AnyClient, app: AppServer, headers: dict[str, str]
 ) -> None:
+    """S1, S2, S4: no line end, no NUL, nothing beyond Latin-1; and a name is a token."""
     with pytest.raises(InvalidHeader):
         await client.get(app.url, headers=headers)
     assert app.connections == 0
@@ -213,6 +214,7 @@ async def test_where_a_request_comes_from_is_told_without_userinfo(
 async def test_a_method_that_is_no_token_is_refused_before_connecting(
     client: AnyClient, app: AppServer, method: str
 ) -> None:
+    """S5: a method is a token."""
     with pytest.raises(InvalidMethod):
         await client.request(method, app.url)
     assert app.connections == 0
@@ -334,6 +336,7 @@ def test_timeout_is_a_setting_and_an_exception() -> None:
 
 
 def test_no_setting_shows_a_secret() -> None:
+    """S82: of a client."""
     proxy = Proxy.parse("http://user:secret@proxy:3128")
     assert proxy.password == "secret"
     tls = TLS(verify=b"secret", cert=(b"secret", b"secret", "secret"))
@@ -354,6 +357,7 @@ def test_a_client_shows_its_base() -> None:
 
 @BOTH
 def test_a_client_can_be_neither_pickled_nor_copied(kind: Any) -> None:
+    """S82: it says so."""
     client = kind(auth=("user", "secret"))
     for action in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match=f"a {kind.__name__} cannot be pickled or copied"):
@@ -423,6 +427,7 @@ async def test_the_with_statement_closes(colour: str, app: AppServer) -> None:
 
 
 async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> None:
+    """S74: what is one client's is no other's."""
     one, two = make_client(headers={"X-A": "1"}), make_client()
     await one.get(app.url + "/cookies/set?a=1")
     await two.get(app.url + "/cookies")
@@ -434,6 +439,7 @@ async def test_two_clients_share_nothing(make_client: Make, app: AppServer) -> N
 
 
 def test_eight_threads_on_one_client_get_their_own_answers(app: AppServer) -> None:
+    """S85: threads get their own answers."""
     wrong: list[Any] = []
 
     def work(number: int, client: Client) -> None:

@@ -50,6 +50,7 @@ def _hammer(client: Client, urls: list[str], seed: int, count: int) -> int:
 
 
 def test_sixteen_threads_on_one_client_each_get_their_own_answers(app: AppServer) -> None:
+    """S85: threads get their own answers."""
     with Client() as client, ThreadPoolExecutor(16) as threads:
         right = list(threads.map(lambda n: _hammer(client, [app.url], n, 75), range(16)))
     assert right == [75] * 16

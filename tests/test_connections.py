@@ -135,6 +135,7 @@ async def test_what_came_out_of_turn_answers_no_request(
 def test_what_came_out_of_turn_answers_no_request_of_a_session(
     together: bool, context: Any, certs: Certs
 ) -> None:
+    """S43: in the drop-in."""
     handler = Chatty(together=together)
     with RawServer(handler, context) as server, curlhttp.requests.Session() as session:
         session.verify = certs.ca_path
@@ -174,6 +175,7 @@ async def test_a_connection_whose_answer_is_framed_twice_is_not_used_again(
 
 
 def test_a_session_does_not_use_a_connection_again_whose_answer_is_framed_twice() -> None:
+    """S40: in the drop-in."""
     with RawServer(respond(FRAMED_TWICE)) as server, curlhttp.requests.Session() as session:
         for streams in (False, True, False):
             assert session.get(server.url, stream=streams).content == b"ok"
@@ -214,6 +216,7 @@ async def test_a_post_after_a_proxy_closed_an_idle_connection_goes_out_once(
 async def test_what_a_proxy_says_out_of_turn_answers_no_request(
     way: str, make_client: MakeClient, tmp_path: Path
 ) -> None:
+    """S43: through a tunnel."""
     handler = Chatty()
     with RawServer(handler) as proxy:
         client = make_client(proxies=proxy.url.replace("://", "://user:secret@"))

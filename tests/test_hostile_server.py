@@ -99,6 +99,7 @@ BROKEN = {
 async def test_a_broken_head_is_a_protocol_error(
     case: str, streams: bool, client: AnyClient, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """S34, S36, S38, S39, S44: its bytes, its lengths, its size."""
     with RawServer(respond_and_close(BROKEN[case])) as server:
         with pytest.raises(e.RemoteProtocolError) as caught:
             await read(client, server.url, streams)
@@ -139,6 +140,7 @@ ODD_STATUS_LINES = {
 async def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
     case: str, way: str, client: AnyClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """S44: what is no HTTP is an error."""
     answered: list[int] = []
 
     def handler(conn: RawConnection) -> None:
@@ -184,6 +186,7 @@ CONTRADICTED = {
 async def test_a_body_that_is_not_what_its_head_announces_is_an_error(
     case: str, way: str, client: AnyClient, tmp_path: Path
 ) -> None:
+    """S39: a length that cannot be is an error."""
     with RawServer(respond_and_close(CONTRADICTED[case])) as server:
         with pytest.raises(e.ChunkedEncodingError) as caught:
             await fetch(way, client, server.url, tmp_path / "file")
@@ -240,6 +243,7 @@ async def test_a_length_without_a_body_is_right_where_none_is_sent(
 async def test_a_transfer_coding_that_nobody_asked_for_is_an_error(
     coding: str, streams: bool, client: AnyClient
 ) -> None:
+    """S41: a coding of the transfer is chunked or an error."""
     answer = head(f"Transfer-Encoding: {coding}") + b"5\r\nhello\r\n0\r\n\r\n"
     with RawServer(respond_and_close(answer)) as server:
         with pytest.raises((e.ContentDecodingError, e.RemoteProtocolError)):
@@ -270,6 +274,8 @@ async def test_broken_chunks_are_a_framing_error(
 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_endless_informational_heads_are_an_error(streams: bool, client: AnyClient) -> None:
+    """S37: 1xx without end is an error."""
+
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             while True:
@@ -281,6 +287,8 @@ async def test_endless_informational_heads_are_an_error(streams: bool, client: A
 
 
 async def test_an_endless_head_is_an_error(client: AnyClient) -> None:
+    """S36: a head has bounds."""
+
     def handler(conn: RawConnection) -> None:
         if conn.read_request()[0]:
             conn.send(b"HTTP/1.1 200 OK\r\n")
@@ -432,6 +440,7 @@ async def test_other_tasks_have_their_turn_however_fast_a_stream_is(client: AnyC
     ],
 )
 async def test_odd_field_values_are_kept(line: str, value: str, client: AnyClient) -> None:
+    """S33, S35: control characters, bytes beyond ASCII, folds."""
     with RawServer(respond(head(line, "Content-Length: 0"))) as server:
         for streams in (False, True):
             response_ = await client.request("GET", server.url, stream=streams)
@@ -441,6 +450,7 @@ async def test_odd_field_values_are_kept(line: str, value: str, client: AnyClien
 
 
 async def test_a_cookie_with_control_bytes_is_not_sent_back(client: AnyClient) -> None:
+    """S33, S72: it is not kept."""
     answer = head("Set-Cookie: a=b\x01c", "Set-Cookie: d=e", "Content-Length: 0")
     with RawServer(respond(answer)) as server:
         await client.get(server.url)
@@ -476,7 +486,7 @@ async def test_the_reason_is_what_the_server_said(
 async def test_length_and_chunks_together_are_read_as_chunks(
     streams: bool, client: AnyClient
 ) -> None:
-    """RFC 9112, section 6.3."""
+    """S40: RFC 9112, section 6.3."""
     answer = head("Content-Length: 3", "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"
     with RawServer(respond(answer, response(b"next"))) as server:
         assert await read(client, server.url, streams) == b"hello"
@@ -499,6 +509,7 @@ async def test_length_and_chunks_together_are_read_as_chunks(
 async def test_bytes_after_the_body_are_no_part_of_anything(
     answer: bytes, body: bytes, streams: bool, client: AnyClient
 ) -> None:
+    """S42: what follows a body is no part of it."""
     with RawServer(respond(answer, response(b"next"))) as server:
         assert await read(client, server.url, streams) == body
         assert await read(client, server.url, streams) == b"next"
@@ -507,6 +518,7 @@ async def test_bytes_after_the_body_are_no_part_of_anything(
 
 
 async def test_bytes_on_an_idle_connection_are_not_the_next_response(client: AnyClient) -> None:
+    """S43: what came before the request does not answer it."""
     spoke = threading.Event()
 
     def handler(conn: RawConnection) -> None:
@@ -531,6 +543,7 @@ async def test_bytes_on_an_idle_connection_are_not_the_next_response(client: Any
 async def test_a_get_is_not_answered_by_what_came_on_an_idle_connection(
     client: AnyClient,
 ) -> None:
+    """S43: what came before the request does not answer it."""
     spoke, asked = threading.Event(), threading.Event()
 
     def handler(conn: RawConnection) -> None:

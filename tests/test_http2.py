@@ -466,6 +466,7 @@ def setting(stream: int) -> Frame:
 async def test_a_field_that_is_none_is_dropped_or_an_error(
     field: tuple[str, str], make_client: MakeClient
 ) -> None:
+    """S87: a field of HTTP/2 that is none goes nowhere."""
     client = make_client(http2="prior-knowledge")
     with RawServer(says(head(("x-fine", "yes"), field))) as server:
         try:
@@ -499,6 +500,7 @@ FLOODS: dict[str, Callable[[RawConnection], None]] = {
 async def test_a_flood_ends_with_an_error_or_by_the_timeout(
     flood: str, make_client: MakeClient, plain_h2: H2Server
 ) -> None:
+    """S88: a flood ends."""
     client = make_client(http2="prior-knowledge")
     with RawServer(FLOODS[flood]) as server:
         with anyio.fail_after(30), pytest.raises((e.RemoteProtocolError, e.Timeout)):
@@ -510,7 +512,7 @@ async def test_a_flood_ends_with_an_error_or_by_the_timeout(
 async def test_a_broken_header_table_is_not_used_again(
     streams: bool, make_client: MakeClient
 ) -> None:
-    """Libcurl keeps the connection after endless 103, with an HPACK state that is wrong."""
+    """S37, S88: libcurl keeps the connection after endless 103, its HPACK state being wrong."""
     client = make_client(http2="prior-knowledge")
     many = [head(("x-a", "b"), ("x-c", "d"), ends=False, status="103")] * 6000
 

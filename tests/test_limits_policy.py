@@ -203,6 +203,7 @@ def test_who_is_woken_may_use_the_limit() -> None:
 
 
 def test_idle_origins_take_no_memory() -> None:
+    """S86: of places."""
     limit = ConcurrencyLimit(1)
     for number in range(100):
         taken(limit, f"http://h{number}.test:80").give()
@@ -380,6 +381,7 @@ def test_threads_at_one_moment_get_one_burst() -> None:
 
 
 def test_origins_without_traffic_are_forgotten() -> None:
+    """S86: of rates."""
     limit = RateLimit(1)
     for number in range(10_000):
         assert limit.take(f"http://h{number}.test:80", number * 1.0)

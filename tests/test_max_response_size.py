@@ -70,6 +70,7 @@ async def test_a_chunked_body_is_bounded_to_the_byte(get: Any, app: AppServer) -
 
 @pytest.mark.parametrize("coding", sorted(CODERS))
 async def test_a_decoded_body_is_bounded_to_the_byte(get: Any, app: AppServer, coding: str) -> None:
+    """S45: a bomb costs no more than the limit."""
     url = f"{app.url}/{coding}?zeros=1&size=100000"
     assert await get(url, 100_000) == bytes(100_000)
     with pytest.raises(ResponseTooLarge, match="99999 bytes") as caught:
@@ -105,6 +106,7 @@ async def test_a_request_may_lift_the_clients_limit(make_client: Make, app: AppS
 
 
 async def test_an_error_status_is_bounded_too(get: Any) -> None:
+    """S47: every body is bounded."""
     with RawServer(respond(response(payload(1000), status="500 Sorry"))) as raw:
         with pytest.raises(ResponseTooLarge):
             await get(raw.url, 999)
@@ -135,6 +137,7 @@ async def test_what_fits_comes_before_the_error(make_client: Make, app: AppServe
 
 
 async def test_an_endless_body_ends_at_the_limit_and_closes_the_connection(get: Any) -> None:
+    """S45, S46: an abort closes the socket."""
     closed: list[bool] = []
 
     def endless(conn: RawConnection) -> None:

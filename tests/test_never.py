@@ -358,6 +358,7 @@ async def test_a_body_cut_on_http2_is_no_response(
 async def test_a_coded_body_that_stops_short_is_no_response(
     coding: str, streams: bool, client: AnyClient
 ) -> None:
+    """S49: of each coding, whole and streamed."""
     name = {"raw-deflate": "deflate", "multi-gzip": "gzip"}.get(coding, coding)
     body = CODERS[coding](b"some text that is long enough " * 20)
     cut_at = [1, len(body) // 3, len(body) - 1]
@@ -398,6 +399,7 @@ async def test_a_chunked_coded_body_that_stops_short_is_no_response(client: AnyC
 async def test_a_corrupt_coded_body_is_no_response(
     coding: str, body: bytes, streams: bool, client: AnyClient
 ) -> None:
+    """S50: a wrong check sum, and what is no such coding."""
     answer = response(body, headers=[("Content-Encoding", coding)])
     with RawServer(respond(answer)) as server, pytest.raises(e.ContentDecodingError):
         await read(client, server.url, streams)
@@ -454,6 +456,7 @@ def injections() -> Iterator[Any]:
 async def test_what_would_break_the_message_is_refused_before_anything_is_sent(
     method: str, options: dict[str, Any], client: AnyClient
 ) -> None:
+    """S1, S2, S4, S5, S78, S79: wherever the caller's text may get to."""
     with RawServer(respond(response(b"ok"))) as server:
         with pytest.raises(ValueError):
             await client.request(method, server.url, **options)
@@ -464,13 +467,14 @@ async def test_what_would_break_the_message_is_refused_before_anything_is_sent(
 async def test_a_client_cannot_be_made_with_headers_that_break_the_message(
     settings: dict[str, Any], make_client: MakeClient
 ) -> None:
+    """S1: in a client's own headers."""
     with pytest.raises(e.InvalidHeader):
         make_client(**settings)
 
 
 @pytest.mark.parametrize("char", ["\r\n", "\n", "\r", "\x00", "\x7f", " ", "\t"])
 async def test_a_url_cannot_end_the_request_line(char: str, client: AnyClient) -> None:
-    """It is refused or encoded: in the path, in the query, and in params."""
+    """S6: it is refused or encoded: in the path, in the query, and in params."""
     with RawServer(respond(response(b"ok"))) as server:
         for url in (f"/a{char}X-Evil:1", f"/a?b{char}X-Evil:1"):
             try:
@@ -487,6 +491,7 @@ async def test_a_url_cannot_end_the_request_line(char: str, client: AnyClient) -
 
 
 async def test_names_of_fields_and_files_cannot_add_lines_to_a_part(client: AnyClient) -> None:
+    """S77: a name stays within its quotes."""
     with RawServer(respond(response(b"ok"))) as server:
         await client.post(server.url, files={'f"\r\nX-Evil: 1': ('n"\r\nX-Evil: 1', b"x")})
         head, _, body = server.requests[0].partition(b"\r\n\r\n")
@@ -495,7 +500,7 @@ async def test_names_of_fields_and_files_cannot_add_lines_to_a_part(client: AnyC
 
 
 async def test_a_location_with_line_ends_injects_nothing(client: AnyClient) -> None:
-    """Bytes that a server puts into Location do not become lines of the next request."""
+    """S31: bytes that a server puts into Location do not become lines of the next request."""
     hop = b"HTTP/1.1 302 Found\r\nLocation: /a\x0bX-Evil:1\tb c\xe9\r\nContent-Length: 0\r\n\r\n"
     with RawServer(respond(hop, response(b"ok"))) as server:
         try:
@@ -611,6 +616,7 @@ async def test_a_body_may_raise_what_is_no_exception(
 async def test_a_body_of_another_length_than_announced_is_an_error(
     length: int, client: AnyClient, app: AppServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """S80: a body of another length is an error."""
     with pytest.raises(e.RequestException, match="its length is"):
         await client.post(
             app.url + "/upload",
@@ -657,7 +663,7 @@ async def test_no_file_is_written(
     tmp_path: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Alt-Svc and HSTS are off; a file name in the answer is only text."""
+    """S89, S92: Alt-Svc and HSTS are off; a file name in the answer is only text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
 

@@ -123,6 +123,16 @@ def test_who_leaves_while_waiting_is_never_granted() -> None:
     assert queue.granted == [next_one]
 
 
+def test_unbound_origins_that_nobody_uses_are_forgotten() -> None:
+    """S86: of origins that were found to carry many requests on a connection."""
+    slots = Slots(10, per_origin=1)
+    assert slots.take("in use")
+    for origin in ("in use", *map(str, range(5000))):
+        slots.unbind(origin)
+    assert slots.take("in use")
+    assert len(slots._unbound) <= 1000
+
+
 def test_lifting_the_bound_lets_everybody_in() -> None:
     queue = Queue(1, per_origin=1)
     assert queue.slots.take("a")
@@ -410,6 +420,7 @@ async def test_the_wait_for_the_pool_is_in_the_timings(
 async def test_no_more_idle_connections_are_kept_than_max_keepalive_connections(
     make_client: Callable[..., AnyClient], app: AppServer, keep: int
 ) -> None:
+    """S86: of connections."""
     client = make_client(max_keepalive_connections=keep)
     app.wait_for(lambda: not app.open_connections)
     await client.gather(5, "GET", app.url + "/delay/0.02")

@@ -54,6 +54,7 @@ async def test_a_file_bytes_and_a_directory_of_authorities(
 async def test_custom_authorities_replace_the_default(
     make_client: MakeClient, tls_app: AppServer, certs: Certs
 ) -> None:
+    """S53: the authorities of a request are its own."""
     for verify in (True, certs.other_ca_path, certs.other_ca_path.read_bytes()):
         with pytest.raises(curlhttp.SSLError):
             await make_client(verify=verify).get(tls_app.url)
@@ -66,6 +67,7 @@ async def test_custom_authorities_replace_the_default(
 async def test_bad_certificates_are_refused_once(
     client: AnyClient, certs: Certs, kind: str
 ) -> None:
+    """S56: a certificate that does not hold is an error, once."""
     with AppServer(getattr(certs, kind)()) as server:
         with pytest.raises(curlhttp.SSLError) as caught:
             await client.get(server.url, auth=("u", "p"))
@@ -194,7 +196,7 @@ async def test_no_way_resumes_an_unverified_session(ask: Ask, certs: Certs) -> N
 
 @EVERY_WAY
 async def test_each_way_shows_each_requests_own_certificate(ask: Ask, certs: Certs) -> None:
-    """S54."""
+    """S54: the certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     with AppServer(context) as server:
@@ -218,6 +220,7 @@ def _old_context(certs: Certs) -> ssl.SSLContext:
 async def test_an_unverified_connection_is_not_used_for_a_verified_request(
     make_client: MakeClient, tls_app: AppServer
 ) -> None:
+    """S52: trust of one request is not that of the next."""
     client = make_client(verify=True)
     for _ in range(2):
         assert (await client.get(tls_app.url, verify=False)).ok
@@ -244,6 +247,7 @@ async def test_each_request_says_for_itself_whether_the_name_counts(
 async def test_each_request_has_its_own_authorities(
     make_client: MakeClient, tls_app: AppServer, certs: Certs
 ) -> None:
+    """S53: the authorities of a request are its own."""
     client = make_client(verify=True)
     for verify in (certs.ca_path, certs.ca_pem):
         assert (await client.get(tls_app.url, verify=verify)).ok
@@ -255,6 +259,7 @@ async def test_each_request_has_its_own_authorities(
 async def test_an_unverified_session_is_not_resumed_by_a_verified_request(
     make_client: MakeClient, certs: Certs
 ) -> None:
+    """S58: an unverified session is not resumed."""
     for context in (certs.unknown_ca_context(), certs.tls12_context()):
         client = make_client(verify=True)
         with AppServer(context) as server:
@@ -289,6 +294,7 @@ async def test_a_client_certificate_of_every_form(make_client: MakeClient, certs
 
 
 async def test_each_request_has_its_own_client_certificate(client: AnyClient, certs: Certs) -> None:
+    """S54: the certificate of a request is its own."""
     context = certs.client_auth_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     with AppServer(context) as server:
@@ -329,6 +335,7 @@ async def test_a_key_that_does_not_fit_is_an_error(
 
 
 async def test_keys_and_passwords_are_in_no_repr(client: AnyClient, certs: Certs) -> None:
+    """S81: no message, repr or log shows a secret."""
     certificate, key = certs.client_cert_pair("A")
     cert = (certificate, key.read_bytes(), "s3cret")
     request = client.real.build_request("GET", "https://h.test/", cert=cert, verify=certs.ca_pem)
@@ -347,6 +354,7 @@ async def test_tls_1_2_is_spoken(client: AnyClient, certs: Certs) -> None:
 
 
 async def test_tls_1_1_is_not(client: AnyClient, certs: Certs) -> None:
+    """S59: not even unverified."""
     with AppServer(_old_context(certs)) as server:
         for verify in (certs.ca_path, False):
             with pytest.raises(curlhttp.SSLError):
@@ -373,7 +381,7 @@ print(os.path.exists(log))
 def test_libcurl_reads_sslkeylogfile_when_the_first_client_is_made(
     tls_app: AppServer, certs: Certs, tmp_path: Path, when: str
 ) -> None:
-    """The documented truth: no setting of a client can switch it off."""
+    """S83: the documented truth: no setting of a client can switch it off."""
     done = subprocess.run(
         [sys.executable, "-c", _KEYS, tls_app.url, str(certs.ca_path), str(tmp_path / "k"), when],
         capture_output=True,

@@ -111,6 +111,7 @@ def test_raise_for_status_has_its_text(requests: Any, app: AppServer) -> None:
 def test_trust_env_false_leaves_proxies_of_the_environment_alone(
     requests: Any, app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """S67: in the drop-in."""
     with HTTPProxy() as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)

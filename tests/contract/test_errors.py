@@ -130,17 +130,20 @@ def test_http_where_tls_is_expected(requests: Any) -> None:
 
 @STREAMED
 def test_an_unknown_authority(requests: Any, tls_app: AppServer, streamed: bool) -> None:
+    """S56: in the drop-in."""
     error = fails(requests, "SSLError", tls_app.url, streamed)
     assert isinstance(error, requests.ConnectionError)
     assert error.request.url == tls_app.url + "/"
 
 
 def test_a_certificate_of_another_host(requests: Any, certs: Certs) -> None:
+    """S56: in the drop-in."""
     with AppServer(certs.wrong_host_context()) as server:
         fails(requests, "SSLError", server.url, verify=str(certs.ca_path))
 
 
 def test_an_expired_certificate(requests: Any, certs: Certs) -> None:
+    """S56: in the drop-in."""
     with AppServer(certs.expired_context()) as server:
         fails(requests, "SSLError", server.url, verify=str(certs.ca_path))
 
@@ -265,6 +268,7 @@ def test_a_proxy_that_refuses_a_request_is_an_answer(requests: Any, app: AppServ
 
 
 def test_a_proxy_that_refuses_a_tunnel_is_an_error(requests: Any) -> None:
+    """S64: in the drop-in."""
     with HTTPProxy(("u", "p")) as proxy:
         error = fails(requests, "ProxyError", "https://127.0.0.1:1/", proxies={"https": proxy.url})
         assert "407" in str(error)

@@ -58,6 +58,7 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND
 def test_the_method_after_a_redirect(
     session: Any, app: AppServer, status: int, method: str
 ) -> None:
+    """S26: in the drop-in."""
     body = None if method in {"GET", "HEAD"} else BODY
     headers = {"Content-Type": "x/y"} if body else {}
     answer = session.request(
@@ -84,6 +85,7 @@ def test_the_method_after_a_redirect(
 def test_another_status_with_a_location_is_not_followed(
     session: Any, app: AppServer, status: int
 ) -> None:
+    """S28: in the drop-in."""
     response = session.get(app.url + to("/echo", status))
     assert response.status_code == status
     assert response.history == []
@@ -148,6 +150,8 @@ def test_a_generator_is_dropped_when_the_method_becomes_get(session: Any, app: A
 def test_a_body_that_cannot_be_rewound_is_an_error(
     requests: Any, session: Any, app: AppServer, broken: str
 ) -> None:
+    """S27: in the drop-in."""
+
     def fail(*args: Any) -> Any:
         raise OSError("not for this file")
 
@@ -242,6 +246,7 @@ def test_authorization_does_not_go_to_another_name_of_the_host(
 def test_netrc_is_looked_up_for_the_next_host(
     session: Any, app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """S22: in the drop-in."""
     path = tmp_path / "netrc"
     path.write_text("machine localhost login net password rc\n")
     monkeypatch.setenv("NETRC", str(path))
@@ -288,6 +293,7 @@ def test_a_cookie_deleted_by_a_redirect_is_not_sent_on(session: Any, app: AppSer
 
 
 def test_cookies_of_another_host_are_not_sent_there(session: Any, app: AppServer) -> None:
+    """S18, S73: in the drop-in."""
     session.get(app.url + "/cookies/set?a=1&redirect=" + quote(app.at("localhost") + "/cookies"))
     assert app.requests[1].header("cookie") is None
     assert session.cookies["a"] == "1"
@@ -570,6 +576,7 @@ def test_permanent_redirects_say_so(session: Any, app: AppServer, status: int) -
 def test_too_many_redirects_is_an_error_with_the_last_response(
     requests: Any, session: Any, app: AppServer
 ) -> None:
+    """S29: in the drop-in."""
     session.max_redirects = 3
     with pytest.raises(requests.TooManyRedirects) as caught:
         session.get(app.url + "/redirect/9")
