@@ -29,6 +29,7 @@ from tests.servers import (
     response,
 )
 from tests.servers.routes import CODERS
+from tests.ways import EVERY_WAY, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -104,6 +105,20 @@ async def test_more_than_five_codings_are_an_error(client: AnyClient, streams: b
     assert caught.value.request.method == "GET"  # type: ignore[union-attr]
     assert caught.value.response.status_code == 200  # type: ignore[union-attr]
     assert caught.value.request_sent
+
+
+@EVERY_WAY
+async def test_no_way_takes_a_broken_coding_for_a_body(ask: Ask) -> None:
+    """S48, S49, S50: too many, cut, corrupt, and no coding at all."""
+    whole = gzip.compress(b"some text that is long enough " * 20)
+    broken = (whole[:-9], whole[:20], whole[:-8] + bytes(8), b"no gzip at all")
+    for body in broken:
+        with coded(body) as raw, pytest.raises(ContentDecodingError):
+            await ask(raw.url)
+    with coded(b"x", coding=", ".join(["gzip"] * 6)) as raw, pytest.raises(ContentDecodingError):
+        await ask(raw.url)
+    with coded(whole) as raw:
+        assert (await ask(raw.url)).ok
 
 
 async def test_a_coding_is_seen_whole_and_streamed_alike(client: AnyClient, streams: bool) -> None:

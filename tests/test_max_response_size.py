@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from curlhttp.exceptions import ResponseTooLarge
 from tests.colours import WITHOUT_UVLOOP, AnyClient
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
 from tests.servers.routes import CODERS
+from tests.ways import EVERY_WAY_OF_CLIENTS, Ask
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -49,6 +51,16 @@ def get(request: pytest.FixtureRequest, make_client: Make, way: str) -> Any:
             return b"".join([piece async for piece in stream.iterate("bytes")])
 
     return fetch
+
+
+@EVERY_WAY_OF_CLIENTS
+async def test_the_limit_holds_in_every_way(ask: Ask, app: AppServer, tmp_path: Path) -> None:
+    """S45: on the wire, and decoded; a download leaves nothing behind."""
+    for path in ("/bytes/300000", "/chunked/300000", "/gzip?zeros=1&size=9000000"):
+        with pytest.raises(ResponseTooLarge):
+            await ask(app.url + path, max_response_size=200_000)
+        assert not list(tmp_path.iterdir())
+    assert (await ask(app.url + "/bytes/200000", max_response_size=200_000)).ok
 
 
 @pytest.mark.parametrize("size", [1, 1000, 300_000])

@@ -16,20 +16,19 @@ from curlhttp import requests
 from tests.colours import AnyClient
 from tests.downloads import download
 
-__all__ = ["EVERY_WAY", "WAYS", "Ask", "make_ask"]
+__all__ = ["EVERY_WAY", "EVERY_WAY_OF_CLIENTS", "Ask", "make_ask"]
 
 Ask = Callable[..., Awaitable[Any]]
 
-WAYS = ("get", "stream", "map", "download")
-_OF_SESSIONS = ("session", "session's stream")
+_OF_CLIENTS = [
+    (colour, way)
+    for colour in ("blocking", "asyncio", "trio")
+    for way in ("get", "stream", "map", "download")
+]
+_OF_SESSIONS = [("blocking", way) for way in ("session", "session's stream")]
 
-EVERY_WAY = pytest.mark.parametrize(
-    ("colour", "way"),
-    [
-        *((colour, way) for colour in ("blocking", "asyncio", "trio") for way in WAYS),
-        *(("blocking", way) for way in _OF_SESSIONS),
-    ],
-)
+EVERY_WAY = pytest.mark.parametrize(("colour", "way"), [*_OF_CLIENTS, *_OF_SESSIONS])
+EVERY_WAY_OF_CLIENTS = pytest.mark.parametrize(("colour", "way"), _OF_CLIENTS)
 
 
 def make_ask(client: AnyClient, way: str, folder: Path, session: requests.Session) -> Ask:
