@@ -41,6 +41,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--module", default="curlhttp.requests", help="what tests/contract tests")
 
 
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run the whole suite in two processes, each with servers of its own; named tests in this."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return 0 if config.option.file_or_dir else 2
+
+
 def pytest_report_header() -> str | None:
     """Say how slow the machine is, which here is measured before there are workers."""
     return f"pace: {PACE} times that of a quiet machine" if PACE > 1 else None
