@@ -608,7 +608,9 @@ async def test_a_206_that_brings_more_than_it_says_is_an_error_and_not_kept(
 
 
 @ONE_OF_EACH
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 20))]
+)
 async def test_two_versions_are_never_mixed(
     client: AnyClient, shelf: Shelf, path: Path, seed: int
 ) -> None:

@@ -441,6 +441,7 @@ async def test_a_kept_connection_of_another_origin_does_not_take_the_place_of_ne
     assert app.connections == 1
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])  # libcurl looks at the clock
 async def test_old_and_idle_connections_are_not_used_again(

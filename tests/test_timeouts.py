@@ -388,6 +388,7 @@ def takes_slowly(pause: float) -> Callable[[RawConnection], None]:
     return handler
 
 
+@pytest.mark.slow
 @EACH_ENGINE
 @pytest.mark.parametrize("kind", ["bytes", "pieces"])
 async def test_an_upload_that_moves_is_no_silence(kind: str, client: AnyClient) -> None:
@@ -404,6 +405,7 @@ async def test_an_upload_that_moves_is_no_silence(kind: str, client: AnyClient) 
         assert int(response_.content) == len(body)
 
 
+@pytest.mark.slow
 def test_an_upload_that_moves_is_no_silence_where_libcurl_runs_the_loop() -> None:
     body = bytes(40_000_000)
     limit = paced(1.0)
