@@ -7,6 +7,7 @@ HTTP/2 without TLS likewise, and CONNECT c<case>.localhost:443 makes it a hostil
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import socket
 import sys
@@ -50,8 +51,8 @@ class Fuzzer:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.server = RawServer(self._serve)
-        # (case, hop, connection, when it was sent, when what was not asked for was sent)
-        self.sent: deque[tuple[str, int, int, float, float]] = deque(maxlen=_REMEMBERED)
+        # [case, hop, connection, when all of it was sent, with what was not asked for]
+        self.sent: deque[list[Any]] = deque(maxlen=_REMEMBERED)
 
     def history(self, owner: str) -> Any:
         """Return what was sent on the connections that carried a case, and when."""
@@ -95,24 +96,24 @@ class Fuzzer:
         return self._send(conn, Case(self.seed, int(name), kind, self.server.port), hop)
 
     def _send(self, conn: RawConnection, case: Case, hop: int) -> bool:
-        made = case.answer(hop)
+        return self.send(conn, case, hop, case.answer(hop))
+
+    def send(self, conn: RawConnection, case: Case, hop: int, made: Answer) -> bool:
+        """Send an answer, and what nobody asked for; return whether the connection goes on."""
+        entry = [case.owner, hop, conn.index, math.inf]
+        self.sent.append(entry)
         for piece in made.pieces:
             if piece:
                 conn.send(piece)
-        self.note(case, hop, conn, made)
-        return end(conn, made)
-
-    def note(self, case: Case, hop: int, conn: RawConnection, made: Answer) -> None:
-        """Remember an answer that was sent, and send what nobody asked for."""
-        now = late = time.monotonic()
         if made.stray:
+            until = time.monotonic() + made.delay
             if made.delay > 1e-3:
                 time.sleep(made.delay)
-            while time.monotonic() < now + made.delay:
+            while time.monotonic() < until:
                 pass
             conn.send(made.stray)
-            late = time.monotonic()
-        self.sent.append((case.owner, hop, conn.index, now, late))
+        entry[3] = time.monotonic()
+        return end(conn, made)
 
 
 def end(conn: RawConnection, made: Answer) -> bool:
@@ -198,10 +199,7 @@ class Streams:
         case = Case(fuzzer.seed, int(found[2]), "h2", fuzzer.server.port)
         hop = int(found[3] or 0)
         made = case.answer(hop, stream)
-        for piece in made.pieces:
-            conn.send(piece)
-        fuzzer.note(case, hop, conn, made)
-        return end(conn, made)
+        return fuzzer.send(conn, case, hop, made)
 
 
 def main() -> None:

@@ -211,7 +211,6 @@ class Fetch(Way):
         with self.judge.judging(cases[0]) as began:
             file, out = Path(self._folder.name, "list"), Path(self._folder.name, "out.jsonl")
             file.write_text("\n".join(map(_line, cases)) + "\n")
-            more = ["--retry", 1] if cases[0].number % 2 else []
             ended = run_command(
                 "fetch",
                 file,
@@ -225,7 +224,6 @@ class Fetch(Way):
                 15,
                 "--max-body",
                 "1M",
-                *more,
             )
             if ended.status not in (0, 1):
                 raise Surprise(f"fetch ends with {ended.status}: {ended.err[-300:]}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import socket
 import sys
@@ -195,6 +196,7 @@ class _Exchange:
         else:
             time.sleep(self._fate.delay)
         mark = stamp(self._fate.name)
+        self._storm.strays[self._fate.name] = math.inf  # it may arrive before the time is known
         self._conn.send(_head(200, b"Content-Length: %d" % len(mark)) + mark)
         self._storm.strays[self._fate.name] = time.monotonic()
         return True
