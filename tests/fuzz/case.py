@@ -10,10 +10,10 @@ from typing import Any
 from tests.fuzz.draft import Site
 from tests.fuzz.frames import answer_frames
 from tests.fuzz.heads import Answer, answer
+from tests.fuzz.socks import replies
 
-__all__ = ["KINDS", "SECRET", "Case"]
+__all__ = ["SECRET", "Case"]
 
-KINDS = ("h1", "h2", "connect")
 SECRET = "s3cret-word"  # of all requests that have a password
 _READS = 15.0  # seconds: the server ends what stands still long before
 _STALLED = 0.05
@@ -26,7 +26,8 @@ class Case:
     Attributes:
         seed: of the run.
         number: of the case.
-        kind: "h1", "h2" or "connect": what the answers are.
+        kind: "h1", "h2", "connect" (answers to that), "proxied" (h1 through a proxy that passes
+            them on as they are) or "socks" (the handshake).
         port: of the server.
     """
 
@@ -45,7 +46,10 @@ class Case:
         """Return where the first request goes."""
         if self.kind == "connect":
             return f"https://c{self.number}.localhost/"
-        return f"http://127.0.0.1:{self.port}/{self.kind}/{self.number}/0"
+        authority = (
+            f"127.0.0.1:{self.port}" if self.kind != "socks" else f"c{self.number}.localhost"
+        )
+        return f"http://{authority}/{self.kind}/{self.number}/0"
 
     def answer(self, hop: int = 0, stream: int = 1) -> Answer:
         """Return the answer to the request after so many redirects.
@@ -63,6 +67,10 @@ class Case:
         if self.stalls and not hop:
             made.ending = "stall"
         return made
+
+    def handshake(self) -> list[bytes]:
+        """Return the replies of a SOCKS proxy."""
+        return replies(Random(f"{self.seed}/{self.number}/socks"), 4 if self.number % 2 else 5)
 
     @property
     def stalls(self) -> bool:
@@ -107,6 +115,9 @@ class Case:
         if asked["auth"]:
             kind = curlhttp.BasicAuth if asked["auth"] == "basic" else curlhttp.DigestAuth
             options["auth"] = kind("user", SECRET)
+        if self.kind == "socks":
+            scheme = "socks4a" if self.number % 2 else "socks5h"
+            options["proxies"] = f"{scheme}://c{self.number}:pw@127.0.0.1:{self.port}"
         if asked["limit"]:
             options["max_response_size"] = asked["limit"]
         if asked["retries"]:
@@ -137,6 +148,8 @@ class Case:
     def wire(self) -> str:
         """Return all that the server does about the case, in words and exact bytes."""
         lines = [f"{self.method} {self.url}"]
+        if self.kind == "socks":
+            lines.append(f"handshake: {self.handshake()}")
         for hop in range(5):
             made = self.answer(hop)
             lines.append(f"answer {hop} ({', '.join(made.notes)}), then {made.ending}:")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from curlhttp.exceptions import ReadTimeout, RequestException
+from curlhttp.exceptions import ConnectTimeout, ReadTimeout, RequestException
 from tests.adversary.child import Child
 from tests.adversary.findings import Findings, place_of
 from tests.adversary.stamps import owners_in
@@ -70,10 +70,10 @@ class Judge:
             self.errors += 1
         if type(error) is RequestException:
             self._report(case, "raises an error without a kind", error)
-        if isinstance(error, ReadTimeout) and not case.stalls:
+        if isinstance(error, (ReadTimeout, ConnectTimeout)) and not case.stalls:
             self._report(
                 case,
-                "waits for the read timeout after the server closed",
+                "waits for a timeout after the server closed",
                 error,
                 self._history(case.owner),
             )

@@ -27,7 +27,7 @@ _WARM = 0.3  # of a run: by then caches are full
 _GROWTH = 24 << 20  # bytes
 _OBJECTS = 3000  # of one type: jars and caches of bounded size
 
-_WEIGHTS = {"h1": 4, "h2": 3, "connect": 1}
+_WEIGHTS = {"h1": 4, "h2": 3, "connect": 1, "proxied": 1, "socks": 1}
 
 _Make = Callable[[Judge, str], Way]
 _BLOCKING: dict[str, _Make] = {
@@ -65,16 +65,26 @@ _CONNECT = [
     "trio.request",
 ]
 
+_HEDGED: dict[str, _Make] = {
+    "client.request": partial(ways_blocking.Request, hedges=True),
+    "client.stream": partial(ways_blocking.Stream, hedges=True),
+    "client.map": partial(ways_blocking.Map, hedges=True),
+    "asyncio.request": partial(ways_async.AsyncRequest, loop="asyncio", hedges=True),
+    "trio.stream": partial(ways_async.AsyncStream, loop="trio", hedges=True),
+}
+_SOCKS = ["client.request", "client.stream", "client.map", "asyncio.request", "trio.stream"]
+_ALL = {**_BLOCKING, **_ASYNC, **_SESSION}
+
 WAYS: dict[str, tuple[str, _Make]] = {
     **{
         name: ("h1", make)
         for name, make in {**_BLOCKING, **_ASYNC, **_SESSION, **_DOWNLOADS}.items()
     },
     **{f"h2.{name}": ("h2", make) for name, make in {**_BLOCKING, **_ASYNC}.items()},
-    **{
-        f"connect.{name}": ("connect", {**_BLOCKING, **_ASYNC, **_SESSION}[name])
-        for name in _CONNECT
-    },
+    **{f"{kind}.hedged.{name}": (kind, _HEDGED[name]) for kind in ("h1", "h2") for name in _HEDGED},
+    **{f"connect.{name}": ("connect", _ALL[name]) for name in _CONNECT},
+    **{f"proxied.{name}": ("proxied", _ALL[name]) for name in [*_CONNECT, "client.stream"]},
+    **{f"socks.{name}": ("socks", _ALL[name]) for name in _SOCKS},
 }
 
 

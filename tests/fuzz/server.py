@@ -32,9 +32,10 @@ from tests.fuzz.frames import (
     Frame,
 )
 from tests.fuzz.heads import Answer
+from tests.fuzz.socks import read_name, read_target
 from tests.servers.raw import RawConnection, RawServer
 
-_TARGET = re.compile(rb"(?:http://[^/ ]*)?/(good|h1|h2|connect)/([\w.-]+)(?:/(\d+))?")
+_TARGET = re.compile(rb"(?:http://[^/ ]*)?/(good|h1|h2|connect|proxied|socks)/([\w.-]+)(?:/(\d+))?")
 _TUNNEL = re.compile(rb"c(\d+)\.localhost:443$")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _IDLE = 0.01  # seconds that a connection may stand still: some answers are never complete
@@ -65,8 +66,20 @@ class Fuzzer:
         with contextlib.suppress(TimeoutError):
             if conn.starts_with(_PREFACE[:4]):
                 Streams(self, conn).run()
+            elif conn.starts_with(b"\x04") or conn.starts_with(b"\x05"):
+                self._serve_socks(conn)
             else:
                 self._serve_http1(conn)
+
+    def _serve_socks(self, conn: RawConnection) -> None:
+        with contextlib.suppress(ConnectionError):  # it leaves at the first broken reply
+            name = read_name(conn)
+            case = Case(self.seed, int(name.removeprefix("c")), "socks", self.server.port)
+            for count, reply in enumerate(case.handshake()):
+                if count:
+                    read_target(conn)
+                conn.send(reply)
+            self._serve_http1(conn)
 
     def _serve_http1(self, conn: RawConnection) -> None:
         while True:

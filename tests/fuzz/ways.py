@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import curlhttp
 from curlhttp.exceptions import RequestException
 from tests.fuzz.case import Case
 from tests.fuzz.judge import Judge
@@ -24,7 +25,7 @@ class Way(ABC):
 
     Args:
         judge: of what comes of the cases.
-        kind: "h1", "h2" or "connect".
+        kind: of the cases.
     """
 
     may_stall = True
@@ -46,12 +47,21 @@ class Way(ABC):
         return f"http://127.0.0.1:{self.judge.port}/good/{name}"
 
 
-def settings_of(kind: str, port: int) -> dict[str, Any]:
-    """Return the arguments of a client for a kind of case."""
+def settings_of(kind: str, port: int, *, hedges: bool = False) -> dict[str, Any]:
+    """Return the arguments of a client for a kind of case.
+
+    Args:
+        kind: of the cases.
+        port: of the server.
+        hedges: send many a request twice at once.
+    """
     settings: dict[str, Any] = {"trust_env": False, "max_connections": 24, "timeout": TIMEOUT}
     if kind == "h2":
         settings["http2"] = "prior-knowledge"
-    if kind == "connect":
+    if hedges:
+        budget = curlhttp.RetryBudget(ratio=1.0)
+        settings["hedge"] = curlhttp.Hedge(0.001, budget=budget)
+    if kind in ("connect", "proxied"):
         settings["proxies"] = f"http://user:pr0xy-w0rd@127.0.0.1:{port}"
     return settings
 

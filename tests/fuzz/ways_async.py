@@ -26,12 +26,13 @@ _AT_ONCE = 12
 
 
 class _OnAsyncClient(Way):
-    def __init__(self, judge: Judge, kind: str, loop: str) -> None:
+    def __init__(self, judge: Judge, kind: str, loop: str, *, hedges: bool = False) -> None:
         super().__init__(judge, kind)
         backend = BACKENDS[loop]
         self._backend, self._options = backend if isinstance(backend, tuple) else (backend, {})
         breaker = curlhttp.CircuitBreaker(failure_threshold=10**9) if loop == "trio" else None
-        self.client = curlhttp.AsyncClient(breaker=breaker, **settings_of(kind, judge.port))
+        settings = settings_of(kind, judge.port, hedges=hedges)
+        self.client = curlhttp.AsyncClient(breaker=breaker, **settings)
 
     def run(self, cases: Sequence[Case]) -> None:
         self._await(partial(self.run_all, cases))

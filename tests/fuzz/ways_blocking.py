@@ -31,9 +31,9 @@ __all__ = ["Download", "Fetch", "Map", "Request", "Stream", "read_stream"]
 
 
 class _OnClient(Way):
-    def __init__(self, judge: Judge, kind: str) -> None:
+    def __init__(self, judge: Judge, kind: str, *, hedges: bool = False) -> None:
         super().__init__(judge, kind)
-        self.client = curlhttp.Client(**settings_of(kind, judge.port))
+        self.client = curlhttp.Client(**settings_of(kind, judge.port, hedges=hedges))
 
     def run(self, cases: Sequence[Case]) -> None:
         in_threads(cases, self._send_and_control)

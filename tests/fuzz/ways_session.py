@@ -43,7 +43,7 @@ class SessionRequest(Way):
     def _make(self) -> Any:
         session = requests.Session()
         session.trust_env = False
-        if self.kind == "connect":
+        if self.kind in ("connect", "proxied"):
             proxy = f"http://user:pr0xy-w0rd@127.0.0.1:{self.judge.port}"
             session.proxies = {"http": proxy, "https": proxy}
         return session
