@@ -32,6 +32,10 @@ COLOURS: dict[str, tuple[int, Callable[[Tally, Sequence[Fate]], None]]] = {  # w
     "asyncio": (5, partial(tasks.run_tasks, colour="asyncio")),
     "uvloop": (5, partial(tasks.run_tasks, colour="uvloop")),
     "trio": (5, partial(tasks.run_tasks, colour="trio")),
+    "h2.threads": (1, partial(threads.run_client, http2="prior-knowledge")),
+    "h2.asyncio": (2, partial(tasks.run_tasks, colour="asyncio", http2="prior-knowledge")),
+    "h2.uvloop": (2, partial(tasks.run_tasks, colour="uvloop", http2="prior-knowledge")),
+    "h2.trio": (2, partial(tasks.run_tasks, colour="trio", http2="prior-knowledge")),
 }
 
 

@@ -20,6 +20,7 @@ from tests.adversary.child import answer_questions
 from tests.adversary.stamps import stamp
 from tests.servers.raw import RawConnection, RawServer
 from tests.storm.fate import Fate, fate_of
+from tests.storm.http2 import http2_server
 
 _TARGET = re.compile(rb"(\w+) /(s|good)/([\w.-]+) ")
 _PATIENCE = 30.0  # seconds for a client to go on or to leave
@@ -50,6 +51,12 @@ class Storm:
         with self._lock:
             return {name: self.seen[name] for name in question if self.seen[name]}
 
+    def note(self, fate: Fate) -> None:
+        """Count a request."""
+        with self._lock:
+            self.seen[fate.name] += 1
+            self.faults[fate.fault] += 1
+
     def _serve(self, conn: RawConnection) -> None:
         conn.sock.settimeout(_PATIENCE)
         with contextlib.suppress(TimeoutError):
@@ -68,9 +75,7 @@ class Storm:
             conn.send(_head(200, b"Content-Length: %d" % len(body := stamp(name))) + body)
             return True
         fate = fate_of(self.seed, int(name))
-        with self._lock:
-            self.seen[fate.name] += 1
-            self.faults[fate.fault] += 1
+        self.note(fate)
         assert method.decode() == fate.method
         return _Exchange(self, conn, fate, head).run()
 
@@ -266,8 +271,8 @@ _DEEDS: dict[str, Callable[[_Exchange], bool]] = {
 def main() -> None:
     """Serve until the parent closes the pipe."""
     storm = Storm(int(sys.argv[1]))
-    with storm.server as server:
-        answer_questions({"port": server.port}, storm.report)
+    with storm.server as server, http2_server(storm) as streams:
+        answer_questions({"http1": server.port, "http2": streams.port}, storm.report)
 
 
 if __name__ == "__main__":

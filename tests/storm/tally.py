@@ -49,8 +49,8 @@ class Tally:
 
     @property
     def port(self) -> int:
-        """Return the server's port."""
-        return int(self._child.hello["port"])
+        """Return the server's port, of HTTP/2 for the colours of that name."""
+        return int(self._child.hello["http2" if self.colour.startswith("h2") else "http1"])
 
     def url(self, fate: Fate) -> str:
         """Return where a request goes."""

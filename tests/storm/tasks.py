@@ -15,6 +15,7 @@ import anyio.lowlevel
 import trio
 
 import curlhttp
+from curlhttp._config import HTTP2
 from tests.colours import BACKENDS
 from tests.storm.fate import Fate
 from tests.storm.tally import Tally
@@ -28,16 +29,18 @@ _STALLED = 0.05
 _Send = Callable[[], Coroutine[Any, Any, None]]
 
 
-def run_tasks(tally: Tally, fates: Sequence[Fate], colour: str) -> None:
+def run_tasks(tally: Tally, fates: Sequence[Fate], colour: str, *, http2: HTTP2 = False) -> None:
     """Send all from tasks of one loop; close the client while some are under way."""
     backend = BACKENDS[colour]
     name, options = backend if isinstance(backend, tuple) else (backend, {})
-    anyio.run(partial(_run, tally, fates, name == "trio"), backend=name, backend_options=options)
+    anyio.run(
+        partial(_run, tally, fates, name == "trio", http2), backend=name, backend_options=options
+    )
 
 
-async def _run(tally: Tally, fates: Sequence[Fate], is_trio: bool) -> None:
+async def _run(tally: Tally, fates: Sequence[Fate], is_trio: bool, http2: HTTP2) -> None:
     before = _living(is_trio)
-    client = curlhttp.AsyncClient(trust_env=False, max_connections=_TASKS - 4)
+    client = curlhttp.AsyncClient(trust_env=False, max_connections=_TASKS - 4, http2=http2)
     sender = _Sender(tally, client, is_trio)
     todo = iter(fates[:-_TASKS])
 
