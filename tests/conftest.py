@@ -27,8 +27,8 @@ from tests.ways import Ask, make_ask
 
 _SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
-for _name in list(os.environ):  # the machine's own settings are not under test
-    if _name.lower().endswith("_proxy") or _name in _SETTINGS:
+for _name in list(os.environ):  # the machine's own settings and terminal are not under test
+    if _name.lower().endswith("_proxy") or _name in (*_SETTINGS, "COLUMNS", "LINES"):
         del os.environ[_name]
 
 

@@ -283,8 +283,8 @@ async def main():
         except curlhttp.ConnectTimeout:
             pass
         assert (await client.get(url, timeout=30)).status_code == 200
+        resolve()  # before libcurl waits for it, to close
         await client.aclose()
-        resolve()
         tasks.cancel_scope.cancel()
     assert longest < 10, longest
 
