@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import re
 import time
 import tracemalloc
 import zlib
@@ -403,6 +404,33 @@ def test_a_megabyte_of_empty_members_costs_less_than_a_second() -> None:
     start = time.process_time()
     assert decode(wire, ("gzip",)) == b""
     assert_cheap(time.process_time() - start, 1)
+
+
+@pytest.mark.skipif(zstd is None, reason="no zstd here")
+@pytest.mark.parametrize("body", [b"", b"a", b"0123456789"])
+@pytest.mark.parametrize("before", [b"", bytes(1000)])
+def test_a_megabyte_of_tiny_frames_is_refused_early(body: bytes, before: bytes) -> None:
+    frame = zstd.compress(body)
+    wire = zstd.compress(before) + frame * (MIB // len(frame))
+    with pytest.raises(ContentDecodingError, match=r"(\d+) frames in (\d+) bytes") as caught:
+        decode(wire, ("zstd",))
+    frames, size = map(int, re.findall(r"\d+", str(caught.value)))
+    assert frames < 8000
+    assert size < MIB / 4
+
+
+@pytest.mark.skipif(zstd is None, reason="no zstd here")
+def test_empty_parts_between_frames_are_as_many_as_frames() -> None:
+    skippable = bytes.fromhex("502a4d1800000000")  # RFC 8878, section 3.1.2
+    assert decode(skippable * 1000 + zstd.compress(b"body"), ("zstd",)) == b"body"
+    with pytest.raises(ContentDecodingError, match="frames in"):
+        decode(skippable * 100_000, ("zstd",))
+
+
+@pytest.mark.skipif(zstd is None, reason="no zstd here")
+@pytest.mark.parametrize(("count", "body"), [(4000, b""), (4000, b"a"), (10_000, bytes(range(80)))])
+def test_a_body_may_have_thousands_of_frames(count: int, body: bytes) -> None:
+    assert decode(zstd.compress(body) * count, ("zstd",)) == body * count
 
 
 def test_padding_that_another_coding_expands_is_refused() -> None:

@@ -210,6 +210,15 @@ async def test_a_megabyte_of_empty_members_costs_less_than_a_second(
         assert_cheap(time.process_time() - began, 1)
 
 
+@pytest.mark.skipif("zstd" not in ACCEPT_ENCODING, reason="no zstd here")
+async def test_a_megabyte_of_tiny_frames_is_refused(client: AnyClient, streams: bool) -> None:
+    frame = bytes.fromhex("28b52ffd2000010000")  # RFC 8878, section 3.1.1: an empty one
+    with coded(frame * 100_000, coding="zstd") as raw:
+        with pytest.raises(ContentDecodingError, match="frames in") as caught:
+            await body_of(client, raw.url, streams)
+    assert caught.value.request is not None
+
+
 async def test_a_redirects_coded_body_is_never_decoded(client: AnyClient) -> None:
     """S30, S47: nobody wants it."""
     headers = [("Content-Encoding", "gzip"), ("Location", "/")]
