@@ -30,27 +30,25 @@ _has_system_proxies = sys.platform in ("darwin", "win32")
 _absent: tuple[Any, float] = (None, 0.0)
 
 
-def _variables() -> Any:
-    """Return what is set, by encoded name."""
-    if os.environ is _environ:
-        return _below
-    return {_encode(name): value for name, value in os.environ.items()}  # a test's own
+def _replaced() -> Any:
+    """Return what is set, by encoded name, where a test has put a dict in place of os.environ."""
+    return {_encode(name): value for name, value in os.environ.items()}
 
 
 def speaks() -> bool:
     """Tell whether a proxy or authorities may be set."""
-    return _has_system_proxies or not _variables().keys().isdisjoint(_either)
+    variables = _below if os.environ is _environ else _replaced()
+    return _has_system_proxies or not variables.keys().isdisjoint(_either)
 
 
 def may_have_proxies() -> bool:
     """Tell whether a proxy may be set."""
-    return _has_system_proxies or not _variables().keys().isdisjoint(_proxies)
+    variables = _below if os.environ is _environ else _replaced()
+    return _has_system_proxies or not variables.keys().isdisjoint(_proxies)
 
 
 def ca_bundle() -> str | None:
     """Return the path of the authorities that the environment names, or None."""
-    if _variables().keys().isdisjoint(_bundles):
-        return None
     return next(filter(None, map(os.environ.get, _BUNDLES)), None)
 
 
@@ -71,7 +69,7 @@ def get_netrc_auth(url: Any, raise_errors: bool = False) -> Any:
 def _may_have_netrc() -> bool:
     """Tell whether there may be a netrc file."""
     global _absent
-    variables = _variables()
+    variables = _below if os.environ is _environ else _replaced()
     if _netrc in variables:
         return True
     home, until = _absent

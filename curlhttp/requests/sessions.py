@@ -169,7 +169,7 @@ class Session(SessionRedirectMixin):
         """
         auth = request.auth
         if not auth and not self.auth and self.trust_env:
-            auth = self._netrc_auth(request.url)
+            auth = get_netrc_auth(request.url)
         prepared = PreparedRequest()
         prepared.prepare(
             method=request.method.upper(),  # type: ignore[union-attr]
