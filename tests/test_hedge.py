@@ -330,7 +330,7 @@ async def test_a_failure_does_not_end_the_race_while_another_attempt_runs(
     course.answer(course.with_rival(breaks), after(3 * SOON, says(b"second")))
     client = hedging()
     assert (await client.get(course.url)).content == b"second"
-    course.answer(after(4 * SOON, says(b"first")), breaks)
+    course.answer(course.with_rival(after(2 * SOON, says(b"first"))), breaks)
     assert (await client.get(course.url)).content == b"first"
     assert len(course.requests) == 4
     assert_free(client)
@@ -342,7 +342,7 @@ async def test_a_bad_answer_does_not_end_the_race_while_another_attempt_runs(
     course.answer(course.with_rival(says(b"", 503)), after(3 * SOON, says(b"second")))
     client = hedging()
     assert (await client.get(course.url)).content == b"second"
-    course.answer(after(4 * SOON, says(b"first")), says(b"", 502))
+    course.answer(course.with_rival(after(2 * SOON, says(b"first"))), says(b"", 502))
     async with await client.stream("GET", course.url) as streamed:
         assert await streamed.read() == b"first"
     assert_free(client)

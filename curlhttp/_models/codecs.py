@@ -17,8 +17,8 @@ __all__ = ["CODECS", "Codec"]
 _GZIP_MAGIC = b"\x1f\x8b"
 # RFC 9659: a content coding may ask for a window of 8 MiB at most; zstd's own limit is 128 MiB.
 _ZSTD_WINDOW_LOG = 23
-# To begin a frame takes 13 us, where one of gzip takes 1: a megabyte of the smallest would take over
-# a second. So many are free, and beyond that frames must have so many bytes on the average.
+# To begin a frame takes 13 us, where one of gzip takes 1: a megabyte of the smallest would take
+# over a second. So many are free, and beyond that frames must have so many bytes on the average.
 _FREE_FRAMES = 4096
 _BYTES_PER_FRAME = 64
 
