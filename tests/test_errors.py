@@ -154,6 +154,7 @@ def test_every_code_makes_an_exception_with_its_facts(code: int) -> None:
         (8, {}, e.RemoteProtocolError),
         (16, {}, e.RemoteProtocolError),
         (18, {}, e.ChunkedEncodingError),
+        (18, {"is_odd": True}, e.RemoteProtocolError),
         (28, {"sent": False}, e.ConnectTimeout),
         (28, {"sent": True}, e.ReadTimeout),
         (28, {"sent": True, "deadline_passed": True}, e.DeadlineExceeded),

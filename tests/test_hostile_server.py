@@ -161,6 +161,20 @@ async def test_what_is_no_status_line_is_an_error_and_ends_its_connection(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("line", ["http/1.1 200 OK", "HTTP/1.1\t200 OK", "HTTP/1.1 2000 OK"])
+@pytest.mark.parametrize(
+    "rest", ["Content-Length: 9\r\n\r\ncut", "Transfer-Encoding: chunked\r\n\r\nno chunk"]
+)
+async def test_what_is_no_status_line_is_the_error_whatever_follows(
+    line: str, rest: str, streams: bool, client: AnyClient
+) -> None:
+    with RawServer(respond_and_close(f"{line}\r\n{rest}".encode())) as server:
+        with pytest.raises(e.RemoteProtocolError) as caught:
+            await read(client, server.url, streams)
+        assert caught.value.response is None
+
+
 def cut(*lines: str, version: str = "1.1", status: int = 200) -> bytes:
     return "\r\n".join([f"HTTP/{version} {status} OK", *lines, "", "ok"]).encode()
 

@@ -11,7 +11,7 @@ from curlhttp import exceptions as e
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 
-__all__ = ["INTERNAL", "Failure", "error_for", "raised_in_callback"]
+__all__ = ["INTERNAL", "NOT_HTTP", "Failure", "error_for", "raised_in_callback"]
 
 # Codes that pycurl has no name for (curl.h).
 _WEIRD_SERVER_REPLY = 8
@@ -40,7 +40,10 @@ class Failure(NamedTuple):
     deadline_passed: bool
     aborted_resend: bool  # our guard stopped libcurl from sending a request twice
     refused: bool = False  # the server said that it did not process the request
+    is_odd: bool = False  # what libcurl took for a head does not begin with a status line
 
+
+NOT_HTTP = "the response does not begin as HTTP does"
 
 _Kind = type[e.RequestException]
 
@@ -105,6 +108,8 @@ INTERNAL = frozenset(
 def error_for(failure: Failure) -> e.RequestException:
     """Return the exception for a failed transfer."""
     kind, what = _kind(failure)
+    if kind is e.ChunkedEncodingError and failure.is_odd:
+        kind, what = e.RemoteProtocolError, NOT_HTTP
     request = failure.request
     error = kind(
         f"{request}: {what} (curl error {failure.code}: {failure.message})",

@@ -10,7 +10,7 @@ import re
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Head
 
-__all__ = ["ENDS", "contradicts", "final_head"]
+__all__ = ["ENDS", "contradicts", "final_head", "is_final", "is_odd"]
 
 ENDS = (b"\r\n", b"\n")  # what ends a head
 _SWITCHING_PROTOCOLS = 101
@@ -43,6 +43,24 @@ def final_head(lines: list[bytes]) -> Head | None:
                 return None
             start = number + 1
     return None
+
+
+def is_odd(lines: list[bytes]) -> bool:
+    """Return whether a head, complete or not, does not begin with a status line.
+
+    Args:
+        lines: of all heads and trailers so far, with their ends.
+    """
+    begins = True
+    for line in lines:
+        if begins:
+            head = Head(line)
+            if not head.status_code:
+                return True
+        begins = line in ENDS
+        if begins and is_final(head):
+            return False
+    return False
 
 
 def contradicts(head: Head, method: str, size: int) -> bool:

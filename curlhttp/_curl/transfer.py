@@ -22,8 +22,8 @@ import pycurl
 
 from curlhttp._config import Limits, Timeout, Transport
 from curlhttp._curl.connections import Connection, Connections, Route
-from curlhttp._curl.errors import Failure, error_for, raised_in_callback
-from curlhttp._curl.head import ENDS, contradicts, final_head, is_final
+from curlhttp._curl.errors import NOT_HTTP, Failure, error_for, raised_in_callback
+from curlhttp._curl.head import ENDS, contradicts, final_head, is_final, is_odd
 from curlhttp._curl.options import (
     base_options,
     body_headers,
@@ -764,6 +764,7 @@ class Transfer:
                 message=self.message,
                 sent=easy.getinfo(pycurl.REQUEST_SIZE) > 0,
                 has_head=self._read_head() is not None,
+                is_odd=is_odd(self.lines),
                 os_errno=easy.getinfo(pycurl.OS_ERRNO),
                 connect_code=easy.getinfo(pycurl.HTTP_CONNECTCODE),
                 timings=self.timings(),
@@ -834,11 +835,9 @@ class Transfer:
         return head
 
     def _no_head(self) -> RemoteProtocolError:
-        request, lines = self.request, self.lines
-        assert request is not None
-        begins = bool(lines) and Head(lines[0]).status_code > 0
-        what = "ended within its header block" if begins else "does not begin as HTTP does"
-        return RemoteProtocolError(f"{request}: the response {what}", curl_code=0)
+        cut = "the response ended within its header block"
+        what = NOT_HTTP if is_odd(self.lines) else cut
+        return RemoteProtocolError(f"{self.request}: {what}", curl_code=0)
 
     def _cut_body(self) -> ChunkedEncodingError:
         request = self.request
