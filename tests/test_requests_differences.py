@@ -477,6 +477,28 @@ def test_a_redirect_whose_body_breaks_off_is_followed(session: requests.Session)
     assert answer.history[0].status_code == 302
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_of_the_body_of_a_redirect_64_kib_are_kept(
+    session: requests.Session, app: AppServer, stream: bool
+) -> None:
+    url = app.url + to(app.url) + "&body=300000"
+    seen: list[int] = []
+    hooks = {"response": lambda got, **_: seen.append(len(got.content))}
+    answer = session.get(url, stream=stream)
+    assert (len(answer.history[0].content), answer.content) == (65536, b"hello")
+    session.get(url, stream=stream, hooks=hooks)
+    assert seen == [65536, 5]
+
+
+def test_a_streamed_redirect_that_is_not_followed_stays_on_the_wire(
+    session: requests.Session, app: AppServer
+) -> None:
+    url = app.url + to(app.url + "/") + "&body=300000"
+    with session.get(url, stream=True, allow_redirects=False) as answer:
+        assert answer.next.url == app.url + "/"
+        assert len(answer.raw.read()) == 300_000
+
+
 def test_a_retry_covers_a_body_that_is_read_at_once(session: requests.Session) -> None:
     """In requests the body is read when the retries are over."""
 

@@ -34,8 +34,8 @@ def expect(follows: bool) -> Token[int]:
     Args:
         follows: what the caller of send says; on the way through redirects they always are.
     """
-    goes_on = follows or _expected.get() == _HOP
-    return _expected.set(_GOES_ON if goes_on else _STAYS)
+    is_followed = follows or _expected.get() == _HOP
+    return _expected.set(_GOES_ON if is_followed else _STAYS)
 
 
 def expect_hop() -> Token[int]:
@@ -44,7 +44,7 @@ def expect_hop() -> Token[int]:
 
 
 def goes_on() -> bool:
-    """Tell whether the response of the adapter at work is followed if it redirects."""
+    """Return whether the response of the adapter at work is followed if it redirects."""
     return _expected.get() == _GOES_ON
 
 

@@ -67,7 +67,7 @@ def get_netrc_auth(url: Any, raise_errors: bool = False) -> Any:
 
 
 def _may_have_netrc() -> bool:
-    """Tell whether there may be a netrc file."""
+    """Return whether there may be a netrc file."""
     global _absent
     variables = _below if os.environ is _environ else _replaced()
     if _netrc in variables:

@@ -236,7 +236,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def _leads_on(self) -> bool:
-        """Tell whether to go on from here: as the engine has it, which has bounded the body."""
+        """Return whether to go on from here: as the engine has it, which has bounded the body."""
         head, raw = self._head, self.raw
         return self.is_redirect and (
             head is None

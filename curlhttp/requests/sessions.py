@@ -368,7 +368,8 @@ class Session(SessionRedirectMixin):
     ) -> Response:
         history = [response, *self.resolve_redirects(response, request, **kwargs)]
         last: Response = history.pop()
-        last._is_passing = False  # though it may redirect: a subclass decides
+        if getattr(last, "_is_passing", False):
+            last._is_passing = False  # a subclass stays here
         if history:
             last.history = history
         return last
@@ -378,7 +379,8 @@ class Session(SessionRedirectMixin):
     ) -> Response:
         following = self.resolve_redirects(response, request, yield_requests=True, **kwargs)
         response._next = next(following, None)
-        if response._next is not None and not (kwargs["stream"] or response._is_passing):
+        is_left_alone = kwargs["stream"] or getattr(response, "_is_passing", False)
+        if response._next is not None and not is_left_alone:
             use_up(response)  # where it leads is known, though its body may be broken
             response.close()
         return response
