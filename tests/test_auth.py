@@ -67,7 +67,7 @@ async def test_an_auth_object_may_ask_elsewhere_first(client: AnyClient, app: Ap
 async def test_an_auth_that_raises_leaves_the_client_usable(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=1))
+    client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=30))
 
     class Broken(curlhttp.Auth):
         def flow(self, request: curlhttp.Request) -> Any:

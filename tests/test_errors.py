@@ -21,6 +21,7 @@ from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, Failure, error_fo
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 from tests.colours import WITHOUT_UVLOOP, AnyClient
+from tests.pace import paced
 from tests.servers import (
     AppServer,
     BlackHole,
@@ -586,9 +587,9 @@ async def test_connecting_in_vain_travels(client: AnyClient) -> None:
 
 async def test_silence_says_where(client: AnyClient) -> None:
     with RawServer(respond_and_stall(b"")) as server, pytest.raises(e.ReadTimeout) as before:
-        await client.get(server.url, timeout=0.05)
+        await client.get(server.url, timeout=(30, paced(0.05)))
     with RawServer(respond_and_stall(response(b"abc")[:-1])) as server:
         with pytest.raises(e.ReadTimeout) as within:
-            await client.get(server.url, timeout=0.05)
+            await client.get(server.url, timeout=(30, paced(0.05)))
     assert "after the request" in str(before.value)
     assert "within the response body" in str(within.value)

@@ -161,7 +161,7 @@ async def test_middleware_may_send_twice(make_client: MakeClient, app: AppServer
             response = await send(request)
         return response
 
-    client = make_client(middleware=[again], max_connections=1, timeout=curlhttp.Timeout(pool=1))
+    client = make_client(middleware=[again], max_connections=1, timeout=curlhttp.Timeout(pool=30))
     for stream in (False, True):
         found = await client.request("GET", app.url + "/x", stream=stream)
         assert found.status_code == 404
@@ -265,7 +265,7 @@ def test_a_blocking_client_says_so_when_a_middleware_waits(app: AppServer) -> No
 
     for middleware in (before, after):
         client = curlhttp.Client(
-            middleware=[middleware], max_connections=1, timeout=curlhttp.Timeout(pool=1)
+            middleware=[middleware], max_connections=1, timeout=curlhttp.Timeout(pool=30)
         )
         with client:
             for stream in (False, True):

@@ -17,6 +17,7 @@ import pytest
 import curlhttp
 from curlhttp import exceptions as e
 from tests.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.pace import paced
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, respond, response
 from tests.servers.raw import Handler, respond_and_close, respond_and_reset
 from tests.servers.routes import CODERS
@@ -129,7 +130,7 @@ async def test_a_post_that_is_not_answered_is_not_sent_again(
         if reused:
             await client.get(server.url)
         with pytest.raises(e.ReadTimeout):
-            await client.post(server.url, data=b"pay", timeout=0.1)
+            await client.post(server.url, data=b"pay", timeout=(30, paced(0.1)))
         assert sent(server, "POST") == 1
 
 

@@ -31,6 +31,7 @@ from curlhttp.exceptions import (
     StreamConsumedError,
 )
 from tests.colours import ONE_OF_EACH, AnyClient, AnyStream
+from tests.pace import paced
 from tests.servers import (
     AppServer,
     H2Server,
@@ -53,7 +54,9 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def narrow(make_client: Make) -> AnyClient:
     """Return a client with one slot, which does not wait for it."""
-    return make_client(http2=True, max_connections=1, timeout=curlhttp.Timeout(pool=0.2, read=5))
+    return make_client(
+        http2=True, max_connections=1, timeout=curlhttp.Timeout(pool=paced(0.2), read=30)
+    )
 
 
 async def collect(stream: AnyStream, kind: str, *arguments: Any) -> list[Any]:
@@ -390,7 +393,7 @@ async def test_a_response_that_is_dropped_gives_its_slot_back(
 async def test_a_dropped_response_wakes_a_request_that_waits_already(
     make_client: Make, app: AppServer
 ) -> None:
-    client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=5))
+    client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=30))
     if client.is_blocking:  # the caller is the only thread; see the one above
         return
     kept = [await client.stream("GET", app.url + "/big")]
@@ -498,7 +501,7 @@ async def test_a_broken_coding_comes_in_part_and_then_fails(narrow: AnyClient, s
 async def test_a_stall_is_a_read_timeout_after_what_was_received(
     any_client: AnyClient, server: AppServer, path: str
 ) -> None:
-    async with await any_client.stream("GET", server.url + path, timeout=(5, 0.15)) as stream:
+    async with await any_client.stream("GET", server.url + path, timeout=(30, 0.15)) as stream:
         got, error = await until_error(stream.iterate("bytes"))
     assert b"".join(got) == payload(100)
     assert isinstance(error, ReadTimeout)
@@ -659,7 +662,7 @@ async def test_a_reader_that_stops_stops_the_server(any_client: AnyClient) -> No
             sent[0] += len(piece)
 
     with RawServer(floods) as raw:
-        async with await any_client.stream("GET", raw.url, timeout=5) as stream:
+        async with await any_client.stream("GET", raw.url, timeout=30) as stream:
             pieces = stream.iterate("bytes")
             await anext(pieces)
             before = -1
@@ -673,10 +676,10 @@ async def test_a_pause_of_the_reader_is_not_silence_of_the_server(
     any_client: AnyClient, server: AppServer
 ) -> None:
     async with await any_client.stream(
-        "GET", server.url + "/bytes/3000000", timeout=(5, 0.1)
+        "GET", server.url + "/bytes/3000000", timeout=(30, paced(0.1))
     ) as stream:
         pieces = stream.iterate("bytes", 1000)
         body = [await anext(pieces)]
-        await anyio.sleep(0.25)
+        await anyio.sleep(paced(0.25))
         body += [piece async for piece in pieces]
     assert b"".join(body) == payload(3_000_000)

@@ -91,7 +91,7 @@ WITHOUT_URLLIB3 = """
     assert type(error) is requests.ConnectionError
     assert isinstance(error.args[0].reason, urllib3.exceptions.NewConnectionError)
 
-    session.get(http, timeout=urllib3.Timeout(connect=5, read=5))
+    session.get(http, timeout=urllib3.Timeout(connect=30, read=30))
     error = failure(http + "/stall", timeout=urllib3.Timeout(read=0.05))
     assert isinstance(error.args[0].reason, urllib3.exceptions.ReadTimeoutError), error
 

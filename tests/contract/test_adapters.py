@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.pace import paced
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -180,7 +181,7 @@ def test_send_can_be_overridden(requests: Any, app: AppServer) -> None:
             return super().send(request, **kwargs)
 
     with requests.Session() as session:
-        session.mount("http://", Adapter(timeout=0.1, max_retries=0))
+        session.mount("http://", Adapter(timeout=paced(0.1), max_retries=0))
         with pytest.raises(requests.ReadTimeout):
             session.get(app.url + "/stall")
         assert session.get(app.url).text == "hello"
@@ -629,7 +630,7 @@ def test_reading_is_tried_again_when_the_retry_says_so(requests: Any) -> None:
 def test_a_read_timeout_is_tried_again_and_ends_in_an_error(requests: Any, app: AppServer) -> None:
     with mounted(requests, max_retries=retry(requests, read=1, total=5)) as session:
         with pytest.raises(requests.ConnectionError):
-            session.get(app.url + "/stall", timeout=0.05)
+            session.get(app.url + "/stall", timeout=(30, paced(0.05)))
     assert len(app.requests) == 2
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.pace import paced
 from tests.servers import (
     AppServer,
     BlackHole,
@@ -93,10 +94,12 @@ def test_a_host_that_does_not_answer_is_a_connect_timeout(requests: Any, timeout
 
 
 @STREAMED
-@pytest.mark.parametrize("timeout", [0.05, (9, 0.05), (None, 0.05)])
+@pytest.mark.parametrize("timeout", [0.05, (30, 0.05), (None, 0.05)])
 def test_a_server_that_does_not_answer_is_a_read_timeout(
     requests: Any, app: AppServer, timeout: Any, streamed: bool
 ) -> None:
+    if isinstance(timeout, float):  # it bounds connecting, too
+        timeout = paced(timeout)
     error = fails(requests, "ReadTimeout", app.url + "/stall", streamed, timeout=timeout)
     assert isinstance(error, requests.Timeout)
     assert not isinstance(error, requests.ConnectionError)
@@ -104,7 +107,7 @@ def test_a_server_that_does_not_answer_is_a_read_timeout(
 
 
 def test_a_head_that_stops_is_a_read_timeout(requests: Any, app: AppServer) -> None:
-    fails(requests, "ReadTimeout", app.url + "/stall-in-head", timeout=0.05)
+    fails(requests, "ReadTimeout", app.url + "/stall-in-head", timeout=(30, 0.05))
 
 
 @pytest.mark.parametrize("handler", [close_at_once, reset_at_once, respond_and_close(b"")])
@@ -210,7 +213,7 @@ def test_silence_in_the_body_is_a_connection_error(
     requests: Any, app: AppServer, streamed: bool
 ) -> None:
     error = fails(
-        requests, "ConnectionError", app.url + "/stall-after", streamed, timeout=(5, 0.05)
+        requests, "ConnectionError", app.url + "/stall-after", streamed, timeout=(30, 0.05)
     )
     assert not isinstance(error, requests.Timeout)
 
@@ -231,7 +234,8 @@ def test_iter_lines_raises_like_iter_content(requests: Any, app: AppServer) -> N
 
 
 def test_a_slow_body_is_no_timeout(requests: Any, app: AppServer) -> None:
-    answer = requests.get(app.url + "/drip?n=6&interval=0.04", timeout=0.16)
+    url = app.url + f"/drip?n=6&interval={paced(0.04)}"
+    answer = requests.get(url, timeout=paced(0.16))
     assert answer.content == b"xxxxxx"
 
 
@@ -239,7 +243,7 @@ def test_a_session_works_after_an_error(requests: Any, session: Any, app: AppSer
     with pytest.raises(requests.exceptions.ChunkedEncodingError):
         session.get(app.url + "/truncated")
     with pytest.raises(requests.ReadTimeout):
-        session.get(app.url + "/stall", timeout=0.05)
+        session.get(app.url + "/stall", timeout=(30, 0.05))
     assert session.get(app.url).text == "hello"
 
 
@@ -367,8 +371,8 @@ def test_timeouts_that_are_right(requests: Any, app: AppServer, timeout: Any) ->
 
 def test_a_timeout_of_the_transport_is_accepted(requests: Any, app: AppServer) -> None:
     kind = requests.packages.urllib3.util.timeout.Timeout
-    assert requests.get(app.url, timeout=kind(connect=5, read=5)).status_code == 200
-    fails(requests, "ReadTimeout", app.url + "/stall", timeout=kind(connect=5, read=0.05))
+    assert requests.get(app.url, timeout=kind(connect=30, read=30)).status_code == 200
+    fails(requests, "ReadTimeout", app.url + "/stall", timeout=kind(connect=30, read=0.05))
 
 
 @pytest.mark.parametrize(
@@ -407,7 +411,7 @@ def test_the_first_argument_has_the_reason(requests: Any, fault: str) -> None:
 
 def test_the_first_argument_of_a_read_timeout_is_one(requests: Any, app: AppServer) -> None:
     errors = requests.packages.urllib3.exceptions
-    error = fails(requests, "ReadTimeout", app.url + "/stall", timeout=0.05)
+    error = fails(requests, "ReadTimeout", app.url + "/stall", timeout=(30, 0.05))
     assert isinstance(error.args[0], errors.ReadTimeoutError)
 
 
@@ -416,9 +420,9 @@ def test_texts_that_code_looks_for(requests: Any, app: AppServer) -> None:
         error = fails(requests, "ConnectionError", f"http://127.0.0.1:{port}/")
     assert "Max retries exceeded with url" in str(error)
     assert "Connection refused" in str(error)
-    error = fails(requests, "ReadTimeout", app.url + "/stall", timeout=0.05)
+    error = fails(requests, "ReadTimeout", app.url + "/stall", timeout=(30, 0.05))
     assert "Read timed out" in str(error)
-    error = fails(requests, "ConnectionError", app.url + "/stall-after", timeout=(5, 0.05))
+    error = fails(requests, "ConnectionError", app.url + "/stall-after", timeout=(30, 0.05))
     assert "Read timed out" in str(error)
     with RawServer(respond_and_close(b"")) as server:
         error = fails(requests, "ConnectionError", server.url)

@@ -407,7 +407,7 @@ def test_a_truncated_body_is_an_error_of_the_transport(requests: Any, app: AppSe
 
 def test_silence_is_a_timeout_of_the_transport(requests: Any, app: AppServer) -> None:
     errors = requests.packages.urllib3.exceptions
-    with stream(requests, app.url + "/stall-after", timeout=(5, 0.05)) as answer:
+    with stream(requests, app.url + "/stall-after", timeout=(30, 0.05)) as answer:
         with pytest.raises(errors.ReadTimeoutError):
             answer.raw.read()
 

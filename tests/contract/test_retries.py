@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.pace import paced
 from tests.servers import AppServer, RawServer, refused_port, stall_at_once
 
 
@@ -174,13 +175,13 @@ def test_no_answer_is_not_tried_again_where_that_is_said(
 def test_a_silent_server_is_tried_again(requests: Any, retrying: Any, retry: Any) -> None:
     with RawServer(read_and_stall) as server:
         with pytest.raises(requests.ConnectionError) as caught:
-            retrying(retry(1)).get(server.url, timeout=0.05)
+            retrying(retry(1)).get(server.url, timeout=(30, paced(0.05)))
         assert len(server.requests) == 2
         assert reason(caught.value) == "ReadTimeoutError"
         with pytest.raises(requests.ReadTimeout):
-            retrying(0).get(server.url, timeout=0.05)
+            retrying(0).get(server.url, timeout=(30, paced(0.05)))
         with pytest.raises(requests.ReadTimeout):
-            retrying(retry(1)).post(server.url, timeout=0.05)
+            retrying(retry(1)).post(server.url, timeout=(30, paced(0.05)))
         assert len(server.requests) == 4
 
 
@@ -241,7 +242,7 @@ def test_a_wrong_timeout_is_a_value_error(
 
 
 def test_true_is_no_timeout_even_after_one(session: Any, app: AppServer) -> None:
-    session.get(app.url, timeout=1)
+    session.get(app.url, timeout=30)
     with pytest.raises(ValueError, match="cannot be a boolean"):
         session.get(app.url, timeout=True)
 
@@ -249,7 +250,8 @@ def test_true_is_no_timeout_even_after_one(session: Any, app: AppServer) -> None
 def test_all_kinds_of_timeouts_are_taken(requests: Any, session: Any, app: AppServer) -> None:
     kind = requests.packages.urllib3.util.timeout.Timeout
     for timeout in (
-        None, 5, 5.5, (None, None), (1, None), (None, 1), kind(3), kind(connect=1, read=2), kind(),
+        None, 30, 30.5, (None, None), (30, None), (None, 30),
+        kind(30), kind(connect=30, read=31), kind(),
     ):  # fmt: skip
         assert session.get(app.url, timeout=timeout).ok
 
@@ -258,7 +260,8 @@ def test_all_kinds_of_timeouts_are_taken(requests: Any, session: Any, app: AppSe
 def test_a_timeout_of_urllib3s_is_kept(
     requests: Any, session: Any, settings: dict[str, float]
 ) -> None:
-    timeout = requests.packages.urllib3.util.timeout.Timeout(**settings)
+    limits = {name: paced(seconds) for name, seconds in settings.items()}
+    timeout = requests.packages.urllib3.util.timeout.Timeout(**limits)
     with RawServer(stall_at_once) as server, pytest.raises(requests.ReadTimeout):
         session.get(server.url, timeout=timeout)
 
@@ -266,5 +269,6 @@ def test_a_timeout_of_urllib3s_is_kept(
 def test_a_total_of_urllib3s_bounds_each_wait_and_not_the_body(
     requests: Any, session: Any, app: AppServer
 ) -> None:
-    timeout = requests.packages.urllib3.util.timeout.Timeout(total=0.1)
-    assert session.get(app.url + "/drip?n=8&interval=0.03", timeout=timeout).content == b"x" * 8
+    timeout = requests.packages.urllib3.util.timeout.Timeout(total=paced(0.1))
+    url = app.url + f"/drip?n=8&interval={paced(0.03)}"
+    assert session.get(url, timeout=timeout).content == b"x" * 8
