@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from hypothesis import HealthCheck, settings
 
 from curlhttp import requests
 from curlhttp.testing import ScriptedEngine
@@ -31,6 +32,12 @@ for _name in list(os.environ):  # the machine's own settings and terminal are no
     if _name.lower().endswith("_proxy") or _name in (*_SETTINGS, "COLUMNS", "LINES"):
         del os.environ[_name]
 
+
+# A deadline is a bound in seconds.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 # A shell starts what runs in the background with SIGINT ignored, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -56,6 +56,7 @@ class Listener(Generic[_C]):
         self.changed = threading.Condition()
         self._accepting = False
         self._sockets: set[socket.socket] = set()
+        self._older: set[socket.socket] = set()  # there before the counts were reset
         self._adopted: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
 
@@ -154,10 +155,11 @@ class Listener(Generic[_C]):
             self.changed.notify_all()
 
     def reset_counts(self) -> None:
-        """Forget what was counted; connections still open count as open."""
+        """Forget what was counted; connections still open count as open, but not in max_open."""
         with self.changed:
             self.connections = 0
-            self.max_open = self.open_connections
+            self.max_open = 0
+            self._older = set(self._sockets)
             self.handshakes.clear()
             self.failed_handshakes.clear()
 
@@ -200,7 +202,8 @@ class Listener(Generic[_C]):
             index = self.connections
             self.connections += 1
             self.open_connections += 1
-            self.max_open = max(self.max_open, self.open_connections)
+            older = len(self._older & self._sockets)
+            self.max_open = max(self.max_open, self.open_connections - older)
             self._sockets.add(sock)
             if len(self._threads) > 2 * self.open_connections + 64:
                 self._threads = [thread for thread in self._threads if thread.is_alive()]
