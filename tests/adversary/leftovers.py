@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import pycurl
 import uvloop
 
-__all__ = ["Holdings", "leftovers", "resident"]
+__all__ = ["Holdings", "leftovers", "resident", "use_one_arena"]
+
+_M_ARENA_MAX = -8  # of malloc.h
 
 _HANDLES = (pycurl.Curl, pycurl.CurlMulti, pycurl.CurlShare)
 _WATCHED = (*_HANDLES, asyncio.Task, BaseException)
@@ -105,6 +107,12 @@ def _objects() -> Counter[str]:
 
 def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def use_one_arena() -> None:
+    """Let all threads share what memory is free; else each has its own, which looks like a leak."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def resident() -> int:

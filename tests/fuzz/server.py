@@ -35,7 +35,9 @@ from tests.fuzz.heads import Answer
 from tests.fuzz.socks import read_name, read_target
 from tests.servers.raw import RawConnection, RawServer
 
-_TARGET = re.compile(rb"(?:http://[^/ ]*)?/(good|h1|h2|connect|proxied|socks)/([\w.-]+)(?:/(\d+))?")
+_TARGET = re.compile(
+    rb"(?:http://[^/ ]*)?/(?:(good)/([\w.-]+)|(h1|h2|connect|proxied|socks)/(\d+)/(\d+))"
+)
 _TUNNEL = re.compile(rb"c(\d+)\.localhost:443$")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _IDLE = 0.01  # seconds that a connection may stand still: some answers are never complete
@@ -97,10 +99,10 @@ class Fuzzer:
     def _answer(self, conn: RawConnection, method: bytes, target: bytes) -> bool:
         """Answer a request; return whether the connection goes on."""
         if found := _TARGET.match(target):
-            kind, name, hop = found[1].decode(), found[2].decode(), int(found[3] or 0)
-            if kind == "good":
-                conn.send(_good(method, name))
+            if found[1]:
+                conn.send(_good(method, found[2].decode()))
                 return True
+            kind, name, hop = found[3].decode(), found[4].decode(), int(found[5])
         elif found := _TUNNEL.match(target):
             kind, name, hop = "connect", found[1].decode(), 0
         else:  # where an odd Location leads
@@ -203,14 +205,14 @@ class Streams:
     def _answer(self, stream: int, method: bytes, target: bytes) -> bool:
         conn = self._conn
         found = _TARGET.match(target)
-        if not found or found[1] == b"good":
+        if not found or found[1]:
             body = stamp(found[2].decode()) if found and method != b"HEAD" else b""
             conn.send(Frame(HEADERS, END_HEADERS, stream, b"\x88").wire())
             conn.send(Frame(DATA, END_STREAM, stream, body).wire())
             return True
         fuzzer = self._fuzzer
-        case = Case(fuzzer.seed, int(found[2]), "h2", fuzzer.server.port)
-        hop = int(found[3] or 0)
+        case = Case(fuzzer.seed, int(found[4]), "h2", fuzzer.server.port)
+        hop = int(found[5])
         made = case.answer(hop, stream)
         return fuzzer.send(conn, case, hop, made)
 

@@ -11,7 +11,7 @@ from random import Random
 
 from tests.adversary.child import Child
 from tests.adversary.findings import Findings, tell
-from tests.adversary.leftovers import Holdings, leftovers
+from tests.adversary.leftovers import Holdings, leftovers, use_one_arena
 from tests.adversary.unheard import listening
 from tests.adversary.watchdog import Watchdog
 from tests.storm import tasks, threads
@@ -69,6 +69,7 @@ class Plan:
 
 def run(plan: Plan) -> Findings:
     """Run a plan and return what was found."""
+    use_one_arena()
     findings = Findings()
     with ExitStack() as stack:
         child = stack.enter_context(Child("tests.storm.server", plan.seed))
