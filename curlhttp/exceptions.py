@@ -87,7 +87,7 @@ class RequestException(OSError):
         curl_code: libcurl's CURLcode, or None when libcurl was not the one to fail.
         request_sent: True when any byte of the request may have left this machine.
         refused: the server said that it did not process what was sent (REFUSED_STREAM, or a GOAWAY
-            that leaves it out: RFC 9113, section 8.7). Looked at where a RetryPolicy may care.
+            that leaves it out: RFC 9113, section 8.7), each time that it was sent.
         attempts: the tries that a RetryPolicy made, oldest first; () without one.
         budget_exhausted: there was no further try since the policy's budget was spent.
         timings: where the time went, or None when nothing was sent.

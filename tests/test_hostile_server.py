@@ -496,6 +496,50 @@ async def test_the_reason_is_what_the_server_said(
         assert response_.http_version == status_line[:8].decode()
 
 
+UNASKED = {
+    "websocket": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
+    "h2c": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
+    "and bytes": b"HTTP/1.1 101 Switching Protocols\r\nContent-Length: 3\r\n\r\nabc",
+    "and a response": b"HTTP/1.1 101 Now\r\n\r\n" + response(b"evil"),
+    "after another": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Now\r\n\r\n",
+    "HTTP/1.0": b"HTTP/1.0 101 Now\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["stays", "closes"])
+@pytest.mark.parametrize("kind", UNASKED)
+@pytest.mark.parametrize("way", ["get", "stream", "map"])
+async def test_a_change_of_protocol_that_nobody_asked_for_is_an_error_at_once(
+    way: str, kind: str, stays: bool, make_client: MakeClient, tmp_path: Path
+) -> None:
+    """RFC 9110, section 7.8. Libcurl waits for the end of the connection."""
+    client = make_client(timeout=Timeout(read=30))
+    answered = []
+
+    def handler(conn: RawConnection) -> None:
+        while conn.read_request()[0]:
+            answered.append(conn.index)
+            conn.send(UNASKED[kind] if len(answered) == 1 else response(b"fine"))
+            if len(answered) == 1 and not stays:
+                return
+
+    with RawServer(handler) as server:
+        with pytest.raises(e.RemoteProtocolError, match="nobody asked for") as caught:
+            await fetch(way, client, server.url, tmp_path)
+        assert caught.value.request_sent
+        assert await fetch(way, client, server.url, tmp_path) == b"fine"
+    assert answered == [0, 1]
+
+
+async def test_a_change_of_protocol_that_was_asked_for_is_a_response(client: AnyClient) -> None:
+    answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: chat\r\n\r\nhello"
+    with RawServer(respond_and_close(answer)) as server:
+        headers = {"Connection": "Upgrade", "Upgrade": "chat"}
+        async with await client.stream("GET", server.url, headers=headers) as stream:
+            assert stream.real.status_code == 101
+            assert await stream.read() == b"hello"
+
+
 @pytest.mark.parametrize("streams", [False, True])
 async def test_length_and_chunks_together_are_read_as_chunks(
     streams: bool, client: AnyClient

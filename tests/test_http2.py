@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -243,7 +244,7 @@ async def test_an_early_answer_to_an_upload_is_the_answer(
     assert (await h2_client.get(h2_app.url)).content == b"hello"
 
 
-# --- refusals and losses ---
+# --- refusals and losses; what is sent again, is in test_resends ---
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 8, 11])
@@ -287,28 +288,6 @@ async def test_a_body_shorter_than_its_length_is_an_error(
     assert isinstance(caught.value, (e.RemoteProtocolError, e.ChunkedEncodingError))
 
 
-async def test_a_refused_get_is_sent_again(h2_client: AnyClient, h2_app: H2Server) -> None:
-    """RFC 9113, section 8.7: REFUSED_STREAM says that nothing was processed."""
-    assert (await h2_client.get(h2_app.url + "/refuse")).content == b"hello"
-    assert len(h2_app.requests) == 2
-
-
-async def test_a_get_that_is_refused_for_ever_is_an_error(
-    h2_client: AnyClient, h2_app: H2Server
-) -> None:
-    with pytest.raises(e.ConnectionError):
-        await h2_client.get(h2_app.url + "/refuse?times=100")
-    assert len(h2_app.requests) <= 3
-
-
-async def test_a_refused_post_is_an_error_or_processed_once(
-    h2_client: AnyClient, h2_app: H2Server
-) -> None:
-    with pytest.raises(e.ConnectionError):
-        await h2_client.post(h2_app.url + "/refuse", data=b"pay")
-    assert len(h2_app.requests) == 1
-
-
 async def test_after_goaway_a_new_connection_is_used(
     h2_client: AnyClient, h2_app: H2Server
 ) -> None:
@@ -316,24 +295,6 @@ async def test_after_goaway_a_new_connection_is_used(
     assert (await h2_client.get(h2_app.url)).content == b"hello"
     assert h2_app.connections == 2
     assert len(h2_app.requests) == 2
-
-
-async def test_a_get_that_goaway_left_out_is_sent_again(
-    h2_client: AnyClient, h2_app: H2Server
-) -> None:
-    await h2_client.get(h2_app.url)
-    response = await h2_client.get(h2_app.url + "/goaway?processed=0")
-    assert response.content == b"hello"
-    assert h2_app.connections == 2
-
-
-async def test_a_post_that_goaway_left_out_is_not_sent_again(
-    h2_client: AnyClient, h2_app: H2Server
-) -> None:
-    await h2_client.get(h2_app.url)
-    with pytest.raises(e.ConnectionError):
-        await h2_client.post(h2_app.url + "/goaway?processed=0", data=b"pay")
-    assert sum(record.method == "POST" for record in h2_app.requests) == 1
 
 
 async def test_a_server_that_limits_its_connections_is_followed(
@@ -525,6 +486,137 @@ async def test_a_broken_header_table_is_not_used_again(
         response = await client.get(server.url, timeout=30)
         assert response.headers["x-fine"] == "yes"
         assert server.connections == 2
+
+
+def block(data: bytes) -> Any:
+    """Return a frame of header fields, whatever they are."""
+    flags = ["END_HEADERS", "END_STREAM"]
+    return lambda stream, encoder: HeadersFrame(stream, data, flags=flags).serialize()
+
+
+BROKEN: dict[str, tuple[Any, ...]] = {
+    "HPACK": (block(b"\xff\xff\xff\x0f"),),
+    "HPACK after 103": (head(ends=False, status="103"), block(b"\xff\xff\xff\x0f")),
+    "HPACK of trailers": (
+        head(ends=False),
+        lambda stream, encoder: DataFrame(stream, b"abc").serialize(),
+        block(b"\xff\xff\xff\x0f"),
+    ),
+    "DATA before HEADERS": (lambda stream, encoder: DataFrame(stream, b"abc").serialize(),),
+    "DATA on no stream": (lambda stream, encoder: b"\0\0\x03\0\0\0\0\0\0abc",),
+    "a frame too large": (lambda stream, encoder: b"\xff\xff\xff\0\0\0\0\0\x01" + bytes(20_000),),
+    "HTTP/1.1": (lambda stream, encoder: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("streams", [False, True], ids=["buffered", "streamed"])
+async def test_a_server_that_breaks_http_2_is_an_error_at_once(
+    kind: str, streams: bool, make_client: MakeClient
+) -> None:
+    """RFC 9113, section 5.4.1. The transfer that noticed would wait for more, in libcurl."""
+    client = make_client(http2="prior-knowledge", timeout=Timeout(read=30))
+
+    def handler(conn: RawConnection) -> None:
+        says(*(BROKEN[kind] if conn.index == 0 else [head(("x-fine", "yes"))]))(conn)
+
+    async def get() -> Any:
+        if not streams:
+            return await client.get(server.url)
+        async with await client.stream("GET", server.url) as stream:
+            await stream.read()
+            return stream.real
+
+    with RawServer(handler) as server:
+        with pytest.raises(e.RemoteProtocolError) as caught:
+            await get()
+        assert caught.value.request_sent
+        assert not caught.value.refused
+        assert (await get()).headers["x-fine"] == "yes"
+        assert server.connections == 2
+
+
+class Breaking:
+    """Answers /fine, leaves /wait without an answer, and breaks HTTP/2 at /break.
+
+    Attributes:
+        targets: of all requests so far.
+    """
+
+    def __init__(self) -> None:
+        self.targets: list[str] = []
+
+    def __call__(self, conn: RawConnection) -> None:
+        state = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        state.initiate_connection()
+        conn.send(state.data_to_send())
+        while data := conn.sock.recv(65536):
+            for event in state.receive_data(data):
+                if isinstance(event, RequestReceived):
+                    self._answer(conn, state, event)
+            conn.send(state.data_to_send())
+
+    def _answer(self, conn: RawConnection, state: H2Connection, event: RequestReceived) -> None:
+        target = dict(event.headers)[b":path"].decode()
+        self.targets.append(target)
+        if target == "/fine":
+            state.send_headers(event.stream_id, [(":status", "200")], end_stream=True)
+        elif target == "/break":
+            conn.send(block(b"\xff\xff\xff\x0f")(event.stream_id, None))
+            conn.stall()  # it does not even close
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_all_streams_of_a_connection_that_broke_http_2_fail_and_the_next_gets_another(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(http2="prior-knowledge", timeout=Timeout(read=30))
+    failures: list[e.RequestException] = []
+
+    async def post(url: str) -> None:
+        with pytest.raises(e.RemoteProtocolError) as caught:
+            await client.post(url, content=b"pay")
+        failures.append(caught.value)
+
+    breaking = Breaking()
+    with RawServer(breaking) as server:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(post, server.url + "/wait")
+            while len(breaking.targets) < 5:
+                await anyio.sleep(0.001)
+            tasks.start_soon(post, server.url + "/break")
+        assert len(failures) == 6
+        assert all(failure.request_sent and not failure.refused for failure in failures)
+        assert (await client.post(server.url + "/fine")).status_code == 200
+        assert server.connections == 2
+        assert Counter(breaking.targets) == {"/wait": 5, "/break": 1, "/fine": 1}
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_what_is_begun_on_a_broken_connection_goes_to_another(
+    make_client: MakeClient,
+) -> None:
+    """Nothing of it was sent: libcurl has told the server that it goes, and may say no more."""
+    client = make_client(http2="prior-knowledge", timeout=Timeout(read=30))
+    failed = anyio.Event()
+
+    async def broken() -> None:
+        with pytest.raises(e.RemoteProtocolError):
+            await client.get(server.url + "/break")
+        failed.set()
+
+    breaking, count = Breaking(), 0
+    with RawServer(breaking) as server:
+        await client.get(server.url + "/fine")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(broken)
+            while "/break" not in breaking.targets:
+                await anyio.sleep(0.001)
+            while not failed.is_set():
+                await client.post(server.url + "/fine", content=b"pay", timeout=5)
+                count += 1
+        assert Counter(breaking.targets) == {"/break": 1, "/fine": 1 + count}
 
 
 # --- HTTP/3 ---

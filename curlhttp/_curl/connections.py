@@ -7,6 +7,7 @@ it closed would take a POST along. So we look ourselves, right before each reque
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
@@ -29,8 +30,9 @@ Route = tuple[str, str, int, int]  # as PREREQFUNCTION tells: address of the pee
 
 _select: Any = select  # no platform has all of it
 _END = _RDHUP = getattr(select, "POLLRDHUP", 0)  # Linux
+_CLOSED = getattr(select, "POLLNVAL", 0)
 if hasattr(select, "poll"):
-    _END |= _select.POLLHUP | _select.POLLERR | _select.POLLNVAL
+    _END |= _select.POLLHUP | _select.POLLERR | _CLOSED
 _TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 _BYTES_RECEIVED = 128  # offset in struct tcp_info (linux/tcp.h), from Linux 4.1 on
 _FIONREAD = 0x541B  # linux/sockios.h: bytes that wait to be read
@@ -84,15 +86,29 @@ class Connection:
         events: asks, without a wait, for the socket's events: events(0).
         multiplexes: the same; False from the first response that is HTTP/1's.
         uses: how many requests went out on it.
+        is_buried: libcurl was told that it has ended.
+        last_stream: the last one of HTTP/2 that the server may have processed, as far as is known.
     """
 
-    __slots__ = ("_read", "_tcp", "counts", "descriptor", "events", "multiplexes", "uses")
+    __slots__ = (
+        "_read",
+        "_tcp",
+        "counts",
+        "descriptor",
+        "events",
+        "is_buried",
+        "last_stream",
+        "multiplexes",
+        "uses",
+    )
 
     def __init__(self, descriptor: int, multiplexes: bool, is_tls: bool) -> None:
         self.descriptor = descriptor
         self.multiplexes = multiplexes
         self.events = _look_at(descriptor)
         self.uses = 0
+        self.is_buried = False
+        self.last_stream: float = math.inf
         self.counts = is_tls and _TCP_INFO is not None
         self._tcp = _Borrowed(fileno=descriptor) if self.counts else None
         self._read = 0  # bytes up to the end of the last exchange, 0 if not known
@@ -101,6 +117,11 @@ class Connection:
         """Return whether the server neither closed it nor, on HTTP/1, spoke out of turn."""
         events = self.events(0)
         return not events or (self.multiplexes and not events[0][1] & _END)
+
+    def has_ended(self) -> bool:
+        """Return whether the server closed it, and libcurl has not."""
+        events = self.events(0)
+        return bool(events) and bool(events[0][1] & _END) and not events[0][1] & _CLOSED
 
     def has_spoken(self) -> bool:
         """Return whether it has something to read, other than its end and what announces that."""
@@ -171,6 +192,10 @@ class Connections:
         if connection.has_spoken():
             self._suspects.add(request)
         return connection if connection.is_clean() and not self._suspects.has(request) else None
+
+    def find(self, route: Route) -> Connection | None:
+        """Return what is known of a connection, None for nothing."""
+        return self._by_route.get(route)
 
     def spoil(self, route: Route | None) -> None:
         """Forget a connection, so that no further request goes out on it."""

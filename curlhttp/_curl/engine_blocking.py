@@ -249,7 +249,7 @@ class BlockingEngine:
                 _perform_apart(transfer)
             else:
                 _perform(transfer)
-            if transfer.restarts:
+            while transfer.restarts:
                 _perform_again(transfer)
             response = transfer.response()
             transfer.clean()

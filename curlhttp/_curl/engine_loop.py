@@ -76,7 +76,23 @@ class LoopEngine(AsyncEngine):
         transfer.feed = None if body is None or body.data is not None else _Feed(self._gate)
 
     async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
-        """Feed the body to libcurl until it has all, or the exchange or race ends before."""
+        """Feed the body to libcurl until it has all, or the exchange or race ends before.
+
+        Without a race, feed it again where the server refused the request unread.
+        """
+        await self._pump_once(transfer, race)
+        while race is None:
+            while not transfer.done and transfer.head is None:
+                await self._park(transfer)
+            if not transfer.done or not transfer.goes_elsewhere():
+                break
+            assert transfer.request is not None
+            self._set_feed(transfer, transfer.request.body)
+            transfer.restart()
+            self._driver.add(transfer)
+            await self._pump_once(transfer, race)
+
+    async def _pump_once(self, transfer: Transfer, race: Race | None) -> None:
         request, feed = transfer.request, transfer.feed
         assert request is not None
         assert request.body is not None

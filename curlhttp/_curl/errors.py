@@ -11,11 +11,11 @@ from curlhttp import exceptions as e
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 
-__all__ = ["INTERNAL", "NOT_HTTP", "Failure", "error_for", "raised_in_callback"]
+__all__ = ["HTTP2_STREAM", "INTERNAL", "NOT_HTTP", "Failure", "error_for", "raised_in_callback"]
 
 # Codes that pycurl has no name for (curl.h).
 _WEIRD_SERVER_REPLY = 8
-_HTTP2_STREAM = 92
+HTTP2_STREAM = 92
 _HTTP3 = 95
 _QUIC_CONNECT_ERROR = 96
 _PROXY = 97
@@ -75,7 +75,7 @@ _TABLE: dict[int, _Kind] = {
     pycurl.E_NO_CONNECTION_AVAILABLE: e.PoolTimeout,
     pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: e.SSLError,
     pycurl.E_SSL_INVALIDCERTSTATUS: e.SSLError,
-    _HTTP2_STREAM: e.RemoteProtocolError,
+    HTTP2_STREAM: e.RemoteProtocolError,
     _HTTP3: e.RemoteProtocolError,
     _QUIC_CONNECT_ERROR: e.ConnectionError,
     _PROXY: e.ProxyError,
@@ -166,7 +166,7 @@ _WHAT = {
     pycurl.E_COULDNT_RESOLVE_PROXY: "the proxy's name could not be resolved",
     _WEIRD_SERVER_REPLY: "the server broke HTTP in its header block",
     pycurl.E_HTTP2: "the server broke HTTP/2",
-    _HTTP2_STREAM: "the server ended the HTTP/2 stream",
+    HTTP2_STREAM: "the server ended the HTTP/2 stream",
     pycurl.E_PARTIAL_FILE: "the response body ended early",
     pycurl.E_BAD_CONTENT_ENCODING: "the response has a transfer coding that nobody asked for",
     pycurl.E_GOT_NOTHING: "the server closed the connection without an answer",

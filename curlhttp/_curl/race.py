@@ -155,7 +155,7 @@ class Race:
         self.running.remove(transfer)
         if transfer is self._first:
             self._first = None
-        self._plan.dropped(outcome, transfer.timings().total, bool(transfer.sends))
+        self._plan.dropped(outcome, transfer.timings().total, transfer.was_sent)
         self._drop(transfer, self.running[0])
 
 

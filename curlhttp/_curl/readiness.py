@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import pycurl
 
 from curlhttp._config import Limits
-from curlhttp._curl.connections import Connections, Suspects
+from curlhttp._curl.connections import Connection, Connections, Suspects
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
@@ -33,6 +33,7 @@ _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name
 _BATCH = 256  # events taken at once
 _SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
 _ORIGINS = 1000  # whose protocol is remembered
+_QUIET = 0.1  # seconds from an event to the next look at what came of it
 
 
 class _Epoll:
@@ -149,7 +150,10 @@ class Driver:
         self._has_parted = False  # from a forked child
         self._shares: dict[str, bool] = {}  # origins on TLS: do their connections multiplex
         self._solitary = False  # one was just found out not to
-        self._touched: dict[int, float] = {}
+        self._multiplexes = False  # there may be connections of HTTP/2
+        self._touched: dict[int, float] = {}  # when a socket had its last event
+        self._seen = 0.0  # up to when it was looked at what came of events
+        self._check_at = math.inf  # before this nothing is to be looked at, here or below
         self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
         # When to look whether a transfer is silent: the first look in order of starting, one
         # queue per read timeout; the few that live longer in a heap.
@@ -239,23 +243,31 @@ class Driver:
                 watches = self._watches[read] = {}
             check = watches[transfer] = transfer.stamp + read
             transfer.watches = watches
-            if len(watches) == 1:
+            if check < self._check_at:
+                self._check_at = check
                 self.rearm(check)
         if self.broken is not None:
             self.fail_all()
 
     def _choose_wait(self, transfer: Transfer, origin: str) -> None:
         """Wait for another's connection unless the origin is known to speak HTTP/1.1 alone."""
-        shares = self._shares.get(origin)
+        assert transfer.request is not None
+        knows = transfer.request.transport.http2 == "prior-knowledge"
+        shares = knows or self._shares.get(origin)
         transfer.wait_to_share(shares is not False)
         if shares is None:
             transfer.listen(self._on_protocol)
+        elif shares:
+            self._multiplexes = True
+            if transfer.sends_once:
+                transfer.listen()
 
     def _on_protocol(self, origin: str, shares: bool) -> None:
         if len(self._shares) >= _ORIGINS:
             self._shares.clear()
         self._shares[origin] = shares
         self._solitary = self._solitary or not shares
+        self._multiplexes = self._multiplexes or shares
         if shares and self.on_shared is not None:
             self.on_shared(origin)
 
@@ -371,12 +383,10 @@ class Driver:
 
     def due(self) -> float | None:
         """Return the monotonic time of the next timer, libcurl's or ours."""
-        checks = [next(iter(watches.values())) for watches in self._watches.values() if watches]
-        if self._rechecks:
-            checks.append(self._rechecks[0][0])
-        if self._due is not None:
-            checks.append(self._due)
-        return min(checks, default=None)
+        check = self._check_at
+        if self._due is not None and self._due < check:
+            return self._due
+        return None if check == math.inf else check
 
     def turn(self, seconds: float | None = 0) -> None:
         """Handle what is ready and what is due.
@@ -399,8 +409,11 @@ class Driver:
             if self._to_resume and monotonic() - now > _SLICE:
                 break  # the poller tells of the others again
         self.proceed()
-        if self._watches or self._rechecks:
-            self._check_silence(now)
+        if now >= self._check_at:
+            self._check(now)
+        elif events and self._check_at > now + _QUIET:
+            self._check_at = now + _QUIET
+            self.rearm(self._check_at)
 
     def proceed(self) -> None:
         """Begin what was added and do what is due, without a look at the sockets."""
@@ -430,9 +443,7 @@ class Driver:
         transfer = self.running[easy]
         transfer.finish(code, message)
         if transfer.restarts:
-            self.remove(transfer)
-            transfer.restart()
-            self.add(transfer)
+            self._restart(transfer)
             return
         transfer.done = True
         if code in _BREAKS_HPACK:
@@ -440,6 +451,27 @@ class Driver:
         self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
+
+    def _restart(self, transfer: Transfer) -> None:
+        """Start a transfer over that has to go out on another connection."""
+        was_sent, connection = transfer.sends > 0, transfer.connection
+        self.remove(transfer)
+        transfer.restart()
+        if connection is not None and connection.multiplexes and not was_sent:
+            self._retire(connection, transfer)
+        self.add(transfer)
+
+    def _retire(self, connection: Connection, transfer: Transfer) -> None:
+        """Have libcurl know that a connection has ended, which it would offer to others as well.
+
+        Args:
+            connection: of HTTP/2; nothing can be sent on it.
+            transfer: was to go out on it.
+        """
+        self._act(connection.descriptor, pycurl.CSELECT_IN)  # enough where it is in use
+        if not connection.is_buried and connection.has_ended():
+            connection.is_buried = True
+            transfer.bury()
 
     def _sever(self, transfer: Transfer) -> None:
         """End an HTTP/2 connection for all its streams after a broken header block.
@@ -453,13 +485,32 @@ class Driver:
     def fail_all(self) -> None:
         """Give up: after one failed callback nothing may be reported ever after."""
         for transfer in list(self.running.values()):
-            transfer.failed = self.broken
-            transfer.done = True
-            self.remove(transfer)
-            if transfer.wake is not None:
-                transfer.wake()
+            self._fail(transfer, self.broken)
 
-    # silence
+    # silence, and what is no answer
+
+    def _check(self, now: float) -> None:
+        self._look_again()
+        self._check_silence(now)
+        checks = [next(iter(watches.values())) for watches in self._watches.values() if watches]
+        if self._rechecks:
+            checks.append(self._rechecks[0][0])
+        self._check_at = min(checks, default=math.inf)
+
+    def _look_again(self) -> None:
+        """End what the last events decided, and libcurl (8.23) would leave to the read timeout."""
+        seen, self._seen = self._seen, monotonic()
+        for transfer in list(self.running.values()):
+            if transfer.lines and transfer.switches_unasked():
+                self._fail(transfer, transfer.no_head())
+        if self._multiplexes:
+            # A peer that breaks HTTP/2 is told so, but the request that noticed goes on waiting
+            # until there is something more to read.
+            for descriptor, touched in self._touched.items():
+                if touched >= seen and descriptor not in self._idle:
+                    self._act(descriptor, pycurl.CSELECT_IN)
+            self._collect()
+            self._ask_when()
 
     def _check_silence(self, now: float) -> None:
         for transfer in self._checks_due(now):
@@ -468,7 +519,7 @@ class Driver:
             assert request.timeout.read is not None
             due = self._last_sign(transfer, now) + request.timeout.read
             if due <= now:
-                self._time_out(transfer)
+                self._fail(transfer, transfer.silence())
             else:
                 transfer.recheck = due
                 self._serial += 1
@@ -508,8 +559,8 @@ class Driver:
                 return max(transfer.stamp, self._touched.get(socket, 0.0))
         return transfer.stamp
 
-    def _time_out(self, transfer: Transfer) -> None:
-        transfer.failed = transfer.silence()
+    def _fail(self, transfer: Transfer, error: BaseException | None) -> None:
+        transfer.failed = error
         transfer.done = True
         self.remove(transfer)
         if transfer.wake is not None:

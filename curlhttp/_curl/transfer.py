@@ -22,7 +22,13 @@ import pycurl
 
 from curlhttp._config import Limits, Timeout, Transport
 from curlhttp._curl.connections import Connection, Connections, Route
-from curlhttp._curl.errors import NOT_HTTP, Failure, error_for, raised_in_callback
+from curlhttp._curl.errors import (
+    HTTP2_STREAM,
+    NOT_HTTP,
+    Failure,
+    error_for,
+    raised_in_callback,
+)
 from curlhttp._curl.head import ENDS, contradicts, final_head, is_final, is_odd
 from curlhttp._curl.options import (
     base_options,
@@ -42,6 +48,7 @@ from curlhttp.exceptions import (
     RemoteProtocolError,
     RequestException,
     ResponseTooLarge,
+    UnrewindableBodyError,
 )
 
 __all__ = ["Transfer", "may_multiplex"]
@@ -57,12 +64,24 @@ _NEVER = math.inf
 _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
 _SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
-_REFUSED = re.compile(rb"HTTP/2 stream \d+ refused by server").match  # of libcurl's log
+_REFUSED = re.compile(rb"HTTP/[23] stream \d+ refused by server").match  # of libcurl's log
+_GOAWAY = re.compile(rb"received GOAWAY, error=\d+, last_stream=(\d+)").match
+_RESET_BY_US = re.compile(r"HTTP/2 stream (\d+) reset by curl").match  # of its messages
+_SHARED_DETOURS, _MOST_DETOURS = 3, 6
 _UNWATCHED = 0.25  # seconds in which no read timeout can end; the shortest here is 1 s
 _LAST_DATA_RECV = 52  # offset in struct tcp_info (linux/tcp.h)
 # What every response asks for, without a look-up in a module.
 _STARTTRANSFER_TIME_T = pycurl.STARTTRANSFER_TIME_T
 _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
+# With these libcurl gives up what was refused: our guard, no way to rewind, or five tries; or
+# GOAWAY gave an error, which libcurl (8.23) takes for one of each stream.
+_AFTER_REFUSAL = (
+    HTTP2_STREAM,
+    pycurl.E_ABORTED_BY_CALLBACK,
+    pycurl.E_SEND_FAIL_REWIND,
+    pycurl.E_SEND_ERROR,
+    pycurl.E_RECV_ERROR,
+)
 _OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 
@@ -84,8 +103,11 @@ class Transfer:
         wake: what to call when a waiting caller has something to look at, or None.
         sends: how often it was sent, or about to be.
         sends_once: the request must not go out a second time by itself.
-        restarts: it has to go out on a new connection: the one that it got is dead or not clean.
-        is_second: it may go out once more, on a connection that is alive.
+        restarts: it has to go out on another connection: the one that it got is dead or not clean,
+            or the server processed nothing of it.
+        detours: how often that was so. At first all that a GOAWAY left out share a new connection,
+            later each gets its own; then it is given up.
+        is_second: it may have been processed once already, and goes out once more.
         attached: the driver that it runs on, or None.
         connections: what is known of those that it may get; set before it runs.
         connection: the one that it went out on last, if it is known.
@@ -99,17 +121,17 @@ class Transfer:
     """
 
     __slots__ = (
+        "_buries",
         "_connect_ms",
         "_connecting",
         "_custom",
-        "_downgrades",
         "_fresh",
         "_has_body",
         "_heard",
-        "_is_refused",
         "_limits",
         "_lines_set",
         "_listens",
+        "_log",  # what libcurl's log told: "refused", "downgrades", or nothing
         "_method",
         "_odd",
         "_opened",
@@ -127,6 +149,7 @@ class Transfer:
         "code",
         "connection",
         "connections",
+        "detours",
         "done",
         "driver",
         "easy",
@@ -194,10 +217,9 @@ class Transfer:
         self.failed: BaseException | None = None
         self.done = self.enough = self.paused = self.starving = self.pumps = False
         self.restarts = self.is_second = self._connecting = self._opened = False
-        self._is_refused = self._downgrades = False
-        self.code = self.size = self.buffered = self.sends = self.folded = 0
+        self.code = self.size = self.buffered = self.sends = self.folded = self.detours = 0
         self.most = 0.0
-        self.message = ""
+        self.message = self._log = ""
         self.head: Head | None = None
         # A body below this needs no look at its head or its pieces: most are.
         self.limit: float = _LOOK_AT
@@ -219,7 +241,7 @@ class Transfer:
         self._transport: Transport | None = None
         self._timeout: Timeout | None = None
         self._connect_ms = self._timeout_ms = 0
-        self._fresh = self._odd = self._secret = self._has_body = self._waits = False
+        self._buries = self._fresh = self._odd = self._secret = self._has_body = self._waits = False
         self._listens = False
         self._heard: Callable[[str, bool], None] | None = None
         for option, value in (*base_options(), *limit_options(self._limits)):
@@ -284,8 +306,8 @@ class Transfer:
         self.sends_once = request.method not in IDEMPOTENT or (
             body is not None and body.data is None
         )
-        if self.sends_once and request.retry is not None and self.multiplexes:
-            self._listen()  # 20 us: worth it only for those who may send again what was refused
+        if self.sends_once and self.multiplexes and self._progresses:
+            self.listen()  # else the driver knows better whether there is HTTP/2 to listen to
         now = monotonic()
         self.idle = now - self.stamp
         self.stamp = now
@@ -362,37 +384,45 @@ class Transfer:
             self.easy.setopt(pycurl.PIPEWAIT, int(waits))
             self._waits = waits
 
-    def listen(self, heard: Callable[[str, bool], None]) -> None:
-        """Have it told whether a new TLS connection speaks HTTP/2; only libcurl's log says so.
+    def listen(self, heard: Callable[[str, bool], None] | None = None) -> None:
+        """Read in libcurl's log what it tells in no other way; costs 10 us for each request.
+
+        Whether the server refused a request is read there, or asked for HTTP/1.1, which says that
+        it processed none of it. When a connection breaks, libcurl sends again likewise.
 
         Args:
-            heard: called with the origin and whether its connections can be shared.
+            heard: called with the origin and whether its connections can be shared, when a new
+                connection on TLS tells what it speaks.
         """
         self._heard = heard
-        self._odd = True
-        self._listen()
-
-    def _listen(self) -> None:
         self.easy.setopt(pycurl.VERBOSE, 1)
         self.easy.setopt(pycurl.DEBUGFUNCTION, self._on_log)
         self._listens = True
 
     def _on_log(self, kind: int, text: bytes) -> None:
-        """Read in libcurl's log what it tells in no other way."""
         if kind != pycurl.INFOTYPE_TEXT:
             return
-        if text.startswith(b"ALPN: server "):
-            if self._heard is not None:
-                assert self.request is not None
-                is_http1 = b"accepted http/1" in text or b"did not agree" in text
-                self._heard(self.request.url.origin, not is_http1)
-        elif _REFUSED(text):
-            # REFUSED_STREAM, or a GOAWAY that leaves the stream out. When a reused connection
-            # breaks libcurl sends again likewise, but then the request may have been processed.
-            self._is_refused = True
-        elif text.startswith(b"Downgrades to HTTP/1.1"):
-            # HTTP_1_1_REQUIRED (RFC 9113, section 7): nothing was processed either.
-            self._downgrades = True
+        start = text[:6]
+        if start == b"HTTP/2" or start == b"HTTP/3":
+            # REFUSED_STREAM, or a GOAWAY that leaves the stream out (RFC 9113, section 8.7).
+            if _REFUSED(text) and not self.lines:
+                self._log = "refused"
+        elif start == b"receiv":
+            found = _GOAWAY(text)
+            if found is not None and self.sends and self.connection is not None:
+                self.connection.last_stream = int(found[1])
+        elif start == b"Downgr":
+            # "... to HTTP/1.1": HTTP_1_1_REQUIRED (RFC 9113, section 7).
+            self._log = "downgrades"
+        elif text.startswith(b"ALPN: server ") and self._heard is not None:
+            assert self.request is not None
+            is_http1 = b"accepted http/1" in text or b"did not agree" in text
+            self._heard(self.request.url.origin, not is_http1)
+
+    @property
+    def was_sent(self) -> bool:
+        """Tell whether the server may have seen the request."""
+        return self.sends > 0 or self.is_second
 
     @property
     def is_waiting(self) -> bool:
@@ -400,18 +430,52 @@ class Transfer:
         return not self.sends and not self._connecting
 
     def restart(self) -> None:
-        """Make ready to go out on a new connection; a request that was sent, for the last time."""
+        """Make ready to go out on another connection."""
         assert self.request is not None
-        self.restarts = False
-        self.is_second = self.sends > 0
-        self.sends = int(self.is_second)
-        self.avoid_reuse(True)
+        self.restarts = self.done = self._opened = False
+        self.stamp = monotonic()
+        needs_own = not self.shares or (self._progresses and not self.sends)
+        if self._buries:
+            self._end_burial()
+        elif not self.sends or self._was_left_out():
+            self.detours += 1
+        else:
+            self.is_second = True
+        self.avoid_reuse(needs_own or self.detours > _SHARED_DETOURS)
+        if self.shares:
+            self.listen(self._heard)
+        self.sends, self.code, self._log = 0, 0, ""
         self.lines.clear()
         self.pieces.clear()
         self.size = self.folded = 0
         self.most = self.limit = 0.0
         if self.request.deadline is not None:
             self.set_deadline(self.request.deadline)
+
+    def bury(self) -> None:
+        """Have libcurl close the idle connection that it picks next; nothing is sent on it.
+
+        One that has ended would be offered to each request until libcurl's own look at it.
+        """
+        self._buries = self._odd = True
+        self.avoid_reuse(False)
+        self.easy.setopt(pycurl.FORBID_REUSE, 1)
+        self.easy.setopt(pycurl.PREREQFUNCTION, self._on_burial)
+
+    def _on_burial(self, *route: Any) -> int:
+        self.restarts = True
+        return _ABORT
+
+    def _end_burial(self) -> None:
+        self._buries = False
+        self.easy.setopt(pycurl.FORBID_REUSE, int(self._limits.max_keepalive_connections == 0))
+        self.easy.setopt(pycurl.PREREQFUNCTION, self._on_send)
+
+    @property
+    def shares(self) -> bool:
+        """Return whether the connection that it went out on last is of HTTP/2 or HTTP/3."""
+        connection = self.connection
+        return self.multiplexes if connection is None else connection.multiplexes
 
     def avoid_reuse(self, avoids: bool) -> None:
         """Make the attempt open a connection of its own, or not (CURLOPT_FRESH_CONNECT)."""
@@ -440,30 +504,41 @@ class Transfer:
         self.stamp = monotonic()
         if self.sends and not self._may_go_again():
             self.sends += 1
+            if self._connecting:
+                self._note_connection(route)  # others may get it
             return _ABORT
         if self._connecting:
-            self._connecting = False
-            assert self.request is not None
-            connection = self.connection = self.connections.add(
-                route, self.sockets, multiplexes=self.multiplexes, is_tls=_is_on_tls(self.request)
-            )
+            connection = self.connection = self._note_connection(route)
         else:
-            connection = self.connection = self.connections.find_clean(route, self.request)
+            connection = self.connections.find_clean(route, self.request)
             if connection is None:
+                self.connection = self.connections.find(route)
                 self.restarts = True  # nothing of the request has left
                 return _ABORT
+            self.connection = connection
         if connection is not None and connection.counts:
             self._turn = connection.uses = connection.uses + 1
         self.sends += 1
         return _OK
 
+    def _note_connection(self, route: Route) -> Connection | None:
+        self._connecting = False
+        assert self.request is not None
+        return self.connections.add(
+            route, self.sockets, multiplexes=self.multiplexes, is_tls=_is_on_tls(self.request)
+        )
+
     def _may_go_again(self) -> bool:
-        if self.sends > 1 or (self.sends_once and not self._downgrades):
+        """Return whether libcurl may send again by itself, as it is about to."""
+        if self._log == "downgrades":
+            return self.sends == 1
+        if self.sends_once or self.is_second or self.sends > 1:
             return False
-        if not self._connecting and not self.is_second:
+        if self.shares or not self._connecting:
             # After a restart of the server all kept-alive connections are dead, and libcurl
-            # would try one after the other.
-            self.restarts = True
+            # would try one after the other. On HTTP/2 it does not say why, unless it is listened
+            # to; so the request begins again and listens.
+            self.restarts = self._log != "refused"  # else see goes_elsewhere
             return False
         return True
 
@@ -477,11 +552,11 @@ class Transfer:
                 self._disown_answer()
                 return 0  # anything but the length ends the transfer, with E_WRITE_ERROR
             head = Head(b"".join(lines))
-            if is_final(head):
+            if is_final(head) and not self._is_unasked(head):
                 self.head = head
                 self._wake()
-            elif not head.status_code:
-                self.failed = self._no_head()
+            elif not head.status_code or self._is_unasked(head):
+                self.failed = self.no_head()
                 return 0  # libcurl closes the connection
             else:
                 lines.clear()
@@ -589,6 +664,9 @@ class Transfer:
             return 0  # ten calls a request: what they cost counts
         if self.is_dropped:
             return 1
+        if self.switches_unasked():
+            self.failed = self.no_head()
+            return 1
         mark = down + up + len(self.lines)
         if self.mark is None:
             self.mark = mark
@@ -643,7 +721,8 @@ class Transfer:
             head = Head(b"".join(lines))
             if head.status_code >= 200:
                 return head
-        return final_head(lines)
+        whole = final_head(lines)
+        return None if whole is not None and self._is_unasked(whole) else whole
 
     def finish(self, code: int, message: str) -> None:
         """Take down how it ended, at once: then its connection may be another's.
@@ -654,6 +733,10 @@ class Transfer:
         """
         self.code, self.message = code, message
         if code:
+            if self.failed is None and self.switches_unasked():
+                self.failed = self.no_head()
+            elif not self.is_pumped:
+                self.restarts = self.restarts or self.goes_elsewhere() or self._may_be_left_out()
             return
         connection = self.connection
         if connection is not None:
@@ -666,6 +749,60 @@ class Transfer:
         if head is None or ("\ntransfer-encoding:" in head.lower and head.is_framed_twice):
             # Another recipient may see the end of the body elsewhere (RFC 9112, section 6.3).
             self.connections.spoil(self._route)
+
+    @property
+    def is_pumped(self) -> bool:
+        """Return whether a task of ours reads the body, which libcurl gets piece by piece."""
+        body = None if self.request is None else self.request.body
+        return self.feed is not None and body is not None and self.feed != body.read
+
+    def goes_elsewhere(self) -> bool:
+        """Return whether it may go out once more, as nothing was processed; rewind its body."""
+        if not self._was_left_out() or self.detours >= _MOST_DETOURS:
+            return False
+        return self.failed is None and self._rewinds()
+
+    def _was_left_out(self) -> bool:
+        """Return whether it is certain that the server processed nothing of what was sent."""
+        if self.code == pycurl.E_HTTP2:  # the server had broken HTTP/2: nothing was sent any more
+            return self.sends == 1 and not self.easy.getinfo(pycurl.REQUEST_SIZE)
+        return self.code in _AFTER_REFUSAL and self._is_refused()
+
+    def _is_refused(self) -> bool:
+        """Return whether the server says so (RFC 9113, section 8.7)."""
+        stream, connection = self._stream_reset(), self.connection
+        if stream and connection is not None and stream > connection.last_stream:
+            return True
+        return self._log == "refused"
+
+    def _may_be_left_out(self) -> bool:
+        """Return whether the server may have said so, of a request that it may see twice."""
+        if self.sends_once or self.is_second or self.lines:
+            return False
+        # It may have done so just before the connection broke, which was there already.
+        is_broken = self.code == pycurl.E_SEND_ERROR and self.shares and not self._opened
+        return is_broken or self._stream_reset() > 0
+
+    def _stream_reset(self) -> int:
+        """Return the number of a stream that libcurl has ended, 0 for none.
+
+        It does so with those that a GOAWAY leaves out which has an error.
+        """
+        found = _RESET_BY_US(self.message) if self.code == HTTP2_STREAM else None
+        return 0 if found is None or self.lines else int(found[1])
+
+    def _rewinds(self) -> bool:
+        body = None if self.request is None else self.request.body
+        if body is None:
+            return True
+        try:
+            body.rewind()
+        except UnrewindableBodyError:
+            return False
+        except Exception as error:  # the caller's own
+            self.failed = error
+            return False
+        return True
 
     def _may_be_answer(self, *, ends: bool) -> bool:
         connection, size = self.connection, _SHORTEST_HEAD + self.size
@@ -740,7 +877,7 @@ class Transfer:
             if isinstance(failed, RequestException) and failed.timings is None:
                 failed.request, failed.timings = self.request, self.timings()
                 failed.response = self._so_far()
-                failed.request_sent = failed.request_sent or bool(self.sends)
+                failed.request_sent = failed.request_sent or self.was_sent
             raise failed
         if self.code and not self.enough:
             raise self.error()
@@ -762,7 +899,7 @@ class Transfer:
                 request=request,
                 code=self.code,
                 message=self.message,
-                sent=easy.getinfo(pycurl.REQUEST_SIZE) > 0,
+                sent=easy.getinfo(pycurl.REQUEST_SIZE) > 0 or self.is_second,
                 has_head=self._read_head() is not None,
                 is_odd=is_odd(self.lines),
                 os_errno=easy.getinfo(pycurl.OS_ERRNO),
@@ -770,7 +907,7 @@ class Transfer:
                 timings=self.timings(),
                 deadline_passed=request.is_late(monotonic()),
                 aborted_resend=self.code == pycurl.E_ABORTED_BY_CALLBACK and self.sends > 1,
-                refused=self._is_refused,
+                refused=self._is_refused() and not self.is_second,
             )
         )
         error.response = self._so_far()
@@ -806,7 +943,7 @@ class Transfer:
         if head is None:
             head = self._read_head()
             if head is None:
-                self.failed = self._no_head()
+                self.failed = self.no_head()
                 return None
         elif self.lines[-1] not in ENDS:  # a streamed response; there may be trailers by now
             whole = final_head(self.lines)
@@ -834,9 +971,29 @@ class Transfer:
         assert head is not None
         return head
 
-    def _no_head(self) -> RemoteProtocolError:
-        cut = "the response ended within its header block"
-        what = NOT_HTTP if is_odd(self.lines) else cut
+    def switches_unasked(self) -> bool:
+        """Return whether the server goes over to a protocol that nobody asked for.
+
+        libcurl takes what follows for a body, up to the end of the connection.
+
+        Source: RFC 9110, section 7.8.
+        """
+        if not any(line[8:12] == b" 101" for line in self.lines):
+            return False
+        head = final_head(self.lines)
+        return head is not None and self._is_unasked(head)
+
+    def _is_unasked(self, head: Head) -> bool:
+        assert self.request is not None
+        return head.status_code == 101 and self.request.get_header("upgrade") is None
+
+    def no_head(self) -> RemoteProtocolError:
+        """Return the exception for a response that has no whole, final head."""
+        what = "the response ended within its header block"
+        if is_odd(self.lines):
+            what = NOT_HTTP
+        elif self.switches_unasked():
+            what = "the server switches to a protocol that nobody asked for"
         return RemoteProtocolError(f"{self.request}: {what}", curl_code=0)
 
     def _cut_body(self) -> ChunkedEncodingError:
@@ -906,7 +1063,7 @@ class Transfer:
             self.avoid_reuse(False)
         if self._listens:
             self.easy.setopt(pycurl.VERBOSE, 0)
-            self._listens = False
+            self._listens, self._heard = False, None
         if self._secret:
             self.easy.setopt(pycurl.HTTPHEADER, [])
             self._lines_set, self._secret = None, False

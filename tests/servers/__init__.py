@@ -8,6 +8,7 @@ from tests.servers.http2 import H2Server
 from tests.servers.http2_session import Goaway, Reset
 from tests.servers.http2_stream import Stream
 from tests.servers.listener import Handshake, Listener
+from tests.servers.nginx import Nginx, has_nginx
 from tests.servers.proxy import HTTPProxy, ProxyRequest, SOCKSProxy
 from tests.servers.raw import (
     RawConnection,
@@ -36,6 +37,7 @@ __all__ = [
     "HTTPProxy",
     "Handshake",
     "Listener",
+    "Nginx",
     "ProxyRequest",
     "RawConnection",
     "RawServer",
@@ -44,6 +46,7 @@ __all__ = [
     "SOCKSProxy",
     "Stream",
     "close_at_once",
+    "has_nginx",
     "payload",
     "refused_port",
     "reset_at_once",

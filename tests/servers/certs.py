@@ -86,6 +86,12 @@ class Certs:
         """Return the same client as two files: (certificate, key)."""
         return self.directory / f"client-{name}.crt", self.directory / f"client-{name}.key"
 
+    def server_pem(self) -> bytes:
+        """Return key and certificate of a server for localhost, 127.0.0.1 and ::1, as PEM."""
+        leaf = self._ca.issue_cert(*LOCAL_NAMES)
+        chain = [leaf.private_key_pem, *leaf.cert_chain_pems]
+        return b"".join(pem.bytes() for pem in chain)
+
     def client_context(self) -> ssl.SSLContext:
         """Return a client's context that trusts the CA (for the standard library's clients)."""
         return ssl.create_default_context(cafile=str(self.ca_path))

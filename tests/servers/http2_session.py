@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tests.servers.http2 import H2Server
 
 _UNSENT = 1 << 18
+_LINGER = 0.5  # seconds for which the client may go on after its GOAWAY is answered
 _CONNECTION_WINDOW = 1 << 24
 
 
@@ -90,6 +91,10 @@ class Session:
                 if not self._read():
                     return
         sock.setblocking(True)
+        if self._last is not None:
+            # To close with requests unread would reset the connection, and take along what was
+            # said last, the GOAWAY too.
+            self.conn.wait_closed(_LINGER)
 
     def end(self, stream: Stream) -> None:
         """Forget a stream that is over on this side."""
