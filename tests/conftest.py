@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, settings
 
 from curlhttp import requests
 from curlhttp.testing import ScriptedEngine
+from tests import pace
 from tests.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
-from tests.pace import PACE
 from tests.scripted import Scripted
 from tests.servers import HTTP2, AppServer, Certs, H2Server
 from tests.ways import Ask, make_ask
@@ -58,7 +58,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 def pytest_report_header() -> str | None:
     """Say how slow the machine is, which here is measured before there are workers."""
-    return f"pace: {PACE} times that of a quiet machine" if PACE > 1 else None
+    return f"pace: {pace.PACE} times as slow as a quiet machine" if pace.PACE > 1 else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Look how slow the machine is, for the times of the test."""
+    pace.look()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

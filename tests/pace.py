@@ -1,19 +1,21 @@
 """How slow this machine is just now: times in tests that a busy machine would break go by it.
 
 A limit that must not be reached in a test is half a minute; one that must be is as short as the
-machine allows, `paced`. What took too long for a quiet machine is measured against the machine as
-it is at that moment. Knows nothing of curlhttp.
+machine allows, `paced`, which is looked at before each test. What took too long for a quiet machine
+is measured against the machine as it is at that moment. Knows nothing of curlhttp.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 
 _NAME = "CURLHTTP_TESTS_PACE"
 _LOOPS = 40_000.0  # a second, on a quiet machine of 2020 or so
 _LONGEST = 30.0  # beyond that, waiting for tests is not worth it
+_SPAN = 10.0  # seconds for which a slow moment counts
 
 
 def slowness() -> float:
@@ -32,12 +34,28 @@ def _slowness(seconds: float, clock: Callable[[], float] = time.monotonic) -> fl
     return round(min(max(_LOOPS / rate, 1.0), _LONGEST), 1)
 
 
-# Measured once for all the processes of a run, which must agree on it.
+# As it was before the run had processes of its own.
 PACE = float(os.environ.setdefault(_NAME, str(slowness())))
+_seen = deque([(time.monotonic(), PACE)])
+
+
+def look() -> None:
+    """Set the pace to the slowest of the last seconds, for the test that is to begin."""
+    global PACE
+    now = time.monotonic()
+    if now < _seen[-1][0] + 1:
+        return
+    _seen.append((now, _slowness(0.1) if _slowness(0.02) > 1 else 1.0))
+    while _seen[0][0] < now - _SPAN:
+        _seen.popleft()
+    PACE = max(slow for _, slow in _seen)
 
 
 def paced(seconds: float) -> float:
-    """Return a time as long, for this machine, as the given one is for a quiet one."""
+    """Return a time as long, for this machine, as the given one is for a quiet one.
+
+    It does so within a test, whose times are in proportion; not in what is made on import.
+    """
     return round(seconds * PACE, 4)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import itertools
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
@@ -17,7 +18,7 @@ import curlhttp
 from curlhttp import ClientClosed, ClientRequest, RequestException
 from tests.colours import ONE_OF_EACH, AnyClient
 from tests.inner import descriptors
-from tests.servers import AppServer
+from tests.servers import AppConnection, AppServer, Record
 
 pytestmark = pytest.mark.anyio
 MakeClient = Callable[..., AnyClient]
@@ -84,8 +85,19 @@ async def test_every_url_gives_one_response(client: AnyClient, app: AppServer) -
 
 
 async def test_results_come_as_they_complete(client: AnyClient, app: AppServer) -> None:
-    items = [app.url + "/delay/0.2", app.url + "/delay/0.1", app.url + "/"]
-    got = [str(result.url) async for result in client.map(items)]
+    come = [threading.Event(), threading.Event()]
+
+    def after_another(record: Record, conn: AppConnection) -> None:
+        come[int(record.args[0])].wait(30)
+        conn.reply(200)
+
+    app.route("/after", after_another)
+    items = [app.url + "/after/1", app.url + "/after/0", app.url + "/"]
+    got: list[str] = []
+    async for result in client.map(items):
+        if len(got) < 2:
+            come[len(got)].set()
+        got.append(str(result.url))
     assert got == items[::-1]
 
 
