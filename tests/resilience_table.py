@@ -26,7 +26,7 @@ R4   test_retry_wire     test_a_post_that_was_not_read_whole_is_not_seen_again
 R4   test_retry_wire     test_a_post_whose_connection_is_refused_is_tried_until_there_is_one
 R4   test_retry_wire     test_a_post_that_is_refused_for_ever_is_seen_never
 R4   test_retry_wire     test_a_post_that_http_2_loses_is_seen_once
-R5   test_retry_wire     test_a_post_that_http_2_refuses_is_sent_again_by_the_policy
+R5   test_retry_wire     test_what_http_2_refuses_again_and_again_is_sent_again_by_the_policy
 R5   test_retry_wire     test_a_post_that_http_2_refuses_for_ever_is_sent_as_often_as_is_allowed
 R5   test_retry_wire     test_a_streamed_post_that_http_2_refuses_is_sent_again_whole
 R5   test_retry_wire     test_an_idempotent_request_may_be_sent_again_once_unseen

@@ -287,7 +287,7 @@ class AsyncEngine(ABC):
         race = Race(plan, first, self._leave)
         try:
             if first.feed is not None:
-                await self._pump(first)
+                await self._pump(first, race)
             while (winner := race.winner()) is None:
                 seconds = race.wait_seconds()
                 if seconds is None:
