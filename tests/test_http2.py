@@ -469,10 +469,8 @@ async def test_a_flood_ends_with_an_error_or_by_the_timeout(
     assert (await client.get(plain_h2.url)).content == b"hello"
 
 
-@pytest.mark.parametrize("streams", [False, True])
-async def test_a_broken_header_table_is_not_used_again(
-    streams: bool, make_client: MakeClient
-) -> None:
+@pytest.mark.parametrize("way", ["get", "stream", "map"])
+async def test_a_broken_header_table_is_not_used_again(way: str, make_client: MakeClient) -> None:
     """S37, S88: libcurl keeps the connection after endless 103, its HPACK state being wrong."""
     client = make_client(http2="prior-knowledge")
     many = [head(("x-a", "b"), ("x-c", "d"), ends=False, status="103")] * 6000
@@ -480,12 +478,23 @@ async def test_a_broken_header_table_is_not_used_again(
     def handler(conn: RawConnection) -> None:
         says(*(many if conn.index == 0 else [head(("x-fine", "yes"))]))(conn)
 
+    async def get() -> Any:
+        if way != "map":
+            return await client.request("GET", server.url, stream=way == "stream", timeout=30)
+        async with client.map([server.url]) as results:
+            (found,) = [result async for result in results]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
     with RawServer(handler) as server:
         with pytest.raises(e.RemoteProtocolError):
-            await client.request("GET", server.url, stream=streams, timeout=30)
-        response = await client.get(server.url, timeout=30)
+            await get()
+        response = await get()
         assert response.headers["x-fine"] == "yes"
         assert server.connections == 2
+        if way == "stream":
+            response.close() if client.is_blocking else await response.aclose()
 
 
 def block(data: bytes) -> Any:

@@ -82,6 +82,7 @@ _AFTER_REFUSAL = (
     pycurl.E_SEND_ERROR,
     pycurl.E_RECV_ERROR,
 )
+_TEXT = int(pycurl.INFOTYPE_TEXT)
 _OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 
@@ -400,7 +401,7 @@ class Transfer:
         self._listens = True
 
     def _on_log(self, kind: int, text: bytes) -> None:
-        if kind != pycurl.INFOTYPE_TEXT:
+        if kind != _TEXT or text[:1] == b"[":  # 25 lines a request, many "[HTTP/2] [1] [...]"
             return
         start = text[:6]
         if start == b"HTTP/2" or start == b"HTTP/3":
