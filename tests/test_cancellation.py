@@ -339,7 +339,7 @@ async def test_closing_a_response_ends_the_read_of_another_task(
         except Exception as error:
             ends.append(error)
 
-    with RawServer(handler) as server, anyio.fail_after(5):
+    with RawServer(handler) as server, anyio.fail_after(30):
         stream = await client.stream("GET", server.url)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read, stream)

@@ -406,7 +406,7 @@ def test_a_pickled_response_or_error_carries_no_credentials(
     with pytest.raises(requests.HTTPError) as refused:
         answer.raise_for_status()
     with pytest.raises(requests.ReadTimeout) as stalled:
-        session.get(url + "/stall", auth=auth, headers={"X": "kept"}, timeout=0.05)
+        session.get(url + "/stall", auth=auth, headers={"X": "kept"}, timeout=(30, 0.05))
     secrets = [b"s3cret", base64.b64encode(b"user:s3cret"), base64.b64encode(b"me:s3cret-3")]
     values: list[Any] = [answer, refused.value, stalled.value]
     for value in values:

@@ -610,7 +610,7 @@ async def test_an_answer_is_not_lost_when_the_body_goes_on_as_it_comes(client: A
                 conn.read_body(head)
                 conn.send(response(b"other"))
                 continue
-            began.wait(5)
+            began.wait(60)
             conn.send(response(b"too large", "413 Payload Too Large", [("Connection", "close")]))
             conn.sock.shutdown(socket.SHUT_WR)
             answered.set()
@@ -618,7 +618,7 @@ async def test_an_answer_is_not_lost_when_the_body_goes_on_as_it_comes(client: A
     async def pieces(turns: int) -> AsyncIterator[bytes]:
         yield b"first"
         began.set()
-        answered.wait(5)  # the loop has not seen the answer when the next request looks about
+        answered.wait(60)  # the loop has not seen the answer when the next request looks about
         tasks.start_soon(partial(client.post, server.url, content=b"other"))
         for _ in range(turns):
             await anyio.lowlevel.checkpoint()
