@@ -83,6 +83,7 @@ def choose_body(random: Random, draft: Draft, stamp: bytes) -> None:
     draft.body = pick(kinds)(random, stamp)
     draft.framing = pick(["length", "length", "length", "chunked", "chunked", "close"])
     draft.chunk = pick([1, 2, 7, 64, 1000, 1 << 20]) if len(draft.body) < 2000 else 1000
+    draft.plain = draft.body
     if random.random() < 0.35:
         _encode(random, draft)
 
@@ -123,7 +124,7 @@ _CODERS: dict[bytes, Callable[[bytes], bytes]] = {  # as fast as they can be
 def _encode(random: Random, draft: Draft) -> None:
     names = [random.choice(list(_CODERS)) for _ in range(random.choice([1, 1, 1, 2, 3, 6]))]
     if random.random() < 0.01:
-        draft.body = bytes(2 << 20)
+        draft.body = draft.plain = bytes(2 << 20)
         draft.notes.append("bomb")
     for name in names:
         draft.body = _CODERS[name](draft.body)

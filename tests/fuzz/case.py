@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -67,6 +68,11 @@ class Case:
         if self.stalls and not hop:
             made.ending = "stall"
         return made
+
+    def hop_of(self, url: str) -> int | None:
+        """Return how many redirects led to a URL, or None when it is none of this case's."""
+        found = re.match(rf"https?://[^/]*/{self.kind}/{self.number}/(\d+)(?:[?#]|$)", url)
+        return int(found[1]) if found else None
 
     def handshake(self) -> list[bytes]:
         """Return the replies of a SOCKS proxy."""

@@ -55,6 +55,7 @@ class Draft:
         chunk: bytes a chunk has.
         trailers: trailer lines.
         notes: what was done to it.
+        plain: the body before its coding.
     """
 
     site: Site
@@ -70,6 +71,7 @@ class Draft:
     chunk: int = 1 << 20
     trailers: list[bytes] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    plain: bytes = b""
 
     @property
     def head(self) -> bytes:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from tests.adversary.stamps import stamp
 from tests.fuzz.bodies import break_body, choose_body
 from tests.fuzz.draft import Draft, Site, junk
 from tests.fuzz.fields import FIELDS, add_field, add_value, challenge, location, retry_after
 
-__all__ = ["Answer", "answer"]
+__all__ = ["Answer", "Expected", "answer", "expected_of"]
 
 _PLAIN = (b"200", b"200", b"200", b"200", b"404", b"206", b"204", b"304", b"500", b"301", b"503")
 _VERSIONS = (
@@ -45,6 +47,17 @@ _INTERIM = (
 _REDIRECTS = (b"301", b"302", b"303", b"307", b"308", b"300", b"304", b"305", b"201")
 
 
+_BREAKS = re.compile(rb"[\r\n\x00]")
+
+
+class Expected(NamedTuple):
+    """What a client must get of an answer: status, fields without those of framing, plain body."""
+
+    status: int
+    fields: list[tuple[str, bytes]]
+    body: bytes
+
+
 @dataclass
 class Answer:
     """What the server does about one request.
@@ -55,6 +68,7 @@ class Answer:
         stray: what is sent after a good answer, without having been asked.
         delay: seconds before that.
         notes: what makes the answer odd.
+        expected: what must come of it if anything does; None where that cannot be said.
     """
 
     pieces: list[bytes]
@@ -62,6 +76,21 @@ class Answer:
     stray: bytes = b""
     delay: float = 0.0
     notes: list[str] = field(default_factory=list)
+    expected: Expected | None = None
+
+
+# What makes it hard to say what a client should make of an answer.
+_UNCLEAR = {"damaged coding", "interim", "duplicate"}
+
+
+def expected_of(draft: Draft) -> Expected | None:
+    """Return what must come of an answer whose framing is right."""
+    lines = [line.partition(b":") for line in draft.fields]
+    if _UNCLEAR.intersection(draft.notes) or any(_BREAKS.search(line) for line in draft.fields):
+        return None
+    fields = [(name.decode("latin-1").lower(), value.strip(b" \t")) for name, _, value in lines]
+    status = int(draft.status)
+    return Expected(status, fields, b"" if status in (204, 304) else draft.plain)
 
 
 def answer(random: Random, site: Site, owner: str) -> Answer:
@@ -91,7 +120,11 @@ def answer(random: Random, site: Site, owner: str) -> Answer:
     mutations = _MILD if random.random() < 0.45 else _MUTATIONS
     for _ in range(random.choice([0, 1, 1, 1, 2, 2, 3, 5])):
         random.choice(mutations)(random, draft)
-    return _sent(random, draft, spoils=mutations is _MUTATIONS and random.random() < 0.35)
+    if mutations is _MUTATIONS:
+        return _sent(random, draft, spoils=random.random() < 0.35)
+    made = _sent(random, draft, spoils=False)
+    made.expected = expected_of(draft)
+    return made
 
 
 def _good(random: Random, draft: Draft, owner: str) -> Answer:

@@ -19,6 +19,8 @@ from tests.fuzz.looks import Surprise, bytes_of, look_at_error, look_at_response
 
 __all__ = ["Judge"]
 
+_FRAMING = ("content-length", "transfer-encoding")
+
 
 class Judge:
     """Judge what came of cases, in any thread.
@@ -98,7 +100,31 @@ class Judge:
         except Surprise as surprise:
             self._report(case, str(surprise), surprise.__cause__ or surprise)
         self.read(case, bytes_of(response), began)
+        self._compare(case, response, began)
         return None
+
+    def _compare(self, case: Case, response: Any, began: float) -> None:
+        """Compare a response with what was sent, where the answer leaves no doubt."""
+        hop = case.hop_of(response.url)
+        expected = None if hop is None else case.answer(hop).expected
+        if expected is None:
+            return
+        body = b"" if response.request.method == "HEAD" else expected.body
+        if response.status_code != expected.status or response.content != body:
+            what, wrong = "another answer than was sent", bytes_of(response)[:900]
+        elif (got := _fields(response)) is not None and got != expected.fields:
+            what, wrong = "other fields than were sent", repr(got).encode()
+        else:
+            return
+        history = self._child.ask(case.owner)
+        if any(late >= began for owner, *_, late in history if owner != case.owner):
+            with self._lock:
+                self.races += 1
+            return
+        text = (
+            f"{wrong!r}, not {expected!r:.900}\nits connection carried {history}, asked at {began}"
+        )
+        self._report(case, what, None, text)
 
     def read(self, case: Case, data: bytes, began: float) -> None:
         """Judge bytes that a case got: nobody else's stamp may be in them."""
@@ -153,3 +179,14 @@ class Judge:
     def _name(self, case: Case) -> str:
         command = f"python -m tests.fuzz --seed {case.seed} --case {case.number}"
         return f"reproduce: {command} --way {self.way}"
+
+
+def _fields(response: Any) -> list[tuple[str, bytes]] | None:
+    """Return the fields but for those of framing, or None where they were joined."""
+    if not hasattr(response.headers, "multi_items"):
+        return None
+    return [
+        (name.lower(), value.encode("latin-1"))
+        for name, value in response.headers.multi_items()
+        if name.lower() not in _FRAMING
+    ]
