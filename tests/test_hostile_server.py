@@ -439,6 +439,16 @@ async def test_other_tasks_have_their_turn_however_fast_a_stream_is(client: AnyC
     assert most < 1024 * 1024
 
 
+@pytest.mark.parametrize("size", [1, 4 * 1024 * 1024])
+async def test_a_body_behind_what_ends_no_head_is_an_error(size: int, client: AnyClient) -> None:
+    """libcurl takes a line that only begins with CR for the end of the head."""
+    answer = b"HTTP/1.1 200 OK\r\nX-A: b\r\n\rmore\r\n" + b"x" * size
+    with RawServer(respond_and_close(answer)) as server:
+        for streams in (False, True):
+            with pytest.raises(e.RemoteProtocolError, match="ended within its header block"):
+                await read(client, server.url, streams)
+
+
 # --- odd, and right ---
 
 

@@ -575,6 +575,11 @@ class Transfer:
 
     def _on_piece(self, piece: bytes) -> int | None:
         """Collect a piece of a streamed body, or let it wait."""
+        if self.head is None:
+            # libcurl takes any line that begins with CR for the end of a head. Whoever waits for
+            # the head would wait for ever, once the pieces before it pause the transfer.
+            self.failed = self.no_head()
+            return 0
         size = self.size + len(piece)
         self.stamp = monotonic()
         if size > self.limit and self._is_enough(piece, size):
