@@ -153,10 +153,9 @@ def _frames(random: Random, stream: int, fields: _Fields, body: bytes) -> list[F
     ends = END_STREAM if not body and not has_trailers else 0
     frames = _blocks(random, stream, block, ends)
     step = pick([1000, 16384, 16384, max(1, len(body) // 3)])
-    pieces = [body[at : at + step] for at in range(0, len(body), step)]
-    for piece in pieces:
-        is_last = piece is pieces[-1] and not has_trailers
-        frames.append(Frame(DATA, END_STREAM if is_last else 0, stream, piece))
+    for at in range(0, len(body), step):
+        is_last = at + step >= len(body) and not has_trailers
+        frames.append(Frame(DATA, END_STREAM if is_last else 0, stream, body[at : at + step]))
     if has_trailers:
         trailer = pick(
             [
