@@ -39,7 +39,7 @@ def http2_server(storm: Storm) -> H2Server:
         if _refuses(stream, fate, newest.get(record.connection, 0)):
             return
         newest[record.connection] = stream.id
-        storm.note(fate)
+        storm.note(fate, -record.connection)
         _Answer(fate, stream, newest).send()
 
     def good(record: Record, stream: Stream) -> None:

@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +25,11 @@ from tests.storm.http2 import http2_server
 _TARGET = re.compile(rb"(\w+) /(s|good)/([\w.-]+) ")
 _PATIENCE = 30.0  # seconds for a client to go on or to leave
 _WHILE = 0.02
+_REMEMBERED = 2000  # requests
+
+
+# Connection, name and fault of a request, and when all that was said about it was sent.
+Entry = list[Any]
 
 
 class Storm:
@@ -38,24 +43,38 @@ class Storm:
         self.seed = seed
         self.server = RawServer(self._serve)
         self.seen: Counter[str] = Counter()
-        self.strays: dict[str, float] = {}  # when what nobody asked for was sent
         self.faults: Counter[str] = Counter()
+        self._came: deque[Entry] = deque(maxlen=_REMEMBERED)
         self._lock = threading.Lock()
 
     def report(self, question: Any) -> Any:
-        """Answer the parent: a name for when its stray was sent, names for how often they came."""
+        """Answer the parent: a name for its connections, names for how often they came."""
         if isinstance(question, str):
-            return self.strays.get(question)
+            return self._history(question)
         if question is None:
             return self.faults
         with self._lock:
             return {name: self.seen[name] for name in question if self.seen[name]}
 
-    def note(self, fate: Fate) -> None:
-        """Count a request."""
+    def _history(self, name: str) -> list[Entry]:
+        """Return what came in on the connections that carried a request."""
+        came = list(self._came)
+        connections = {entry[0] for entry in came if entry[1] == name}
+        return [entry for entry in came if entry[0] in connections]
+
+    def note(self, fate: Fate, connection: int) -> Entry:
+        """Count a request.
+
+        Args:
+            fate: the request's.
+            connection: where it came in.
+        """
+        entry: Entry = [connection, fate.name, fate.fault, math.inf]
+        self._came.append(entry)
         with self._lock:
             self.seen[fate.name] += 1
             self.faults[fate.fault] += 1
+        return entry
 
     def _serve(self, conn: RawConnection) -> None:
         conn.sock.settimeout(_PATIENCE)
@@ -75,9 +94,12 @@ class Storm:
             conn.send(_head(200, b"Content-Length: %d" % len(body := stamp(name))) + body)
             return True
         fate = fate_of(self.seed, int(name))
-        self.note(fate)
+        entry = self.note(fate, conn.index)
         assert method.decode() == fate.method
-        return _Exchange(self, conn, fate, head).run()
+        exchange = _Exchange(conn, fate, head)
+        goes_on = exchange.run()
+        entry[3] = time.monotonic()
+        return goes_on
 
 
 def _head(status: int, *lines: bytes) -> bytes:
@@ -87,8 +109,7 @@ def _head(status: int, *lines: bytes) -> bytes:
 class _Exchange:
     """One request and what becomes of it."""
 
-    def __init__(self, storm: Storm, conn: RawConnection, fate: Fate, head: bytes) -> None:
-        self._storm = storm
+    def __init__(self, conn: RawConnection, fate: Fate, head: bytes) -> None:
         self._conn = conn
         self._fate = fate
         self._head = head
@@ -201,9 +222,7 @@ class _Exchange:
         else:
             time.sleep(self._fate.delay)
         mark = stamp(self._fate.name)
-        self._storm.strays[self._fate.name] = math.inf  # it may arrive before the time is known
         self._conn.send(_head(200, b"Content-Length: %d" % len(mark)) + mark)
-        self._storm.strays[self._fate.name] = time.monotonic()
         return True
 
     def _read_slowly(self) -> bool:

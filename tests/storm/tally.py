@@ -40,6 +40,7 @@ class Tally:
         self.counts: Counter[str] = Counter()
         self.once: list[str] = []
         self.unsent: list[str] = []
+        self._outcomes: dict[str, str] = {}  # of this block
         self.colour = ""
         self._seed = seed
         self._child = child
@@ -77,6 +78,7 @@ class Tally:
 
     def _failed(self, fate: Fate, error: RequestException) -> None:
         self.count(type(error).__name__)
+        self._outcomes[fate.name] = repr(error)
         if not error.request_sent:
             self.unsent.append(fate.name)
         if type(error) is RequestException:
@@ -88,6 +90,7 @@ class Tally:
         """Judge a body that was read to its end."""
         mark = stamp(fate.name)
         copies = 1 if status == 413 else fate.size // len(mark) + 1
+        self._outcomes[fate.name] = f"{status}, {len(body)} bytes"
         if body == mark * copies:
             self.count("whole")
         elif self.part(fate, body, began):
@@ -101,13 +104,13 @@ class Tally:
         mark = stamp(fate.name)
         if (mark * (len(body) // len(mark) + 1)).startswith(body):
             return True
-        strangers = owners_in(body) - {fate.name}
-        # What came after the call began could not be told from the answer.
-        times = [self._child.ask(stranger) for stranger in strangers]
-        if any(moment is not None and moment >= began for moment in times):
+        told = {stranger: self._child.ask(stranger) for stranger in owners_in(body) - {fate.name}}
+        if any(_came_too_late(stranger, came, began) for stranger, came in told.items()):
             self.count("races")
         else:
-            text = f"{body[:200]!r}, of {strangers}; sent out of turn at {times}, asked at {began}"
+            outcomes = {name: self._outcomes.get(name) for name in told}
+            text = f"{body[:200]!r}\nof these, with what else their connections carried: {told}\n"
+            text += f"which ended with {outcomes}\nasked at {began}; {self._child.ask(fate.name)}"
             self.report(fate, "a wrong body", None, text)
         return False
 
@@ -135,6 +138,7 @@ class Tally:
         with self._lock:
             once, self.once = self.once, []
             unsent, self.unsent = self.unsent, []
+            self._outcomes.clear()
         for name, times in self._seen(once).items():
             if times > 1:
                 self._findings.add(f"{self.colour}: sent {times} times", self._about(name))
@@ -154,3 +158,17 @@ class Tally:
     def faults(self) -> Any:
         """Return how often the server did what."""
         return self._child.ask(None)
+
+
+def _came_too_late(stranger: str, came: list[Any], began: float) -> bool:
+    """Return whether a stranger's answer could not be told from a right one.
+
+    It was sent after the call began, on a connection where something was sent out of turn: if
+    that came right after a request, it was taken for its answer, and each answer for the next's.
+    """
+    spoke = False
+    for _, name, fault, sent in came:
+        spoke = spoke or fault == "stray"
+        if name == stranger and spoke and sent >= began:
+            return True
+    return False
