@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _C = TypeVar("_C", bound=Connection)
 _JOIN_SECONDS = 60.0
+_HEARD_SECONDS = 1.0  # for connections that somebody keeps
 
 
 class Handshake(NamedTuple):
@@ -155,8 +156,12 @@ class Listener(Generic[_C]):
             self.changed.notify_all()
 
     def reset_counts(self) -> None:
-        """Forget what was counted; connections still open count as open, but not in max_open."""
+        """Forget what was counted; connections still open count as open, but not in max_open.
+
+        What the test before has sent and closed is heard first, so as not to count for the next.
+        """
         with self.changed:
+            self.changed.wait_for(lambda: self._sockets <= self._older, _HEARD_SECONDS)
             self.connections = 0
             self.max_open = 0
             self._older = set(self._sockets)
