@@ -49,6 +49,8 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._ended.wait(min(5.0, self._seconds / 4)):
+            # In case that nothing of Python's runs any more, this thread included.
+            faulthandler.dump_traceback_later(self._seconds + 30.0, exit=True)
             now = time.monotonic()
             with self._lock:
                 late = [
@@ -74,3 +76,4 @@ class Watchdog:
     ) -> None:
         self._ended.set()
         self._thread.join()
+        faulthandler.cancel_dump_traceback_later()

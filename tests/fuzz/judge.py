@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from collections.abc import Iterator
@@ -9,16 +10,19 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
+from curlhttp._models.charsets import decode
 from curlhttp.exceptions import ConnectTimeout, ReadTimeout, RequestException
 from tests.adversary.child import Child
 from tests.adversary.findings import Findings, place_of
 from tests.adversary.stamps import owners_in
 from tests.adversary.watchdog import Watchdog
 from tests.fuzz.case import Case
+from tests.fuzz.heads import Expected
 from tests.fuzz.looks import Surprise, bytes_of, look_at_error, look_at_response
 
 __all__ = ["Judge"]
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _FRAMING = ("content-length", "transfer-encoding")
 
 
@@ -103,27 +107,69 @@ class Judge:
         self._compare(case, response, began)
         return None
 
+    def iterated(
+        self, case: Case, response: Any, how: str, pieces: list[Any], began: float, *, ended: bool
+    ) -> None:
+        """Judge what iterating over a streamed response gave.
+
+        Args:
+            case: what was asked.
+            response: what was read.
+            how: what was iterated over: "text" and "lines" give str, all else gives bytes.
+            pieces: what came.
+            began: when the call began.
+            ended: whether that was all.
+        """
+        kind = str if how in ("text", "lines") else bytes
+        if not all(isinstance(piece, kind) for piece in pieces):
+            self._report(case, f"iterating over {how} gives other things", None)
+        joined = kind().join(pieces)
+        data = joined if isinstance(joined, bytes) else joined.encode("utf-8", "replace")
+        self.read(case, data, began)
+        expected = self._expected(case, response)
+        if not ended or how == "raw" or expected is None:
+            return
+        body = b"" if response.request.method == "HEAD" else expected.body
+        right: Any = body
+        if kind is str:
+            right = decode(body, response._charset())
+        if how == "lines":
+            right = _LINE_END.sub("", right)
+        if joined != right:
+            self._mismatch(case, f"other {how} than were sent", f"{joined!r}", f"{right!r}", began)
+
+    def saved(self, case: Case, response: Any, content: bytes, began: float) -> None:
+        """Judge a file that a download of the whole left."""
+        self.read(case, content, began)
+        expected = self._expected(case, response)
+        if expected is not None and response.status_code == 200 and content != expected.body:
+            self._mismatch(case, "another file than was sent", f"{content!r}", f"{expected}", began)
+
+    def _expected(self, case: Case, response: Any) -> Expected | None:
+        hop = case.hop_of(response.url)
+        return None if hop is None else case.answer(hop).expected
+
     def _compare(self, case: Case, response: Any, began: float) -> None:
         """Compare a response with what was sent, where the answer leaves no doubt."""
-        hop = case.hop_of(response.url)
-        expected = None if hop is None else case.answer(hop).expected
+        expected = self._expected(case, response)
         if expected is None:
             return
         body = b"" if response.request.method == "HEAD" else expected.body
+        fields = _fields(response)
         if response.status_code != expected.status or response.content != body:
-            what, wrong = "another answer than was sent", bytes_of(response)[:900]
-        elif (got := _fields(response)) is not None and got != expected.fields:
-            what, wrong = "other fields than were sent", repr(got).encode()
-        else:
-            return
+            text = f"{bytes_of(response)!r}"
+            self._mismatch(case, "another answer than was sent", text, f"{expected}", began)
+        elif fields is not None and fields != expected.fields:
+            self._mismatch(case, "other fields than were sent", f"{fields}", f"{expected}", began)
+
+    def _mismatch(self, case: Case, what: str, got: str, right: str, began: float) -> None:
+        """Report another answer than was sent, unless one before it may have come too late."""
         history = self._child.ask(case.owner)
         if any(late >= began for owner, *_, late in history if owner != case.owner):
             with self._lock:
                 self.races += 1
             return
-        text = (
-            f"{wrong!r}, not {expected!r:.900}\nits connection carried {history}, asked at {began}"
-        )
+        text = f"{got:.900}, not {right:.900}\nits connection carried {history}, asked at {began}"
         self._report(case, what, None, text)
 
     def read(self, case: Case, data: bytes, began: float) -> None:

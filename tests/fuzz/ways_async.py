@@ -18,7 +18,6 @@ from tests.fuzz.case import Case
 from tests.fuzz.judge import Judge
 from tests.fuzz.looks import Surprise
 from tests.fuzz.ways import TRIES, Way, control_name, is_followed_by_control, of, settings_of
-from tests.fuzz.ways_blocking import look_at_text
 
 __all__ = ["AsyncDownload", "AsyncMap", "AsyncRequest", "AsyncStream"]
 
@@ -111,12 +110,7 @@ class AsyncStream(_OnAsyncClient):
                 pieces.append(piece)
                 if how == "part" and len(pieces) > 1:
                     break
-        look_at_text(how, pieces)
-        data = b"".join(
-            piece if isinstance(piece, bytes) else piece.encode("utf-8", "replace")
-            for piece in pieces
-        )
-        self.judge.read(case, data, began)
+        self.judge.iterated(case, response, how, pieces, began, ended=how != "part")
 
     async def control(self, case: Case, url: str) -> bytes:
         async with self.client.stream("GET", url) as response:
@@ -184,10 +178,10 @@ class AsyncDownload(_OnAsyncClient):
         options.pop("data", None)
         path = Path(self._folder.name, f"{case.number % 101}")
         try:
-            await self.client.download(case.url, path, **options)
+            response = await self.client.download(case.url, path, **options)
         except RequestException:
-            await self.client.download(case.url, path, **options)
-        self.judge.read(case, path.read_bytes(), began)
+            response = await self.client.download(case.url, path, **options)
+        self.judge.saved(case, response, path.read_bytes(), began)
 
     def close(self) -> None:
         super().close()

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -84,32 +85,13 @@ def read_stream(case: Case, response: Any, judge: Judge, began: float) -> bool:
     how = case.random.choice(["read", "bytes", "few bytes", "text", "lines", "part", "drop", "raw"])
     if how == "drop":
         return False
-    pieces: list[Any] = []
     with response:
         if how == "read":
             response.read()
             return True
-        for piece in _pieces(response, how):
-            pieces.append(piece)
-            if how == "part" and len(pieces) > 1:
-                break
-    look_at_text(how, pieces)
-    data = b"".join(
-        piece if isinstance(piece, bytes) else piece.encode("utf-8", "replace") for piece in pieces
-    )
-    judge.read(case, data, began)
+        pieces = list(islice(_pieces(response, how), 2 if how == "part" else None))
+    judge.iterated(case, response, how, pieces, began, ended=how != "part")
     return False
-
-
-def look_at_text(how: str, pieces: list[Any]) -> None:
-    """Check the types of what an iteration gave.
-
-    Raises:
-        Surprise: they are others.
-    """
-    kind = str if how in ("text", "lines") else bytes
-    if not all(isinstance(piece, kind) for piece in pieces):
-        raise Surprise(f"iteration over {how} gives other things")
 
 
 def _pieces(response: Any, how: str) -> Iterator[Any]:
@@ -183,10 +165,10 @@ class Download(_OnClient):
         options.pop("data", None)
         path = Path(self._folder.name, f"{threading.get_ident()}-{case.number % 3}")
         try:
-            self.client.download(case.url, path, **options)
+            response = self.client.download(case.url, path, **options)
         except RequestException:
-            self.client.download(case.url, path, **options)
-        self.judge.read(case, path.read_bytes(), began)
+            response = self.client.download(case.url, path, **options)
+        self.judge.saved(case, response, path.read_bytes(), began)
 
     def control(self, case: Case, url: str) -> bytes:
         path = Path(self._folder.name, f"{threading.get_ident()}-control")
