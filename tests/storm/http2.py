@@ -5,6 +5,7 @@ What the server says was not processed was not: such requests do not count as se
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from h2.errors import ErrorCodes
@@ -32,18 +33,20 @@ def http2_server(storm: Storm) -> H2Server:
         storm: counts what is seen.
     """
     server = H2Server()
-    newest: dict[int, int] = {}  # the last stream that was processed, by connection
+    newest: defaultdict[int, int] = defaultdict(
+        int
+    )  # the last stream that was processed, by connection
 
     def answer(record: Record, stream: Stream) -> None:
         fate = fate_of(storm.seed, int(record.path.rpartition("/")[2]))
-        if _refuses(stream, fate, newest.get(record.connection, 0)):
+        if _refuses(stream, fate, newest[record.connection]):
             return
-        newest[record.connection] = stream.id
+        newest[record.connection] = max(newest[record.connection], stream.id)
         storm.note(fate, -record.connection)
         _Answer(fate, stream, newest).send()
 
     def good(record: Record, stream: Stream) -> None:
-        newest[record.connection] = stream.id
+        newest[record.connection] = max(newest[record.connection], stream.id)
         stream.reply(200, stamp(record.path.rpartition("/")[2]))
 
     server.stream_route("/s", answer)
