@@ -556,7 +556,7 @@ async def test_the_deadline_ends_both_attempts(hedging: MakeClient, course: Cour
     client = hedging(concurrency_limit=limit)
     for stream in (False, True):
         with pytest.raises(e.DeadlineExceeded):
-            await client.get(course.url, timeout=e.Timeout(total=6 * SOON), stream=stream)
+            await client.get(course.url, timeout=e.Timeout(total=10 * SOON), stream=stream)
     assert len(course.requests) == 4
     assert all(map(course.was_cancelled, course.requests))
     assert_free(client)

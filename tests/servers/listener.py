@@ -156,14 +156,13 @@ class Listener(Generic[_C]):
             self.changed.notify_all()
 
     def reset_counts(self) -> None:
-        """Forget what was counted; connections still open count as open, but not in max_open.
+        """Forget what was counted, and connections that somebody keeps from one test to the next.
 
         What the test before has sent and closed is heard first, so as not to count for the next.
         """
         with self.changed:
             self.changed.wait_for(lambda: self._sockets <= self._older, _HEARD_SECONDS)
-            self.connections = 0
-            self.max_open = 0
+            self.connections = self.open_connections = self.max_open = 0
             self._older = set(self._sockets)
             self.handshakes.clear()
             self.failed_handshakes.clear()
@@ -179,7 +178,7 @@ class Listener(Generic[_C]):
         with self.changed:
             if sock in self._sockets:
                 self._sockets.discard(sock)
-                self.open_connections -= 1
+                self.open_connections -= sock not in self._older
             self._adopted.discard(sock)
             sock.close()
             self.changed.notify_all()
@@ -207,8 +206,7 @@ class Listener(Generic[_C]):
             index = self.connections
             self.connections += 1
             self.open_connections += 1
-            older = len(self._older & self._sockets)
-            self.max_open = max(self.max_open, self.open_connections - older)
+            self.max_open = max(self.max_open, self.open_connections)
             self._sockets.add(sock)
             if len(self._threads) > 2 * self.open_connections + 64:
                 self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -243,7 +241,9 @@ class Listener(Generic[_C]):
             except (OSError, ValueError):
                 self._sockets.add(sock)  # the caller forgets it, which keeps the count right
                 raise
-        self._hold(wrapped, self._sockets)
+            if sock in self._older:
+                self._older.add(wrapped)
+            self._hold(wrapped, self._sockets)
         try:
             wrapped.do_handshake()
         except OSError as error:
