@@ -118,15 +118,23 @@ def _free_port() -> int:
 
 def _wait_for(ports: tuple[int, ...], process: subprocess.Popen[bytes], folder: Path) -> None:
     end = time.monotonic() + _SECONDS
-    left = list(ports)
-    while left and time.monotonic() < end and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", left[0])).close()
-            left.pop(0)
-        except OSError:
-            time.sleep(0.01)
-    if left:
-        process.kill()
-        process.wait()
-        log = folder / "error.log"
-        raise RuntimeError(f"nginx did not start: {log.read_text() if log.exists() else ''}")
+    while not _is_up(ports, folder):
+        if time.monotonic() > end or process.poll() is not None:
+            process.kill()
+            process.wait()
+            log = folder / "error.log"
+            raise RuntimeError(f"nginx did not start: {log.read_text() if log.exists() else ''}")
+        time.sleep(0.01)
+
+
+def _is_up(ports: tuple[int, ...], folder: Path) -> bool:
+    # nginx listens first, then sets its signal handlers, then writes its pid: a SIGHUP before
+    # that ends it.
+    if not (folder / "pid").exists():
+        return False
+    try:
+        for port in ports:
+            socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
