@@ -155,7 +155,7 @@ def _app() -> Iterator[AppServer]:
 @pytest.fixture
 def app(_app: AppServer) -> AppServer:
     """Return an HTTP/1.1 server, its counters at zero."""
-    _app.reset_counts()
+    _app.begin_test()
     return _app
 
 
@@ -168,7 +168,7 @@ def _tls_app(certs: Certs) -> Iterator[AppServer]:
 @pytest.fixture
 def tls_app(_tls_app: AppServer) -> AppServer:
     """Return an HTTP/1.1 server on TLS, its counters at zero."""
-    _tls_app.reset_counts()
+    _tls_app.begin_test()
     return _tls_app
 
 
@@ -181,7 +181,7 @@ def _h2_app(certs: Certs) -> Iterator[H2Server]:
 @pytest.fixture
 def h2_app(_h2_app: H2Server) -> H2Server:
     """Return an HTTP/2 server on TLS, its counters at zero."""
-    _h2_app.reset_counts()
+    _h2_app.begin_test()
     return _h2_app
 
 

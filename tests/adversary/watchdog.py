@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from tests.adversary.findings import tell
-
 __all__ = ["HUNG", "Watchdog"]
 
 HUNG = 3  # the exit status
@@ -30,6 +28,7 @@ class Watchdog:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._file = sys.stderr  # what sys.stderr is later may be a test's, without a descriptor
         self._under_way: dict[object, tuple[float, str]] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -50,7 +49,7 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._ended.wait(min(5.0, self._seconds / 4)):
             # In case that nothing of Python's runs any more, this thread included.
-            faulthandler.dump_traceback_later(self._seconds + 30.0, exit=True)
+            faulthandler.dump_traceback_later(self._seconds + 30.0, exit=True, file=self._file)
             now = time.monotonic()
             with self._lock:
                 late = [
@@ -60,8 +59,8 @@ class Watchdog:
                 self._bark(late)
 
     def _bark(self, late: list[str]) -> None:
-        tell("\n".join([f"\n=== hangs for more than {self._seconds} s", *late]))
-        faulthandler.dump_traceback(sys.stderr, all_threads=True)
+        print(f"\n=== hangs for more than {self._seconds} s", *late, sep="\n", file=self._file)
+        faulthandler.dump_traceback(self._file, all_threads=True)
         os._exit(HUNG)
 
     def __enter__(self) -> Watchdog:

@@ -49,7 +49,7 @@ def _other_app() -> Iterator[AppServer]:
 @pytest.fixture
 def other_app(_other_app: AppServer) -> AppServer:
     """Return a second origin, its counters at zero."""
-    _other_app.reset_counts()
+    _other_app.begin_test()
     return _other_app
 
 

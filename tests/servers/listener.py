@@ -155,13 +155,15 @@ class Listener(Generic[_C]):
         with self.changed:
             self.changed.notify_all()
 
-    def reset_counts(self) -> None:
-        """Forget what was counted, and connections that somebody keeps from one test to the next.
-
-        What the test before has sent and closed is heard first, so as not to count for the next.
-        """
+    def begin_test(self) -> None:
+        """Hear what the test before has sent and closed, and forget it."""
         with self.changed:
             self.changed.wait_for(lambda: self._sockets <= self._older, _HEARD_SECONDS)
+        self.reset_counts()
+
+    def reset_counts(self) -> None:
+        """Forget what was counted, and connections that are open."""
+        with self.changed:
             self.connections = self.open_connections = self.max_open = 0
             self._older = set(self._sockets)
             self.handshakes.clear()
