@@ -21,21 +21,21 @@ from curlhttp._version import __version__
 if TYPE_CHECKING:
     from curlhttp import _config, exceptions, progress, requests, testing
     from curlhttp._alias import alias_requests
-    from curlhttp._bulk.blocking import Results
-    from curlhttp._bulk.tasks import AsyncResults
     from curlhttp._client import AsyncClient, Client
     from curlhttp._config import TLS, Limits, Proxy
-    from curlhttp._flow.engine import Middleware, Send
+    from curlhttp._engine import Middleware, Send
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._loops import install_uvloop
+    from curlhttp._map.blocking import Results
+    from curlhttp._map.tasks import AsyncResults
     from curlhttp._models.attempt import Attempt
-    from curlhttp._models.cookies import Cookies
+    from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.request import Request
     from curlhttp._models.request import Request as ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings
-    from curlhttp._models.url import URL
+    from curlhttp._models.url.url import URL
     from curlhttp._policy.auth import Auth, BasicAuth, BearerAuth
     from curlhttp._policy.backoff import (
         DecorrelatedJitterBackoff,
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
         ExponentialBackoff,
         FullJitterBackoff,
     )
-    from curlhttp._policy.breaker import BreakerMetrics, CircuitBreaker, Transition
+    from curlhttp._policy.breaker.breaker import BreakerMetrics, CircuitBreaker, Transition
+    from curlhttp._policy.breaker.circuit import Circuit
+    from curlhttp._policy.breaker.store import Store
     from curlhttp._policy.budget import RetryBudget
-    from curlhttp._policy.circuit import Circuit
-    from curlhttp._policy.circuits import Store
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.digest import DigestAuth
     from curlhttp._policy.hedge import Hedge
@@ -232,26 +232,26 @@ __all__ = [
 
 _HOMES = {
     "curlhttp._alias": "alias_requests",
-    "curlhttp._bulk.blocking": "Results",
-    "curlhttp._bulk.tasks": "AsyncResults",
+    "curlhttp._map.blocking": "Results",
+    "curlhttp._map.tasks": "AsyncResults",
     "curlhttp._client": "AsyncClient Client",
     "curlhttp._config": "Limits Proxy TLS",
-    "curlhttp._flow.engine": "Middleware Send",
+    "curlhttp._engine": "Middleware Send",
     "curlhttp._flow.hooks": "AttemptEvent",
     "curlhttp._loops": "install_uvloop",
-    "curlhttp._models.cookies": "Cookies",
+    "curlhttp._models.cookies.jar": "Cookies",
     "curlhttp._models.headers": "Headers",
     "curlhttp._models.attempt": "Attempt",
     "curlhttp._models.timings": "Timings",
-    "curlhttp._models.url": "URL",
+    "curlhttp._models.url.url": "URL",
     "curlhttp._policy.auth": "Auth BasicAuth BearerAuth",
     "curlhttp._policy.backoff": (
         "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff"
     ),
-    "curlhttp._policy.breaker": "BreakerMetrics CircuitBreaker Transition",
+    "curlhttp._policy.breaker.breaker": "BreakerMetrics CircuitBreaker Transition",
     "curlhttp._policy.budget": "RetryBudget",
-    "curlhttp._policy.circuit": "Circuit",
-    "curlhttp._policy.circuits": "Store",
+    "curlhttp._policy.breaker.circuit": "Circuit",
+    "curlhttp._policy.breaker.store": "Store",
     "curlhttp._policy.concurrency": "ConcurrencyLimit",
     "curlhttp._policy.digest": "DigestAuth",
     "curlhttp._policy.hedge": "Hedge",

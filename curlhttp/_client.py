@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._core import Core, DownloadOptions, RequestOptions, Self
+from curlhttp._engine import Clock, Engine
 from curlhttp._flow.deadline import LEAST
-from curlhttp._flow.engine import Clock, Engine
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.url import URL
+from curlhttp._models.url.url import URL
 from curlhttp._run import run_sync
 from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
 from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError, client_closed
@@ -21,11 +21,11 @@ from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError, client_
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from curlhttp._bulk.blocking import Results
-    from curlhttp._bulk.lanes import Lanes
-    from curlhttp._bulk.tasks import AsyncResults
-    from curlhttp._bulk.work import Item
-    from curlhttp._models.body import Body
+    from curlhttp._map.blocking import Results
+    from curlhttp._map.senders import Lanes
+    from curlhttp._map.tasks import AsyncResults
+    from curlhttp._map.work import Item
+    from curlhttp._models.body.body import Body
     from curlhttp._models.progress import Meter, Progress
     from curlhttp.requests import Request as UserRequest
 
@@ -83,7 +83,7 @@ class Client(Core):
     def _set_engine(self, transport: Engine | None) -> None:
         self._is_given = transport is not None
         if transport is None:
-            from curlhttp._curl.engine_blocking import BlockingEngine
+            from curlhttp._curl.engines.blocking import BlockingEngine
 
             transport = BlockingEngine(self._limits)
         self._engine: Engine = transport
@@ -218,7 +218,7 @@ class Client(Core):
                 BlockingIOError.
             ValueError: the checksum has a form that cannot be read; nothing was sent.
         """
-        from curlhttp._download import download, here
+        from curlhttp._download.download import download, here
 
         downloading = download(
             self,
@@ -273,8 +273,8 @@ class Client(Core):
             ValueError: the concurrency is below one.
             RequestException: the options cannot be sent as they are.
         """
-        from curlhttp._bulk.blocking import Results
-        from curlhttp._bulk.work import Work
+        from curlhttp._map.blocking import Results
+        from curlhttp._map.work import Work
 
         if hasattr(requests, "__aiter__") and not hasattr(requests, "__iter__"):
             raise TypeError("an async iterable of requests needs AsyncClient")
@@ -290,7 +290,7 @@ class Client(Core):
 
     def _open_lanes(self) -> Lanes:
         if self._lanes is None:
-            from curlhttp._bulk.lanes import Lanes
+            from curlhttp._map.senders import Lanes
 
             # In one step, as another thread may be here too.
             lanes: Lanes = self.__dict__.setdefault("_lanes", Lanes(self, inline=self._is_given))
@@ -506,7 +506,7 @@ class AsyncClient(Core):
                 BlockingIOError.
             ValueError: the checksum has a form that cannot be read; nothing was sent.
         """
-        from curlhttp._download import download
+        from curlhttp._download.download import download
 
         downloading = download(
             self,
@@ -560,8 +560,8 @@ class AsyncClient(Core):
             ValueError: the concurrency is below one.
             RequestException: the options cannot be sent as they are.
         """
-        from curlhttp._bulk.tasks import AsyncResults
-        from curlhttp._bulk.work import Work
+        from curlhttp._map.tasks import AsyncResults
+        from curlhttp._map.work import Work
 
         source = aiter(requests) if isinstance(requests, AsyncIterable) else None
         work = Work(

@@ -19,16 +19,16 @@ from curlhttp._config import (
     Verify,
     transport_for,
 )
+from curlhttp._engine import Clock, Engine, Gate, Middleware, Send
 from curlhttp._flow.chain import build, hedging
-from curlhttp._flow.engine import Clock, Engine, Gate, Middleware, Send
 from curlhttp._flow.observe import ATTEMPT_EVENTS, EVENTS
+from curlhttp._models.body.arguments import encode_body
+from curlhttp._models.cookies.late import Jar
 from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.jar import Jar
-from curlhttp._models.payload import encode_body
 from curlhttp._models.request import Request
 from curlhttp._models.scrub import shown_url
-from curlhttp._models.url import URL, parse_url
+from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
 from curlhttp._policy.environment import (
     ca_bundle,
@@ -47,9 +47,9 @@ from curlhttp.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from curlhttp._models.body import Body
+    from curlhttp._models.body.body import Body
     from curlhttp._models.progress import Meter, Progress
-    from curlhttp._policy.breaker import CircuitBreaker
+    from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.rate import RateLimit
@@ -573,7 +573,7 @@ def _joined(base: URL, url: str | bytes | URL) -> URL:
 
 
 def _own_cookies(cookies: Any, url: URL) -> Any:
-    from curlhttp._models.cookies import Cookies
+    from curlhttp._models.cookies.jar import Cookies
 
     return (cookies if isinstance(cookies, Cookies) else Cookies(cookies)).bind(url)
 

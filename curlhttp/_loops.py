@@ -12,9 +12,9 @@ from anyio.lowlevel import current_token
 from anyio.to_thread import run_sync as in_thread
 
 from curlhttp._config import Limits
-from curlhttp._curl.engine_anyio import AnyioEngine
-from curlhttp._curl.engine_asyncio import AsyncioEngine
-from curlhttp._curl.engine_loop import LoopEngine
+from curlhttp._curl.engines.event_loop import LoopEngine
+from curlhttp._curl.engines.on_anyio import AnyioEngine
+from curlhttp._curl.engines.on_asyncio import AsyncioEngine
 
 __all__ = [
     "close_engines",

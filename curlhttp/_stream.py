@@ -10,7 +10,7 @@ from functools import partial
 from io import SEEK_END, BytesIO
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from curlhttp._models.cutters import Cutter, Lines, Sized, Text, cut
+from curlhttp._models.chunks import Cutter, Lines, Sized, Text, cut
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -23,7 +23,7 @@ from curlhttp.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from curlhttp._flow.engine import Engine
+    from curlhttp._engine import Engine
 
 __all__ = ["AsyncStreamedResponse", "StreamedResponse"]
 

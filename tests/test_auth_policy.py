@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.body import Body, open_body
+from curlhttp._models.body.body import Body, open_body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings

@@ -23,7 +23,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.body import (
+from curlhttp._models.body.arguments import encode_body
+from curlhttp._models.body.body import (
     AsyncIterBody,
     Body,
     BytesBody,
@@ -32,7 +33,6 @@ from curlhttp._models.body import (
     IterBody,
     open_body,
 )
-from curlhttp._models.payload import encode_body
 from curlhttp.exceptions import (
     InvalidHeader,
     InvalidJSONError,

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen
-from curlhttp._policy.breaker import Permit
+from curlhttp._policy.breaker.breaker import Permit
 
 ORIGIN = "http://a.test:80"
 SLOW = 5.0  # seconds

@@ -13,7 +13,7 @@ from curlhttp._config import Timeout, transport_for
 from curlhttp._curl.errors import Failure, error_for
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
-from curlhttp._policy.outcome import (
+from curlhttp._policy.breaker.health import (
     Outcome,
     outcome_of_error,
     outcome_of_status,

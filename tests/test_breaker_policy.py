@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, Transition
-from curlhttp._policy.breaker import Permit
-from curlhttp._policy.circuit import Circuit
-from curlhttp._policy.circuits import MemoryStore, Step, Store
+from curlhttp._policy.breaker.breaker import Permit
+from curlhttp._policy.breaker.circuit import Circuit
+from curlhttp._policy.breaker.store import MemoryStore, Step, Store
 
 A = TypeVar("A")
 T = TypeVar("T")

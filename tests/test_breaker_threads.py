@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, Transition
-from curlhttp._policy.breaker import Permit
-from curlhttp._policy.circuit import Circuit
-from curlhttp._policy.circuits import MemoryStore
+from curlhttp._policy.breaker.breaker import Permit
+from curlhttp._policy.breaker.circuit import Circuit
+from curlhttp._policy.breaker.store import MemoryStore
 from tests.inner import run_script
 
 ORIGIN = "http://a.test:80"

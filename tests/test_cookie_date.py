@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.cookie_date import parse_cookie_date
+from curlhttp._models.cookies.date import parse_cookie_date
 
 
 def seconds(*date: int) -> int:

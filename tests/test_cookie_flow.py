@@ -268,7 +268,7 @@ def test_without_cookies_their_machinery_is_not_even_loaded(app: AppServer, call
 import asyncio, sys, warnings, curlhttp
 url = sys.argv[1]
 assert {call}.status_code == 200
-print("http.cookiejar" in sys.modules, "curlhttp._models.cookies" in sys.modules)
+print("http.cookiejar" in sys.modules, "curlhttp._models.cookies.jar" in sys.modules)
 """
     assert run_python(code, app.url + "/redirect/1") == "False False"
 

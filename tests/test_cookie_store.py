@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curlhttp import requests
-from curlhttp._models import cookie_store as store
-from curlhttp._models.cookie_store import CookieStore
-from curlhttp._models.cookies import Cookies, cookie_header, store_cookies
-from curlhttp._models.url import parse_url
+from curlhttp._models.cookies import store as store
+from curlhttp._models.cookies.jar import Cookies, cookie_header, store_cookies
+from curlhttp._models.cookies.store import CookieStore
+from curlhttp._models.url.url import parse_url
 from curlhttp.requests.cookies import (
     RequestsCookieJar,
     create_cookie,

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.cookies import (
+from curlhttp._models.cookies.jar import (
     CookieConflictError,
     Cookies,
     cookie_header,
     store_cookies,
 )
-from curlhttp._models.set_cookie import MAX_COOKIE_SIZE, CookieRequest, SetCookies
-from curlhttp._models.url import parse_url
+from curlhttp._models.cookies.rules import MAX_COOKIE_SIZE, CookieRequest, SetCookies
+from curlhttp._models.url.url import parse_url
 from curlhttp.exceptions import InvalidHeader
 
 FUTURE = "Expires=Wed, 01 Jan 2098 00:00:00 GMT"

@@ -19,8 +19,8 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
+from curlhttp._download.partial_file import Part
 from curlhttp._models.response import Response
-from curlhttp._part import Part
 from curlhttp.testing import Answer
 from tests.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.downloads import DATE, OLD, OLDER, WRONG, Shelf, download, left_in

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp._part import Part
+from curlhttp._download.partial_file import Part
 from tests.colours import AnyClient
 from tests.downloads import OLD, Shelf, download, left_in
 from tests.inner import descriptors, finish_script, run_script, slots_of, start_script

@@ -15,7 +15,7 @@ import pytest
 import curlhttp
 from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
 from curlhttp._config import Limits
-from curlhttp._curl.engine_bulk import BulkEngine
+from curlhttp._curl.engines.stepped import BulkEngine
 from tests.inner import finish_script, run_script, start_script
 from tests.pace import assert_in_time, paced
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response

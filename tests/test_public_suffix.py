@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from curlhttp._models import public_suffix
-from curlhttp._models.public_suffix import is_public_suffix, site_of
+from curlhttp._models.cookies import public_suffix
+from curlhttp._models.cookies.public_suffix import is_public_suffix, site_of
 
 
 def forget() -> None:

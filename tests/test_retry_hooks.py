@@ -14,7 +14,7 @@ import curlhttp
 from curlhttp import AttemptEvent, RateLimit, RetryBudget, Timeout
 from curlhttp import exceptions as e
 from curlhttp._models.scrub import scrub_url
-from curlhttp._models.url import parse_url
+from curlhttp._models.url.url import parse_url
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset, untrusted
 from tests.scripted import URL, Scripted, asks, moved, steady
 

@@ -16,7 +16,7 @@ from curlhttp import requests
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url, shown_url, without_userinfo
-from curlhttp._models.url import parse_url
+from curlhttp._models.url.url import parse_url
 from curlhttp.requests.packages._urllib3 import exceptions as names
 from tests.colours import AnyClient
 from tests.servers import (

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import curlhttp
-from curlhttp._models.cutters import Lines, Sized
+from curlhttp._models.chunks import Lines, Sized
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ContentDecodingError,

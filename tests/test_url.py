@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.url import URL, Params, encode_params, parse_url
+from curlhttp._models.url.url import URL, Params, encode_params, parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 from tests.pace import assert_cheap
 

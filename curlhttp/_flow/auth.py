@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from curlhttp._flow.engine import Layer, Send
+from curlhttp._engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth

@@ -1,6 +1,6 @@
 """Ask the circuit breaker before each attempt, and tell it what came of it.
 
-What counts as what is decided in _policy/outcome.py, what follows from it in _policy/breaker.py.
+_policy/breaker/health.py decides what counts as what, _policy/breaker/breaker.py what follows.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from curlhttp._flow.engine import Clock, Layer, Send
+from curlhttp._engine import Clock, Layer, Send
 from curlhttp._flow.hooks import Hooks
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.breaker import CircuitBreaker, Permit, Transition, proxy_key
-from curlhttp._policy.outcome import OfWay, Outcome, View
+from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
+from curlhttp._policy.breaker.health import OfWay, Outcome, View
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = ["breaker"]

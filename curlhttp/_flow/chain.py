@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from curlhttp._engine import Clock, Gate, Layer, Middleware, Send
 from curlhttp._flow.auth import auth
 from curlhttp._flow.cookies import cookies
 from curlhttp._flow.deadline import deadline
-from curlhttp._flow.engine import Clock, Gate, Layer, Middleware, Send
 from curlhttp._flow.observe import observe
 from curlhttp._flow.redirect import redirect
 from curlhttp._models.request import Request
 
 if TYPE_CHECKING:
     from curlhttp._flow.hooks import Hooks
-    from curlhttp._policy.breaker import CircuitBreaker
+    from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.rate import RateLimit

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from curlhttp._flow.engine import Send
-from curlhttp._models.jar import Jar
+from curlhttp._engine import Send
+from curlhttp._models.cookies.late import Jar
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curlhttp._flow.engine import Clock, Layer, Send
+from curlhttp._engine import Clock, Layer, Send
 from curlhttp._models.request import Request
 
 __all__ = ["LEAST", "deadline"]

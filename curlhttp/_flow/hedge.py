@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from curlhttp._flow.admission import Admission, Result, Ticket
-from curlhttp._flow.engine import Layer, Send
+from curlhttp._engine import Layer, Send
+from curlhttp._flow.extra_attempt import Admission, Result, Ticket
 from curlhttp._flow.hooks import Hooks
-from curlhttp._models.body import Body
+from curlhttp._models.body.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.breaker import CircuitBreaker, Transition
+from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
 from curlhttp._policy.budget import RetryBudget
 from curlhttp._policy.concurrency import ConcurrencyLimit
 from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge

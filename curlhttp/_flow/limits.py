@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from curlhttp._engine import Clock, Gate, Layer, Send
 from curlhttp._flow.deadline import LEAST
-from curlhttp._flow.engine import Clock, Gate, Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.concurrency import ConcurrencyLimit, Lease

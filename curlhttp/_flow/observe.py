@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, TypeVar
 
-from curlhttp._flow.engine import Layer, Send
+from curlhttp._engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curlhttp._flow.engine import Layer, Send
+from curlhttp._engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.redirect import location_of, next_request

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from curlhttp._engine import Clock, Layer, Send
+from curlhttp._flow.attempts import Tries
 from curlhttp._flow.cookies import store_cookies
-from curlhttp._flow.engine import Clock, Layer, Send
 from curlhttp._flow.hooks import Hooks, log
-from curlhttp._flow.tries import Tries
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.retry import NO_RETRIES

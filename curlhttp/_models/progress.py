@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from curlhttp._models.body import Body
+from curlhttp._models.body.body import Body
 
 __all__ = ["AsyncWatchedBody", "Meter", "Progress", "WatchedBody"]
 

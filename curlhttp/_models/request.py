@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from curlhttp._models.body.arguments import encode_body
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.payload import encode_body
 from curlhttp._models.scrub import shown_url
-from curlhttp._models.url import URL, parse_url
+from curlhttp._models.url.url import URL, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from http.cookiejar import CookieJar
 
     from curlhttp._config import Timeout, Transport
-    from curlhttp._models.body import Body
-    from curlhttp._models.jar import Jar
+    from curlhttp._models.body.body import Body
+    from curlhttp._models.cookies.late import Jar
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.retry import RetryPolicy
 
@@ -230,7 +230,7 @@ class Request:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        from curlhttp._models.body import BytesBody
+        from curlhttp._models.body.body import BytesBody
 
         data = state.pop("data")
         headers = state.pop("headers")

@@ -16,7 +16,7 @@ from curlhttp._models.timings import ReusedTimes, Timings, times_of_reused
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
 if TYPE_CHECKING:
-    from curlhttp._models.cookies import Cookies
+    from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.request import Request
 
 __all__ = ["REDIRECT_STATUSES", "Head", "Response"]
@@ -201,7 +201,7 @@ class Response:
     def cookies(self) -> Cookies:
         """Return the cookies that this response set."""
         if self._cookies is None:
-            from curlhttp._models.cookies import Cookies, store_cookies
+            from curlhttp._models.cookies.jar import Cookies, store_cookies
 
             self._cookies = Cookies()
             if self.sets_cookies:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from curlhttp._models.url import URL
+    from curlhttp._models.url.url import URL
 
 __all__ = [
     "is_secret_header",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from curlhttp._policy.limits import Limit, Per, Wake
+from curlhttp._policy.waiting_line import Limit, Per, Wake
 
 __all__ = ["ConcurrencyLimit", "Lease"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 
-from curlhttp._policy.limits import Limit, Per, Wake
+from curlhttp._policy.waiting_line import Limit, Per, Wake
 from curlhttp.exceptions import DeadlineExceeded
 
 __all__ = ["RateLimit", "Turn"]

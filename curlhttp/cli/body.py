@@ -13,7 +13,7 @@ from shutil import copymode
 from typing import TYPE_CHECKING
 
 from curlhttp._models.charsets import Decoder
-from curlhttp._policy.ranges import content_length
+from curlhttp._policy.resume import content_length
 from curlhttp.cli.exits import WRITE_ERROR, Failure
 from curlhttp.cli.terminal import console, has_color, printable
 

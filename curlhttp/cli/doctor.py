@@ -94,7 +94,7 @@ def _authorities(concerns: list[str]) -> dict[str, str]:
 
 def _proxies(concerns: list[str]) -> dict[str, Any]:
     from curlhttp._config import Proxy
-    from curlhttp._models.url import parse_url
+    from curlhttp._models.url.url import parse_url
     from curlhttp._policy.environment import proxy_for
     from curlhttp.exceptions import InvalidProxyURL
 

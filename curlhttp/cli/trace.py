@@ -13,7 +13,7 @@ from curlhttp._models.scrub import is_secret_header, scrub_field, scrub_url
 from curlhttp.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from curlhttp._flow.engine import Send
+    from curlhttp._engine import Send
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings

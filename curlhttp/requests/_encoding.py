@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from curlhttp._models.multipart import MultipartBody
-from curlhttp._models.payload import form_fields
+from curlhttp._models.body.arguments import form_fields
+from curlhttp._models.body.multipart import MultipartBody
 
 __all__ = ["RequestEncodingMixin"]
 

@@ -15,7 +15,7 @@ from http.cookiejar import (  # type: ignore[attr-defined]
 )
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._models.cookie_store import CookieStore
+from curlhttp._models.cookies.store import CookieStore
 from curlhttp.exceptions import CookieConflictError
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Timeout, Transport
-from curlhttp._models.body import BytesBody, open_body
+from curlhttp._models.body.body import BytesBody, open_body
 from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
-from curlhttp._models.target import PATH_SAFE, quoted
-from curlhttp._models.url import URL, parse_url
+from curlhttp._models.url.target import PATH_SAFE, quoted
+from curlhttp._models.url.url import URL, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 from curlhttp.requests._aside import goes_on
 
 if TYPE_CHECKING:
-    from curlhttp._models.body import Body
+    from curlhttp._models.body.body import Body
     from curlhttp.requests._prepared import PreparedRequest
 
 __all__ = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from curlhttp._config import Transport
-from curlhttp._models.url import URL, parse_url
+from curlhttp._models.url.url import URL, parse_url
 from curlhttp.requests._transports import transport_from
 
 __all__ = ["Manager", "Pool", "cert_files", "host_of"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.response import Response, read_json
-from curlhttp._policy.ranges import content_length
+from curlhttp._policy.resume import content_length
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._wire import (

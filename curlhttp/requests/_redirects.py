@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urljoin, urlparse
 
 from curlhttp._models.scrub import shown_url
-from curlhttp._models.url import parse_url
+from curlhttp._models.url.url import parse_url
 from curlhttp._policy.redirect import may_keep_credentials, redirect_method
 from curlhttp.exceptions import InvalidURL, TooManyRedirects
 from curlhttp.requests._aside import expect_hop, expect_no_more, set_aside

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from curlhttp._models.scrub import shown_url
-from curlhttp._models.target import PATH_SAFE, QUERY_SAFE
+from curlhttp._models.url.target import PATH_SAFE, QUERY_SAFE
 from curlhttp.exceptions import InvalidURL, MissingSchema
 
 __all__ = ["prepare_url"]

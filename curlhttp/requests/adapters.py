@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Limits, transport_for
 from curlhttp._models.response import REDIRECT_STATUSES
-from curlhttp._models.url import URL, parse_url
+from curlhttp._models.url.url import URL, parse_url
 from curlhttp._run import run_sync
 from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import send_again, send_once
@@ -25,7 +25,7 @@ from curlhttp.requests._retries import as_retries, is_plain
 from curlhttp.requests._transports import ca_paths, ip_version, proxy_url, transport_from
 
 if TYPE_CHECKING:
-    from curlhttp._curl.engine_blocking import BlockingEngine
+    from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp.requests._prepared import PreparedRequest
 
@@ -461,7 +461,7 @@ class HTTPAdapter(BaseAdapter):
         return _open(engine, sent) if sent.stream else run_sync(engine.perform(sent))
 
     def _make_engine(self) -> BlockingEngine:
-        from curlhttp._curl.engine_blocking import BlockingEngine
+        from curlhttp._curl.engines.blocking import BlockingEngine
 
         size = self._pool_maxsize
         made = BlockingEngine(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._models.jar import Jar
+from curlhttp._models.cookies.late import Jar
 from curlhttp.cli.exits import Failure
 from curlhttp.cli.fetch.lines import Line, Lines
 from curlhttp.cli.fetch.output import Output

@@ -1,0 +1,201 @@
+"""What the engines of event loops share: waits with an end, and the pump for request bodies.
+
+A body may block or be awaited, so a task of its own reads it while the caller's waits.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from time import monotonic
+
+import anyio
+import anyio.to_thread
+
+from curlhttp._curl.engines.multi import AsyncEngine, Gate
+from curlhttp._curl.race import Race
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.body.body import Body
+
+__all__ = ["LoopEngine", "SharedGate"]
+
+_PIECE = 64 * 1024  # bytes read at once from a body that may block
+
+
+class SharedGate:
+    """A gate that may be opened from any thread."""
+
+    __slots__ = ("_call_soon", "_gate")
+
+    def __init__(self, gate: Gate, call_soon: Callable[[Callable[[], object]], None]) -> None:
+        self._gate = gate
+        self._call_soon = call_soon
+
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+        with suppress(RuntimeError):  # the loop has ended, and the task with it
+            self._call_soon(self._gate.open)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until it is open, or for so long."""
+        await _wait_at(self._gate, seconds)
+
+
+def _wait_at(gate: Gate, seconds: float | None) -> Awaitable[None]:
+    return gate.wait() if seconds is None else _wait_so_long(gate, seconds)
+
+
+async def _wait_so_long(gate: Gate, seconds: float) -> None:
+    with anyio.move_on_after(seconds):
+        await gate.wait()
+
+
+class LoopEngine(AsyncEngine):
+    """Move bytes for the tasks of one event loop."""
+
+    _wait_at = staticmethod(_wait_at)
+
+    # waits
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await anyio.sleep(seconds)
+
+    def gate(self) -> SharedGate:
+        """Return a closed gate, for a caller to wait at."""
+        return SharedGate(self._gate(), self._call_soon)
+
+    @abstractmethod
+    def _call_soon(self, call: Callable[[], object]) -> None:
+        """Have something called in the loop, from any thread; RuntimeError: it has ended."""
+
+    # request bodies that come piece by piece
+
+    def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
+        transfer.feed = None if body is None or body.data is not None else _Feed(self._gate)
+
+    async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
+        """Feed the body to libcurl until it has all, or the exchange or race ends before.
+
+        Without a race, feed it again where the server refused the request unread.
+        """
+        await self._pump_once(transfer, race)
+        while race is None:
+            while not transfer.done and transfer.head is None:
+                await self._park(transfer)
+            if not transfer.done or not transfer.goes_elsewhere():
+                break
+            assert transfer.request is not None
+            self._set_feed(transfer, transfer.request.body)
+            transfer.restart()
+            self._driver.add(transfer)
+            await self._pump_once(transfer, race)
+
+    async def _pump_once(self, transfer: Transfer, race: Race | None) -> None:
+        request, feed = transfer.request, transfer.feed
+        assert request is not None
+        assert request.body is not None
+        assert isinstance(feed, _Feed)
+        body, deadline = request.body, request.deadline
+        transfer.pumps = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                if deadline is not None:
+                    left = max(0.0, deadline - monotonic())
+                    tasks.cancel_scope.deadline = anyio.current_time() + left
+                tasks.start_soon(self._feed, transfer, body, feed)
+                while not (feed.has_ended or transfer.done):
+                    if race is None:
+                        await self._park(transfer)
+                    elif race.winner() is None and transfer in race.running:
+                        await self._park(*race.running)
+                    else:
+                        break
+                feed.stop()
+                if body.is_async:
+                    tasks.cancel_scope.cancel()
+        finally:
+            if transfer.feed is feed:  # else it lost, and may carry another request by now
+                transfer.pumps = False
+            await body.aclose()
+
+    async def _feed(self, transfer: Transfer, body: Body, feed: _Feed) -> None:
+        try:
+            while not feed.is_stopped:
+                piece = await _next_piece(body)
+                if feed.is_stopped:
+                    break  # type: ignore[unreachable]  # it may have been, meanwhile
+                gate = feed.put(piece)
+                if transfer.starving:
+                    self._driver.resume(transfer)
+                if not piece:
+                    break
+                await gate.wait()
+        except Exception as error:  # the caller's own; it ends the transfer
+            if feed.is_stopped:
+                return  # the answer is there already
+            transfer.failed = error
+            transfer.done = True
+            self._driver.remove(transfer)
+        if transfer.wake is not None:
+            transfer.wake()
+
+    # the end
+
+    async def aclose(self) -> None:
+        """Close all connections, without blocking the loop.
+
+        libcurl's close waits for a name that is being resolved: that is left to a thread.
+        """
+        if self.is_closed:
+            return
+        self._shut()
+        self._slots.lift()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._free)
+
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Tell whether the event loop runs no more, for good."""
+
+
+class _Feed:
+    """The pieces between a body that is awaited and libcurl's read callback, which cannot wait."""
+
+    def __init__(self, make_gate: Callable[[], Gate]) -> None:
+        self._make_gate = make_gate
+        self._piece = b""
+        self.has_ended = False
+        self.is_stopped = False
+        self._gate = make_gate()
+
+    def put(self, piece: bytes) -> Gate:
+        """Take a piece, b"" for the end; the gate opens when libcurl has it all."""
+        self._piece = piece
+        self.has_ended = not piece
+        self._gate = self._make_gate()
+        return self._gate
+
+    def stop(self) -> None:
+        """Want no more pieces; one that is being read may end."""
+        self.is_stopped = True
+        self._gate.open()
+
+    def __call__(self, size: int) -> bytes | None:
+        """Return at most size bytes, b"" at the end, None when there is nothing yet."""
+        piece = self._piece[:size]
+        if not piece:
+            return b"" if self.has_ended else None
+        self._piece = self._piece[size:]
+        if not self._piece:
+            self._gate.open()
+        return piece
+
+
+async def _next_piece(body: Body) -> bytes:
+    if body.is_async:
+        return await body.next()
+    # A file or an iterator may block: not in the loop's thread. Only the caller's cancellation and
+    # the deadline leave it behind: after them nobody will send the body again.
+    return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)

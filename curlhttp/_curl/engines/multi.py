@@ -1,0 +1,374 @@
+"""What the engines on one curl_multi share: the pool and the exchanges.
+
+How a coroutine waits is left to the subclasses. One engine belongs to one event loop, or to one
+thread at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+from time import monotonic
+
+from curlhttp._config import Limits
+from curlhttp._curl.forks import forsake, forsake_transfer, survive
+from curlhttp._curl.handles import (
+    Handles,
+    Slots,
+    Waiter,
+    no_free_handle,
+    open_files_bound,
+)
+from curlhttp._curl.race import Plan, Race
+from curlhttp._curl.readiness import Driver
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.body.body import Body
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp.exceptions import ClientClosed, client_closed, closed_amid
+
+__all__ = ["AsyncEngine", "Gate"]
+
+
+class Gate(ABC):
+    """Something one task waits at until it is opened."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+
+    @abstractmethod
+    def wait(self) -> Awaitable[None]:
+        """Return what ends when it is open."""
+
+
+class AsyncEngine(ABC):
+    """Move bytes for many coroutines at once.
+
+    Args:
+        limits: the client's limits.
+        multiplexes: requests may share connections; then the bound per host is libcurl's.
+    """
+
+    def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
+        self._limits = limits
+        self._bound = open_files_bound(limits.max_connections)
+        self._slots = Slots(self._bound, limits.max_connections_per_host, in_order=True)
+        self._multiplexes = multiplexes
+        self._handles = Handles(self._make)
+        self._driver = self._start_driver()
+        self.is_closed = False
+        survive(self)
+
+    def _make(self) -> Transfer:
+        return Transfer(self._limits)
+
+    # what differs
+
+    @abstractmethod
+    def _make_driver(self, limits: Limits, connections: int) -> Driver:
+        """Return the driver, with whatever waits on it."""
+
+    @abstractmethod
+    def _gate(self) -> Gate:
+        """Return a closed gate."""
+
+    @abstractmethod
+    def _park(self, transfer: Transfer, *rivals: Transfer) -> Awaitable[None]:
+        """Return what ends when one of them has something to look at; sets their wake."""
+
+    @abstractmethod
+    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+        """Do the same, for so long at most."""
+
+    @abstractmethod
+    def _wait_at(self, gate: Gate, seconds: float | None) -> Awaitable[None]:
+        """Return what ends when the gate is open, or after so long."""
+
+    # the pool
+
+    def _start_driver(self) -> Driver:
+        driver = self._make_driver(self._limits, self._bound)
+        # Until it is known, requests to an origin count as connections: libcurl serves those that
+        # wait for one in no order, and counts their wait as time to connect.
+        driver.on_shared = self._slots.unbind
+        return driver
+
+    def _start(self, request: Request) -> Transfer | None:
+        """Start a transfer, unless others run or wait that go first."""
+        if self.is_closed:
+            raise client_closed(request)
+        slots = self._slots
+        origin = "" if slots.per_origin is None else self._slot_of(request)
+        return self._begin(request, origin) if slots.take(origin) else None
+
+    async def _start_later(self, request: Request) -> Transfer:
+        """Start a transfer when it is its turn."""
+        begun = monotonic()
+        origin = self._slot_of(request)
+        gate = self._gate()
+        waiter = Waiter(origin, gate.open)
+        self._slots.wait(waiter)
+        try:
+            await self._wait_at(gate, request.pool_seconds(begun))
+        except BaseException:
+            self._slots.leave(waiter)
+            raise
+        if not waiter.granted:
+            self._slots.leave(waiter)
+            raise no_free_handle(request, self._bound)
+        self._slots.go_on()
+        if self.is_closed:
+            self._slots.give(origin)
+            raise client_closed(request)
+        transfer = self._begin(request, origin)
+        transfer.queued = transfer.stamp - begun
+        return transfer
+
+    def _slot_of(self, request: Request) -> str:
+        if self._slots.per_origin is None:
+            return ""
+        transport = request.transport
+        if self._multiplexes and (transport.http3 or transport.http2 == "prior-knowledge"):
+            return ""  # requests are not connections, of which libcurl keeps the bound
+        return request.url.origin
+
+    def _begin(self, request: Request, origin: str) -> Transfer:
+        """Start a transfer in the slot that was taken."""
+        try:
+            handles = self._handles
+            transfer = handles.idle.pop() if handles.idle else handles.make()
+        except BaseException:
+            self._slots.give(origin)
+            raise
+        transfer.origin = origin
+        try:
+            if self._driver.broken is not None:
+                self._renew()
+            transfer.prepare(request)
+            if request.body is not None:
+                self._set_feed(transfer, request.body)
+            self._driver.add(transfer)
+        except BaseException:
+            self._drop(transfer)
+            raise
+        return transfer
+
+    def _renew(self) -> None:
+        """Start over with a driver whose callbacks have not failed."""
+        old = self._driver
+        old.fail_all()
+        old.detach()
+        self._driver = self._start_driver()
+        threading.Thread(target=old.close, daemon=True).start()  # it may wait for a resolver
+
+    def _keep(self, transfer: Transfer) -> None:
+        transfer.clean()
+        if self.is_closed:
+            self._handles.drop(transfer)
+        else:
+            self._handles.idle.append(transfer)
+        self._slots.give(transfer.origin)
+
+    def _drop(self, transfer: Transfer) -> None:
+        """Let go of a transfer in whatever state it is; its handle is as good as new."""
+        try:
+            self._driver.remove(transfer)
+        finally:
+            self._keep(transfer)
+
+    # exchanges
+
+    async def perform(self, request: Request, plan: Plan | None = None) -> Response:
+        """Send the request and return the response with its body in memory.
+
+        Args:
+            request: complete.
+            plan: when to send it again while it is under way, or None for never.
+
+        Raises:
+            RequestException: the exchange failed.
+        """
+        if plan is not None:
+            transfer = await self._race(request, plan)
+        else:
+            transfer = self._start(request) or await self._start_later(request)
+        try:
+            if transfer.feed is not None and plan is None:
+                await self._pump(transfer)
+            while not transfer.done:
+                await self._park(transfer)
+            response = transfer.response()
+        except BaseException:
+            self._drop(transfer)
+            raise
+        self._keep(transfer)
+        return response
+
+    async def open(self, request: Request, plan: Plan | None = None) -> Transfer:
+        """Send the request and return once the head of the response is in.
+
+        Args:
+            request: complete.
+            plan: see perform.
+
+        Raises:
+            RequestException: the exchange failed up to there.
+        """
+        if plan is not None:
+            transfer = await self._race(request, plan)
+        else:
+            transfer = self._start(request) or await self._start_later(request)
+        try:
+            if transfer.feed is not None and plan is None:
+                await self._pump(transfer)
+            while transfer.head is None and not transfer.done:
+                await self._park(transfer)
+            transfer.wake = None
+            if transfer.head is None:  # else reading the body will tell
+                transfer.raise_failure()
+                transfer.final_head()
+        except BaseException:
+            self._drop(transfer)
+            raise
+        return transfer
+
+    async def read(self, incoming: Transfer) -> bytes:
+        """Return the next piece of the body as it came, b"" at the end.
+
+        Raises:
+            RequestException: the body broke off, or the server is silent for too long.
+        """
+        try:
+            if not incoming.pieces:
+                if incoming.paused:
+                    self._driver.resume_soon(incoming)
+                incoming.stamp = monotonic()  # nobody waited for the server before
+                while not incoming.pieces and not incoming.done:
+                    await self._park(incoming)
+                incoming.wake = None
+            piece = incoming.take()
+            if not piece:
+                incoming.raise_failure()
+                incoming.final_head()
+        except BaseException:
+            self._drop(incoming)
+            raise
+        if not piece:
+            self._keep(incoming)
+        return piece
+
+    def abort(self, incoming: Transfer) -> None:
+        """Let go of a response; its stream is reset, an HTTP/1 connection closed."""
+        if self.is_closed:
+            return
+        if incoming.wake is None:
+            self._drop(incoming)
+            return
+        # Another task waits in `read`. With the transfer given back under it, it would wait for
+        # ever, or for another request's body; so it is told, and gives the transfer back itself.
+        incoming.failed = closed_amid(incoming.request)
+        incoming.pieces.clear()
+        incoming.done = True
+        self._driver.remove(incoming)
+        incoming.wake()
+
+    @abstractmethod
+    def orphan(self, incoming: Transfer) -> None:
+        """Let go of a response from a finalizer, in whatever thread that runs."""
+
+    # several attempts at once
+
+    async def _race(self, request: Request, plan: Plan) -> Transfer:
+        """Return the attempt that surfaces, all in the caller's own task."""
+        first = self._start(request) or await self._start_later(request)
+        race = Race(plan, first, self._leave)
+        try:
+            if first.feed is not None:
+                await self._pump(first, race)
+            while (winner := race.winner()) is None:
+                seconds = race.wait_seconds()
+                if seconds is None:
+                    await self._park(*race.running)
+                else:
+                    await self._park_for(seconds, *race.running)
+                if race.is_due:
+                    await self._join(race)
+            race.settle(winner)
+        except BaseException:
+            self._drop(race.abandon())
+            raise
+        return winner
+
+    async def _join(self, race: Race) -> None:
+        """Send one more attempt, unless it had to wait for its turn."""
+        slot = self._slot_of(race.request)
+        if self.is_closed or not self._slots.take(slot):
+            return race.stop()
+        request = race.next()
+        if request is None:
+            return self._slots.give(slot)
+        rival = self._begin(request, slot)
+        race.running.append(rival)
+        if rival.multiplexes and not race.may_share:
+            self._driver.separate(rival)
+        if rival.feed is not None:
+            await self._pump(rival, race)
+        return None
+
+    def _leave(self, loser: Transfer, other: Transfer) -> None:
+        self._drop(loser)
+
+    # request bodies that come piece by piece
+
+    @abstractmethod
+    def _set_feed(self, transfer: Transfer, body: Body) -> None:
+        """Say where libcurl's read callback gets a body from that is not in memory."""
+
+    @abstractmethod
+    async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
+        """Feed the body to libcurl until it has all, or the exchange or race ends before."""
+
+    # the end
+
+    now = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+
+    def _shut(self) -> None:
+        """Fail what runs, in the loop's own thread."""
+        self.is_closed = True
+        self._driver.detach()
+        for transfer in list(self._driver.running.values()):
+            transfer.failed = ClientClosed("the client was closed during this request")
+            transfer.done = True
+            wake = transfer.wake
+            self._driver.remove(transfer)
+            if wake is not None:
+                wake()
+
+    def close(self) -> None:
+        """Close all connections; for a loop that does not run any more."""
+        if not self.is_closed:
+            for transfer in self._driver.running.values():
+                transfer.wake = None  # there is nobody left
+            self._shut()
+            self._free()
+
+    def _free(self) -> None:
+        self._driver.close()
+        self._handles.close()
+
+    def abandon(self) -> None:
+        """Leave everything to the parent, in a forked child."""
+        self.is_closed = True
+        self._driver.is_attached = False
+        for transfer in self._handles.all:
+            forsake_transfer(transfer)
+        forsake(self, self._driver, self._driver.multi)
+
+    def part(self) -> None:
+        """Go on in the parent of a forked child."""
+        if not self.is_closed:
+            self._driver.part()

@@ -1,0 +1,167 @@
+"""The async engine for asyncio, uvloop included: callbacks of the loop, and no task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+
+from curlhttp._config import Limits
+from curlhttp._curl.engines.event_loop import LoopEngine
+from curlhttp._curl.engines.multi import Gate
+from curlhttp._curl.readiness import Driver
+from curlhttp._curl.transfer import Transfer
+
+__all__ = ["AsyncioEngine", "FutureGate"]
+
+
+class FutureGate(Gate):
+    """Something one task waits at until it is opened: a future."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._future: asyncio.Future[None] = loop.create_future()
+
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+        _settle(self._future)
+
+    def wait(self) -> asyncio.Future[None]:
+        """Return what ends when it is open."""
+        return self._future
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():  # its task may have been cancelled just now
+        future.set_result(None)
+
+
+class _LoopDriver(Driver):
+    """A driver that the loop turns: one reader and one timer.
+
+    The timer is set again only to fire earlier: most of libcurl's timers are replaced long
+    before they are due, and a timer that fires too early costs less than two changes.
+    """
+
+    def __init__(self, limits: Limits, connections: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._soon = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._fires = math.inf
+        super().__init__(limits, connections)
+        loop.add_reader(self.poller.fileno(), self.turn)
+
+    def rearm(self, due: float) -> None:
+        if due >= self._fires or self._soon:
+            return
+        delay = due - monotonic()
+        if delay <= 0:
+            self._soon = True
+            self._loop.call_soon(self._proceed)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fires = due
+        self._timer = self._loop.call_later(delay, self._on_timeout)
+
+    def _proceed(self) -> None:
+        # What the sockets have is left to the reader, which gets more of it at once.
+        self._soon = False
+        if self.is_attached:
+            self.proceed()
+            due = self.due()
+            if due is not None and due <= monotonic():
+                self.turn()  # whether somebody is silent, only the sockets can tell
+            self._set_timer()
+
+    def _on_timeout(self) -> None:
+        # Not to be told by the clock: uvloop rounds to milliseconds, and calls too early.
+        self._timer, self._fires = None, math.inf
+        if self.is_attached:
+            self.turn()
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self.due()
+        if due is not None:
+            self.rearm(due)
+
+    def detach(self) -> None:
+        """Take everything off the loop."""
+        super().detach()
+        self._fires = -math.inf  # no more timers
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self.poller.fileno())
+
+    def discard(self) -> None:
+        """Close everything, for an engine that was dropped unclosed."""
+        if self.is_attached:
+            self.detach()
+            self.close()
+
+
+class AsyncioEngine(LoopEngine):
+    """Move bytes for the tasks of one asyncio loop.
+
+    Args:
+        limits: the client's limits.
+        multiplexes: see AsyncEngine.
+        loop: the running loop.
+    """
+
+    def __init__(
+        self, limits: Limits, *, multiplexes: bool, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.loop = loop
+        super().__init__(limits, multiplexes=multiplexes)
+
+    def _make_driver(self, limits: Limits, connections: int) -> Driver:
+        return _LoopDriver(limits, connections, self.loop)
+
+    def _gate(self) -> Gate:
+        return FutureGate(self.loop)
+
+    def _park(self, transfer: Transfer, *rivals: Transfer) -> asyncio.Future[None]:
+        future = self.loop.create_future()
+        transfer.wake = partial(_settle, future)
+        for rival in rivals:
+            rival.wake = transfer.wake
+        return future
+
+    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+        future = self._park(*transfers)
+        timer = self.loop.call_later(seconds, _settle, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    def _call_soon(self, call: Callable[[], object]) -> None:
+        self.loop.call_soon_threadsafe(call)
+
+    def has_ended(self) -> bool:
+        """Tell whether the event loop runs no more, for good."""
+        return self.loop.is_closed()
+
+    def __del__(self) -> None:
+        # The loop holds on to the driver, and this may be any thread.
+        driver = getattr(self, "_driver", None)
+        if not isinstance(driver, _LoopDriver) or self.is_closed:
+            return
+        if self.loop.is_closed():
+            driver.discard()  # uvloop would hold on to it for ever
+            return
+        with suppress(RuntimeError):  # closed just now
+            self.loop.call_soon_threadsafe(driver.discard)
+
+    def orphan(self, incoming: Transfer) -> None:
+        """Let go of a response from a finalizer, in whatever thread that runs."""
+        if not self.is_closed and not self.loop.is_closed():
+            with suppress(RuntimeError):  # closed just now
+                self.loop.call_soon_threadsafe(self.abort, incoming)

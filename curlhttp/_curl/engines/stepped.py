@@ -1,0 +1,282 @@
+"""The engine of `Client.map`: many requests in the calling thread, without threads or event loop.
+
+Each request is a coroutine, which is stepped until it waits: for its transfer, for a time or at a
+gate. Whoever drives the engine calls `turn`: it waits for all of them at once, and steps those
+that may go on.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from curlhttp._config import Limits
+from curlhttp._curl.engines.multi import AsyncEngine, Gate
+from curlhttp._curl.race import Race
+from curlhttp._curl.readiness import Driver
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.body.body import Body
+
+__all__ = ["BulkEngine"]
+
+_JUST_NOW = 500e-6  # seconds
+_AWAY = 0.1  # seconds without a turn, after which connection attempts are looked at
+_NEEDS_A_LOOP = (
+    "a middleware, hook or auth of this Client awaited something that needs an event loop; "
+    "use AsyncClient, or await nothing but send(request)"
+)
+
+
+class _Pause:
+    """What a coroutine awaits to be left alone until its job is woken."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[_Pause, None, None]:
+        yield self
+
+
+_PAUSE = _Pause()
+
+
+class _Job:
+    """A coroutine that is under way.
+
+    It may be stepped for nothing: whatever it waits for, it looks whether that is so.
+    """
+
+    __slots__ = ("coroutine", "finish")
+
+    def __init__(self, coroutine: Any, finish: Callable[[Any], object]) -> None:
+        self.coroutine = coroutine  # None at its end
+        self.finish = finish
+
+
+class _Gate(Gate):
+    """Where a job waits until somebody opens it, from any thread."""
+
+    __slots__ = ("_engine", "_is_open", "_job")
+
+    def __init__(self, engine: BulkEngine, job: _Job) -> None:
+        self._engine = engine
+        self._job = job
+        self._is_open = False
+
+    def open(self) -> None:
+        """Let the job go on; never waits, may be called twice."""
+        self._is_open = True
+        self._engine.wake(self._job)
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until it is open, or for so long."""
+        timers, job = self._engine.timers, self._job
+        due = None if seconds is None else monotonic() + seconds
+        try:
+            if due is not None:
+                timers[job] = due
+            # Open already, it waits its turn behind the jobs that were woken before.
+            while True:
+                await _PAUSE
+                if self._is_open or (due is not None and due <= monotonic()):
+                    break
+        finally:
+            timers.pop(job, None)
+
+
+class BulkEngine(AsyncEngine):
+    """Move bytes for the coroutines that one thread steps.
+
+    Args:
+        limits: the client's limits.
+        multiplexes: see AsyncEngine.
+
+    Attributes:
+        timers: when to wake a job, in monotonic seconds.
+    """
+
+    def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
+        self.timers: dict[_Job, float] = {}
+        self._ready: deque[_Job] = deque()
+        self._jobs: set[_Job] = set()
+        self._current: Any = None  # the job that is being stepped
+        self._alarm: tuple[socket.socket, ...] = ()  # to end a wait from another thread
+        self._waits = False
+        self._turned = 0.0  # when it was driven last
+        super().__init__(limits, multiplexes=multiplexes)
+
+    # driving
+
+    def start(self, coroutine: Awaitable[Any], finish: Callable[[Any], object]) -> None:
+        """Step a coroutine for the first time.
+
+        Args:
+            coroutine: the request on its way.
+            finish: called at its end with what it returned, or with the exception it raised.
+        """
+        job = _Job(coroutine, finish)
+        self._jobs.add(job)
+        self._step(job)
+
+    def turn(self, *, waits: bool = True) -> None:
+        """Do what can be done.
+
+        Args:
+            waits: if nothing can, wait until something can be.
+        """
+        if monotonic() - self._turned > _AWAY:
+            self._connect_anew()
+        self._waits = waits
+        try:  # what is woken from here on, from another thread, ends the wait
+            self._driver.turn(self._wait_seconds() if waits and not self._ready else 0)
+        finally:
+            self._waits = False
+        if self._alarm:
+            with suppress(BlockingIOError):
+                self._alarm[0].recv(4096)
+        now = self._turned = monotonic()
+        ready, timers = self._ready, self.timers
+        if timers:
+            late = (job for job, due in timers.items() if due <= now)
+            ready.extend(sorted(late, key=timers.__getitem__))
+        while ready:
+            self._step(ready.popleft())
+
+    def keep_up(self) -> None:
+        """Do what can be done, unless that was done just now."""
+        if monotonic() - self._turned > _JUST_NOW:
+            self.turn(waits=False)
+
+    def cancel(self) -> None:
+        """End all coroutines where they are; what they hold is given back."""
+        jobs, self._jobs = self._jobs, set()
+        failed: BaseException | None = None
+        for job in jobs:
+            coroutine, job.coroutine = job.coroutine, None
+            try:
+                coroutine.close()
+            except BaseException as error:  # of a middleware that cleans up
+                failed = error
+        self._ready.clear()
+        if failed is not None:
+            raise failed
+
+    def _step(self, job: _Job) -> None:
+        coroutine = job.coroutine
+        if coroutine is None:
+            return
+        self._current = job
+        outcome: Any
+        try:
+            if coroutine.send(None) is _PAUSE:
+                return
+            coroutine.close()
+            outcome = RuntimeError(_NEEDS_A_LOOP)
+        except StopIteration as stop:
+            outcome = stop.value
+        except Exception as error:
+            outcome = error
+        job.coroutine = None
+        self._jobs.discard(job)
+        job.finish(outcome)
+
+    def _wait_seconds(self) -> float | None:
+        seconds = self._driver.wait_seconds()
+        if not self.timers:
+            return seconds
+        first = max(0.0, min(self.timers.values()) - monotonic())
+        return first if seconds is None else min(first, seconds)
+
+    def _connect_anew(self) -> None:
+        """Begin again with connections whose time ran while nobody drove.
+
+        libcurl would look at the clock first, and give up those that are there by now.
+        """
+        away = monotonic() - self._turned
+        for transfer in list(self._driver.running.values()):
+            request = transfer.request
+            assert request is not None
+            limit = request.timeout.connect
+            if not transfer.sends and limit is not None and away > limit / 2:
+                if request.deadline is not None:
+                    transfer.set_deadline(request.deadline)  # it would begin again as well
+                self._driver.begin_again(transfer)
+
+    # what coroutines wait for
+
+    def _make_driver(self, limits: Limits, connections: int) -> Driver:
+        driver = Driver(limits, connections)
+        for end in self._alarm[:1]:
+            driver.poller.watch(end.fileno(), 1)
+        return driver
+
+    def _park(self, transfer: Transfer, *rivals: Transfer) -> _Pause:
+        wake = transfer.wake = partial(self._ready.append, self._current)
+        for rival in rivals:
+            rival.wake = wake
+        return _PAUSE
+
+    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+        job = self._current
+        self.timers[job] = monotonic() + seconds
+        try:
+            await self._park(*transfers)
+        finally:
+            self.timers.pop(job, None)
+
+    def _gate(self) -> _Gate:
+        return _Gate(self, self._current)
+
+    async def _wait_at(self, gate: Gate, seconds: float | None) -> None:
+        assert isinstance(gate, _Gate)
+        await gate.wait(seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._gate().wait(seconds)
+
+    def gate(self) -> _Gate:
+        """Return a closed gate, for a caller to wait at."""
+        if not self._alarm:
+            self._alarm = socket.socketpair()
+            for end in self._alarm:
+                end.setblocking(False)
+            self._driver.poller.watch(self._alarm[0].fileno(), 1)
+        return self._gate()
+
+    def wake(self, job: _Job) -> None:
+        """Have a job stepped at the next turn, and end the wait for that; from any thread."""
+        self._ready.append(job)
+        if self._waits and self._alarm:
+            with suppress(OSError):  # full, or closed meanwhile
+                self._alarm[1].send(b"\0")
+
+    # request bodies: libcurl reads them, in this very thread
+
+    def _set_feed(self, transfer: Transfer, body: Body) -> None:
+        pass  # Transfer.prepare has done so
+
+    async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
+        pass
+
+    # the end
+
+    def orphan(self, incoming: Transfer) -> None:
+        """Let go of a response; there are none that stream."""
+        self.abort(incoming)
+
+    def _free(self) -> None:
+        super()._free()
+        self._silence()
+
+    def _silence(self) -> None:
+        for end in self._alarm:
+            end.close()
+
+    def __del__(self) -> None:
+        if not self.is_closed:
+            self._silence()

@@ -1,0 +1,131 @@
+"""Let one more attempt of a request through limits, breaker and budget at once, or not at all.
+
+Nobody waits here: what may not go now does not go. The first attempt takes the way through the
+layers, which may wait.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from curlhttp._models.request import Request
+from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
+from curlhttp._policy.breaker.health import OfWay, Outcome, View
+from curlhttp._policy.budget import RetryBudget
+from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
+from curlhttp._policy.rate import RateLimit
+from curlhttp.exceptions import CircuitBreakerOpen
+
+__all__ = ["Admission", "Result", "Ticket"]
+
+Result: TypeAlias = "int | Exception | None"
+"""What became of an attempt: its status, its error, or None when it was cancelled."""
+
+
+class Ticket:
+    """The admission of one attempt.
+
+    Args:
+        lease: its place among the requests at once, or None.
+        permits: of the breaker for all that take part, each with how things look to it.
+    """
+
+    __slots__ = ("_lease", "_permits")
+
+    def __init__(self, lease: Lease | None, permits: list[tuple[Permit, View]]) -> None:
+        self._lease = lease
+        self._permits = permits
+
+    def settle(self, result: Result, now: float, elapsed: float) -> list[Transition]:
+        """Count the attempt, and return the changes of state that it led to.
+
+        Args:
+            result: what became of it.
+            now: monotonic seconds.
+            elapsed: seconds that it took.
+        """
+        if self._lease is not None:
+            self._lease.give()
+        changes = []
+        for permit, view in self._permits:
+            settled = permit.settle(_outcome(result, view), now, elapsed)
+            changes += [permit.transition, settled]
+        return [change for change in changes if change is not None]
+
+
+class Admission:
+    """What an attempt must be let in by.
+
+    Args:
+        rate: requests per second, or None.
+        concurrency: requests at once, or None.
+        circuits: the breaker, or None.
+        budget: what it is paid from, or None.
+    """
+
+    def __init__(
+        self,
+        rate: RateLimit | None,
+        concurrency: ConcurrencyLimit | None,
+        circuits: CircuitBreaker | None,
+        budget: RetryBudget | None,
+    ) -> None:
+        self._rate = rate
+        self._concurrency = concurrency
+        self._circuits = circuits
+        self._budget = budget
+
+    def admit(self, request: Request, now: float) -> Ticket | None:
+        """Return a ticket, or None when one of them says no; that costs nothing with the others.
+
+        Args:
+            request: what would be sent.
+            now: monotonic seconds.
+        """
+        origin = request.url.origin
+        lease = None
+        if self._concurrency is not None:
+            lease = self._concurrency.take(origin)
+            if lease is None:
+                return None
+        if self._rate is None or self._rate.take(origin, now):
+            permits = self._permits(request, now)
+            if permits is not None:
+                # Last: what the others refuse must not cost a retry.
+                if self._budget is None or self._budget.withdraw(origin, now):
+                    return Ticket(lease, permits)
+                _release(permits)
+            if self._rate is not None:
+                self._rate.give_back(origin)
+        if lease is not None:
+            lease.give()
+        return None
+
+    def _permits(self, request: Request, now: float) -> list[tuple[Permit, View]] | None:
+        circuits = self._circuits
+        if circuits is None:
+            return []
+        proxy = request.transport.proxy
+        parties: list[tuple[str, View]] = []
+        if proxy is not None:
+            parties.append((proxy_key(proxy.url), OfWay()))
+        parties.append((request.url.origin, circuits.view(via_proxy=proxy is not None)))
+        permits: list[tuple[Permit, View]] = []
+        try:
+            for key, view in parties:
+                permits.append((circuits.admit(key, now), view))
+        except CircuitBreakerOpen:
+            _release(permits)
+            return None
+        return permits
+
+
+def _release(permits: list[tuple[Permit, View]]) -> None:
+    for permit, _ in permits:
+        permit.release()
+
+
+def _outcome(result: Result, view: View) -> Outcome:
+    if result is None:
+        return Outcome.NEITHER
+    return view.of_status(result) if isinstance(result, int) else view.of_error(result)

@@ -1,0 +1,105 @@
+"""The results of `Client.map`. Requests go on while the consumer waits for the next one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TypeVar
+
+from curlhttp._map.senders import Lane, Lanes
+from curlhttp._map.work import Result, Work
+from curlhttp.exceptions import ConnectionError
+
+__all__ = ["Results"]
+
+Self = TypeVar("Self", bound="Results")
+
+
+class Results:
+    """The results of a map, one by one; those that are not wanted are not waited for.
+
+    Iterate over it once, in one thread at a time. When that ends early, by `close`, at the end of
+    a `with` or when it is dropped, requests under way are cancelled and no others are sent.
+    """
+
+    def __init__(self, lanes: Lanes, work: Work) -> None:
+        self._lanes = lanes
+        self._work = work
+        self._lane: Lane | None = None
+        self._is_running = self._is_closed = False
+
+    def __iter__(self: Self) -> Self:
+        return self
+
+    def __next__(self) -> Result:
+        if self._is_closed:
+            raise StopIteration
+        if self._is_running:
+            raise RuntimeError("this map is being iterated over already")
+        self._is_running = True
+        try:
+            return self._advance()
+        except Exception:
+            self._end(reusable=True)
+            raise
+        except BaseException:  # Ctrl-C, at a place that nobody knows
+            self._end(reusable=False)
+            raise
+        finally:
+            self._is_running = False
+
+    def _advance(self) -> Result:
+        work, lane = self._work, self._lane
+        if lane is None:
+            lane = self._lane = self._lanes.take()
+        elif lane.is_lost:
+            raise ConnectionError("this map belongs to the process that this one was forked from")
+        lane.keep_up()
+        while True:
+            while (job := work.next()) is not None:
+                if not lane.start(job[1], partial(work.settle, job)) and work.has_result:
+                    break
+            if work.has_result:
+                return work.take()
+            if work.is_done:
+                raise work.end() or StopIteration
+            lane.turn()
+
+    def close(self) -> None:
+        """Cancel what is under way, and send no more."""
+        if self._is_running:
+            raise RuntimeError("this map cannot be closed by what it runs itself")
+        self._end(reusable=True)
+
+    def _end(self, *, reusable: bool) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        lane, self._lane = self._lane, None
+        if lane is not None and lane.is_lost:
+            return  # all is the parent's
+        try:
+            self._work.close()
+        finally:
+            if lane is not None:
+                self._let_go(lane, reusable)
+
+    def _let_go(self, lane: Lane, reusable: bool) -> None:
+        try:
+            lane.cancel()
+        except BaseException:
+            lane.close()
+            raise
+        if reusable:
+            self._lanes.give(lane)
+        else:
+            lane.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            self._end(reusable=True)

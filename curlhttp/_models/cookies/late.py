@@ -1,0 +1,74 @@
+"""A place for a cookie jar that may never be needed: http.cookiejar takes long to import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
+    from curlhttp._models.url.url import URL
+
+__all__ = ["Jar"]
+
+
+class Jar:
+    """Hold the cookies of a client, or of one call; the jar is made when there is a cookie.
+
+    Args:
+        cookies: a CookieJar to use, what `Cookies` takes to make one, or None.
+    """
+
+    __slots__ = ("_cookies",)
+
+    def __init__(self, cookies: Any = None) -> None:
+        self._cookies: CookieJar | None = None
+        if cookies is not None:
+            self.replace(cookies)
+
+    def replace(self, cookies: Any) -> None:
+        """Take other cookies: a CookieJar is used itself, anything else is copied."""
+        from http.cookiejar import CookieJar
+
+        from curlhttp._models.cookies.jar import Cookies
+
+        self._cookies = cookies if isinstance(cookies, CookieJar) else Cookies(cookies)
+
+    def open(self) -> Any:
+        """Return the jar."""
+        if self._cookies is None:
+            from curlhttp._models.cookies.jar import Cookies
+
+            self._cookies = Cookies()
+        return self._cookies
+
+    def header(self, url: URL, own: Any = None) -> str | None:
+        """Return the Cookie header for a URL, or None.
+
+        Args:
+            url: where the request goes.
+            own: cookies of the request alone, which beat the jar's.
+        """
+        if own is None and self._cookies is None:
+            return None
+        from curlhttp._models.cookies.jar import cookie_header
+
+        ours = None if self._cookies is None else cookie_header(self._cookies, url)
+        theirs = None if own is None else cookie_header(own, url)
+        if ours is None or theirs is None:
+            return ours or theirs
+        names = {pair.partition("=")[0] for pair in theirs.split("; ")}
+        kept = [pair for pair in ours.split("; ") if pair.partition("=")[0] not in names]
+        return "; ".join([*kept, theirs])
+
+    def store(self, url: URL, values: Sequence[str]) -> None:
+        """Store what a response set.
+
+        Args:
+            url: where the response came from.
+            values: its Set-Cookie fields.
+        """
+        from curlhttp._models.cookies.jar import store_cookies
+
+        store_cookies(self.open(), url, values)

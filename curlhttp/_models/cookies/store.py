@@ -1,0 +1,330 @@
+"""What Cookies and requests' jar have in common: where cookies lie, and how many there may be.
+
+It is http.cookiejar's storage, found by domain and bounded as RFC 6265, section 6.1, allows, with
+one parser for what servers set. It reads no clock of its own and knows nothing of transfers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+from curlhttp._models.cookies.public_suffix import site_of
+from curlhttp._models.cookies.rules import (
+    CookieRules,
+    SetCookies,
+    matching_domains,
+    parse_cookie,
+    path_matches,
+    place_of,
+)
+
+__all__ = [
+    "MAX_COOKIES",
+    "MAX_COOKIES_PER_RESPONSE",
+    "MAX_COOKIES_PER_SITE",
+    "MAX_HEADER",
+    "CookieStore",
+    "join_pairs",
+]
+
+# RFC 6265, section 6.1, asks for at least 50 a domain, 4096 bytes each, and 3000 in all. Browsers
+# keep 180 a site (Chrome); no honest response sets more than 50 at once.
+MAX_COOKIES_PER_RESPONSE = 50
+MAX_COOKIES_PER_SITE = 180
+MAX_COOKIES = 3000
+MAX_HEADER = 50 * 4096  # characters
+
+_Key = TypeVar("_Key")
+
+_BY_DOMAIN = (DefaultCookiePolicy.domain_return_ok, CookieRules.domain_return_ok)
+
+
+class _Sites:
+    """Which domains of a jar belong to which site, the site that was used last at the end.
+
+    Attributes:
+        cookies: the dictionary that this describes.
+        sizes: how many cookies each domain has, by site.
+        totals: how many cookies each site has.
+        total: how many cookies there are.
+        secure: how many Secure cookies each domain has, by site and name.
+    """
+
+    def __init__(self, cookies: dict[str, dict[str, dict[str, Cookie]]]) -> None:
+        self.cookies = cookies
+        self.sizes: dict[str, dict[str, int]] = {}
+        self.totals: dict[str, int] = {}
+        self.total = 0
+        self.secure: dict[tuple[str, str], dict[str, int]] = {}
+        for paths in cookies.values():
+            for named in paths.values():
+                for cookie in named.values():
+                    self.count(cookie, 1)
+
+    def count(self, cookie: Cookie, change: int) -> None:
+        """Note that a cookie is in the jar now (1), or no more (-1)."""
+        site = site_of(cookie.domain)
+        self.total += change
+        _add(self.totals, site, change)
+        _count_in(self.sizes, site, cookie.domain, change)
+        if cookie.secure:
+            _count_in(self.secure, (site, cookie.name), cookie.domain, change)
+
+    def touch(self, site: str) -> None:
+        """Note that a site's cookies are in use."""
+        sizes = self.sizes.pop(site, None)
+        if sizes:
+            self.sizes[site] = sizes
+
+
+def _add(counts: dict[str, int], key: str, change: int) -> None:
+    count = counts.get(key, 0) + change
+    if count > 0:
+        counts[key] = count
+    else:
+        counts.pop(key, None)
+
+
+def _count_in(counts: dict[_Key, dict[str, int]], key: _Key, domain: str, change: int) -> None:
+    within = counts.setdefault(key, {})
+    _add(within, domain, change)
+    if not within:
+        del counts[key]
+
+
+class CookieStore(CookieJar):
+    """A CookieJar that finds a host's cookies by their domains, and that no server can fill.
+
+    Bounds hold for what responses set. What a program puts in itself stays until a response sets
+    more; then the cookies of the site go first that was not used for the longest time.
+    """
+
+    _cookies: dict[str, dict[str, dict[str, Cookie]]]
+    _cookies_lock: threading.RLock
+    _policy: Any
+    _now: int  # the stdlib's jar sets it in make_cookies
+    _sites: _Sites | None = None  # made when a response sets the first cookie
+
+    def __iter__(self) -> Iterator[Cookie]:
+        # The stdlib's own (3.10) sorts by name, and trips when the jar changes meanwhile.
+        with self._cookies_lock:
+            return iter(
+                [
+                    cookie
+                    for paths in self._cookies.values()
+                    for named in paths.values()
+                    for cookie in named.values()
+                ]
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._cookies_lock:
+            state = self.__dict__.copy()
+            state["_cookies"] = {
+                domain: {path: dict(named) for path, named in paths.items()}
+                for domain, paths in self._cookies.items()
+            }
+        del state["_cookies_lock"]
+        state.pop("_sites", None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._cookies_lock = threading.RLock()
+
+    # what is stored
+
+    def set_cookie(self, cookie: Cookie) -> None:
+        """Store a cookie, in place of one of its name, domain and path."""
+        with self._cookies_lock:
+            old = self._found(cookie.domain, cookie.path, cookie.name)
+            super().set_cookie(cookie)
+            if self._sites is not None:
+                self._sites.count(cookie, 1)
+                if old is not None:
+                    self._sites.count(old, -1)
+
+    def clear(
+        self, domain: str | None = None, path: str | None = None, name: str | None = None
+    ) -> None:
+        """Remove one cookie, or all of a path, a domain or the jar.
+
+        Raises:
+            KeyError: there is none.
+        """
+        with self._cookies_lock:
+            if domain is None or path is None or name is None:
+                self._sites = None
+                super().clear(domain, path, name)
+                return
+            old = self._found(domain, path, name)
+            super().clear(domain, path, name)
+            # The stdlib leaves empty dictionaries behind: a server could fill the memory with them.
+            paths = self._cookies[domain]
+            if not paths[path]:
+                del paths[path]
+            if not paths:
+                del self._cookies[domain]
+            if self._sites is not None and old is not None:
+                self._sites.count(old, -1)
+
+    def _found(self, domain: str, path: str, name: str) -> Cookie | None:
+        return self._cookies.get(domain, {}).get(path, {}).get(name)
+
+    def _remove(self, cookie: Cookie) -> None:
+        """Remove the cookie of this one's name, domain and path, if there is one."""
+        with self._cookies_lock:
+            if self._found(cookie.domain, cookie.path, cookie.name) is not None:
+                self.clear(cookie.domain, cookie.path, cookie.name)
+
+    # what servers set
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        """Store what the response's Set-Cookie headers may set."""
+        with self._cookies_lock:
+            for cookie in self.make_cookies(response, request):
+                if not self._is_guarded(cookie, request) and self._policy.set_ok(cookie, request):
+                    self._take(cookie)
+
+    def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
+        """Parse the response's Set-Cookie headers, without storing anything.
+
+        The stdlib's parser fails at dates, and deletes at once what a response expires, even of a
+        domain that is not the responder's; here an expired cookie passes the policy like any other.
+        """
+        self._set_now(request)
+        lines = response.info().get_all("Set-Cookie", ())
+        parsed = (parse_cookie(line, request, self._now) for line in lines)
+        return list(islice(filter(None, parsed), MAX_COOKIES_PER_RESPONSE))
+
+    def _set_now(self, request: Any) -> None:
+        super().make_cookies(cast(Any, SetCookies(())), request)
+
+    def _take(self, cookie: Cookie) -> None:
+        """Store a cookie of a server, and make room for it."""
+        if cookie.is_expired():
+            self._remove(cookie)
+            return
+        sites = self._known_sites()
+        before = sites.total
+        self.set_cookie(cookie)
+        site = site_of(cookie.domain)
+        sites.touch(site)
+        if sites.total <= before:
+            return
+        if sites.totals[site] > MAX_COOKIES_PER_SITE:
+            self._evict(site, cookie)
+        if sites.total > MAX_COOKIES:
+            self._evict(next(filter(None, sites.sizes)), cookie)  # "": a program's, for every host
+
+    def _known_sites(self) -> _Sites:
+        sites = self._sites
+        if sites is None or sites.cookies is not self._cookies:
+            sites = self._sites = _Sites(self._cookies)
+        return sites
+
+    def _evict(self, site: str, newest: Cookie) -> None:
+        """Drop a cookie of a site, of the domain with the most.
+
+        So a host that sets too many displaces its own, not those of the hosts beside it. Of the
+        oldest cookies one goes that has expired, else one that is not Secure.
+        """
+        sizes = self._known_sites().sizes[site]
+        domain = max(islice(sizes, MAX_COOKIES_PER_SITE), key=sizes.__getitem__)
+        cookies = (
+            cookie for named in self._cookies.get(domain, {}).values() for cookie in named.values()
+        )
+        oldest = [old for old in islice(cookies, MAX_COOKIES_PER_SITE) if old is not newest]
+        if oldest:
+            self._remove(min(oldest, key=lambda old: (not old.is_expired(), old.secure)))
+
+    def _is_guarded(self, cookie: Cookie, request: Any) -> bool:
+        """Return whether a plain-text response would touch a Secure cookie (RFC 6265bis, 5.7)."""
+        if request.type in ("https", "wss"):
+            return False
+        return any(
+            old.secure and path_matches(cookie.path, old.path)
+            for old in self._secure_namesakes(cookie)
+        )
+
+    def _secure_namesakes(self, cookie: Cookie) -> Iterator[Cookie]:
+        """Give Secure cookies of that name whose domains hold this one's, or lie within it."""
+        own = cookie.domain.lstrip(".")
+        secure = self._known_sites().secure
+        for site in ("", site_of(own)):
+            for domain in secure.get((site, cookie.name), ()):
+                if _are_related(domain.lstrip("."), own):
+                    for named in self._cookies.get(domain, {}).values():
+                        if (found := named.get(cookie.name)) is not None:
+                            yield found
+
+    # what requests carry
+
+    def add_cookie_header(self, request: Any) -> None:
+        """Add the Cookie header, unless the request has one, and drop what has expired of it."""
+        if self._policy.rfc2965:
+            super().add_cookie_header(request)
+            return
+        with self._cookies_lock:
+            self._set_now(request)
+            attributes = self._cookie_attrs(self._cookies_for_request(request))  # type: ignore[attr-defined]
+            if attributes and not request.has_header("Cookie"):
+                request.add_unredirected_header("Cookie", join_pairs(attributes))
+
+    def _cookies_for_request(self, request: Any) -> list[Cookie]:
+        cookies: list[Cookie] = []
+        for domain in self._domains_for(request):
+            cookies += self._cookies_for_domain(domain, request)  # type: ignore[attr-defined]
+            self._drop_expired(domain)
+        return cookies
+
+    def _domains_for(self, request: Any) -> list[str]:
+        """Return the domains of the jar that a request may have cookies of, in the jar's order."""
+        if type(self._policy).domain_return_ok not in _BY_DOMAIN:
+            return list(self._cookies)  # the policy may have other opinions on domains
+        found = self._domains_of(*self._hosts_of(request))
+        return found if len(found) < 2 else [each for each in self._cookies if each in found]
+
+    def _hosts_of(self, request: Any) -> tuple[str, ...]:
+        """Return the names under which cookies may have the host of a request."""
+        return (place_of(request)[0],)
+
+    def _domains_of(self, *hosts: str) -> list[str]:
+        """Return the domains of the jar that hosts may have cookies of."""
+        cookies = self._cookies
+        found = [each for host in hosts for each in matching_domains(host) if each in cookies]
+        if found and self._sites is not None:
+            self._sites.touch(site_of(hosts[0]))
+        return found
+
+    def _drop_expired(self, domain: str) -> None:
+        expired = [
+            cookie
+            for named in self._cookies[domain].values()
+            for cookie in named.values()
+            if cookie.expires is not None and cookie.is_expired()
+        ]
+        for cookie in expired:
+            self._remove(cookie)
+
+
+def join_pairs(pairs: Sequence[str]) -> str:
+    """Return a Cookie header of "name=value" pairs, without those that it has no room for."""
+    header = "; ".join(pairs)
+    if len(header) <= MAX_HEADER:
+        return header
+    kept, left = [], MAX_HEADER
+    for pair in pairs:
+        size = len(pair) + 2
+        if size <= left:
+            kept.append(pair)
+            left -= size
+    return "; ".join(kept)
+
+
+def _are_related(one: str, other: str) -> bool:
+    return not one or f".{one}".endswith(f".{other}") or other.endswith(f".{one}")

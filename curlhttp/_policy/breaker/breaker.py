@@ -1,0 +1,433 @@
+"""The circuit breaker: who may call an origin that fails. It reads no clock and sends nothing.
+
+What leads from state to state is in circuit.py, what counts as a failure in outcome.py. Here is
+what makes it safe to share: a store that lets one step at a circuit at a time, permits that
+count once at most, and hooks that run when the step is over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from curlhttp._models.url.url import parse_url
+from curlhttp._policy.breaker.circuit import Admission, Change, Circuit, State
+from curlhttp._policy.breaker.health import FAILURE_STATUSES, OfOrigin, Outcome
+from curlhttp._policy.breaker.rules import Rules
+from curlhttp._policy.breaker.store import MemoryStore, Store
+from curlhttp.exceptions import CircuitBreakerOpen
+
+__all__ = ["BreakerMetrics", "CircuitBreaker", "Permit", "Transition", "proxy_key"]
+
+_DEFAULT_FAILURE_THRESHOLD = 5
+_PROXY = "proxy "
+
+
+class Transition(NamedTuple):
+    """A change of state, for hooks.
+
+    Attributes:
+        origin: "scheme://host:port", or "proxy scheme://host:port" of a proxy.
+        old: the state before.
+        new: the state after.
+    """
+
+    origin: str
+    old: State
+    new: State
+
+
+class BreakerMetrics(NamedTuple):
+    """What a breaker has counted of one origin.
+
+    Attributes:
+        state: "closed", "open", "half_open", "forced_open" or "forced_closed".
+        calls: in the window; 0 without a rate, since there is no window then.
+        failures: of these calls.
+        slow_calls: of these calls.
+        failures_in_a_row: at the end of the closed state; in the half-open one, of the probes.
+        probes: calls under way that a half-open circuit let through.
+        refused: calls that were refused, ever.
+    """
+
+    state: State
+    calls: int = 0
+    failures: int = 0
+    slow_calls: int = 0
+    failures_in_a_row: int = 0
+    probes: int = 0
+    refused: int = 0
+
+
+_Tell: TypeAlias = Callable[[Transition], object]
+
+
+class Permit:
+    """Let one call through; one of its methods is called when that is over, once."""
+
+    __slots__ = ("_breaker", "_number", "_origin")
+
+    transition: Transition | None = None  # what asking for it led to
+
+    def __init__(self, breaker: CircuitBreaker, origin: str, number: int) -> None:
+        self._breaker = breaker
+        self._origin = origin
+        self._number = number
+
+    def changes_nothing(self) -> bool:
+        """Tell whether a success would: then it need not be told, and the permit is done with."""
+        breaker = self._breaker
+        if not breaker._successes_may_be_no_news:
+            return False
+        circuit = breaker._store.peek(self._origin)
+        return (
+            circuit is not None and not circuit.failures and circuit.standing.number == self._number
+        )
+
+    def succeed(self, now: float, elapsed: float = 0.0) -> Transition | None:
+        """Count a success; return the change of state that it led to.
+
+        Args:
+            now: the time, of the clock that admit was given.
+            elapsed: seconds from the start to the head of the response.
+        """
+        is_no_news = self.changes_nothing()
+        number, self._number = self._number, 0
+        if is_no_news:
+            return None
+        return self._breaker._record(self._origin, now, number, False, elapsed)
+
+    def fail(self, now: float, elapsed: float = 0.0) -> Transition | None:
+        """Count a failure; return the change of state that it led to."""
+        number, self._number = self._number, 0
+        return self._breaker._record(self._origin, now, number, True, elapsed)
+
+    def settle(self, outcome: Outcome, now: float, elapsed: float) -> Transition | None:
+        """Count what an outcome says; return the change of state that it led to.
+
+        Args:
+            outcome: of the call, as whoever the permit is for is concerned.
+            now: see succeed.
+            elapsed: see succeed.
+        """
+        if outcome is Outcome.SUCCESS:
+            return self.succeed(now, elapsed)
+        if outcome is Outcome.FAILURE:
+            return self.fail(now, elapsed)
+        self.release()
+        return None
+
+    def release(self) -> None:
+        """Count nothing: the call told nothing of the origin. Safe in finalizers."""
+        self._number = 0
+
+    def finish_later(
+        self, now: float, failed: bool, elapsed: float = 0.0, tell: _Tell | None = None
+    ) -> None:
+        """Have the result counted before the next call is admitted. Safe in finalizers.
+
+        Args:
+            now: see succeed.
+            failed: it counts as a failure.
+            elapsed: see succeed.
+            tell: called with the change of state that it led to, if it led to one.
+        """
+        number, self._number = self._number, 0
+        self._breaker._late.append((self._origin, now, number, failed, elapsed, tell))
+
+
+class _Probe(Permit):
+    """A permit that takes one of the few places of a half-open circuit."""
+
+    __slots__ = ("transition",)
+
+    def __init__(
+        self, breaker: CircuitBreaker, origin: str, number: int, transition: Transition | None
+    ) -> None:
+        super().__init__(breaker, origin, number)
+        self.transition = transition
+
+    def changes_nothing(self) -> bool:
+        """Tell that it does not: the circuit waits to hear of it."""
+        return False
+
+    def release(self) -> None:
+        """Give the place back."""
+        number, self._number = self._number, 0
+        if number:
+            self._breaker._late.append((self._origin, 0.0, number, None, 0.0, None))
+
+    def __del__(self) -> None:
+        self.release()  # whoever had it is gone without a word
+
+
+class CircuitBreaker:
+    """Refuse calls to an origin that fails, and let a few through from time to time.
+
+    One may be shared by clients, threads and event loops. Each origin has a circuit of its own,
+    and so has each proxy, as "proxy scheme://host:port". A forked child starts with its
+    settings and with nothing counted.
+
+    Args:
+        failure_threshold: failures in a row that open; 5 unless failure_rate is set.
+        recovery_timeout: seconds that it stays open.
+        failure_rate: share of failed calls in the window that opens, above 0 up to 1.
+        slow_call_rate: share of slow calls in the window that opens, failed or not.
+        slow_call_seconds: from here on a call is slow, counted to the head of the response.
+        window: calls that the rates are counted over.
+        window_seconds: seconds that they are counted over, in tenths; instead of calls.
+        minimum_calls: calls in the window below which no rate opens; at most the window.
+        half_open_permits: calls that a half-open circuit lets through to see whether all is
+            well. With failure_rate, that share of them opens again, else any failure does.
+        half_open_timeout: seconds after which such a call has lost its place to another.
+        growth: what the open time is multiplied by each time that it opens again.
+        recovery_timeout_max: seconds beyond which it does not grow.
+        max_origins: circuits that are kept, those used last. One that is open or was forced
+            stays; where all stay, calls to further origins are let through and not counted.
+        on_transition: called with a Transition after each change of state, in the thread that
+            led to it. What it raises is logged.
+        count_tls: certificates that are not trusted count as failures.
+        count_bodies: of a streamed response count the end of the body instead of the head; a
+            hook of a client hears of what that led to with its next request.
+        failure_statuses: status codes that are failures.
+        store: where the circuits are, instead of in this process; max_origins is its own then.
+
+    Raises:
+        ValueError: a setting is out of its range.
+    """
+
+    def __init__(
+        self,
+        failure_threshold: int | None = None,
+        recovery_timeout: float = 30.0,
+        *,
+        failure_rate: float | None = None,
+        slow_call_rate: float | None = None,
+        slow_call_seconds: float | None = None,
+        window: int = 100,
+        window_seconds: float | None = None,
+        minimum_calls: int = 10,
+        half_open_permits: int = 1,
+        half_open_timeout: float = 60.0,
+        growth: float = 1.0,
+        recovery_timeout_max: float = 600.0,
+        max_origins: int = 1000,
+        on_transition: Callable[[Transition], object] | None = None,
+        count_tls: bool = False,
+        count_bodies: bool = False,
+        failure_statuses: Iterable[int] = FAILURE_STATUSES,
+        store: Store | None = None,
+    ) -> None:
+        if failure_threshold is None and failure_rate is None:
+            failure_threshold = _DEFAULT_FAILURE_THRESHOLD
+        self._rules = Rules(
+            failure_threshold=failure_threshold,
+            failure_rate=failure_rate,
+            slow_call_rate=slow_call_rate,
+            slow_call_seconds=slow_call_seconds,
+            window=window,
+            window_seconds=window_seconds,
+            minimum_calls=min(minimum_calls, window) if window_seconds is None else minimum_calls,
+            recovery_timeout=recovery_timeout,
+            recovery_timeout_max=recovery_timeout_max,
+            growth=growth,
+            half_open_permits=half_open_permits,
+            half_open_timeout=half_open_timeout,
+        )
+        self._successes_may_be_no_news = failure_rate is None and slow_call_rate is None
+        self.on_transition = on_transition
+        self.count_tls = count_tls
+        self.count_bodies = count_bodies
+        self.failure_statuses = frozenset(failure_statuses)
+        self._store: Store = MemoryStore(max_origins) if store is None else store
+        self._forced: State | None = None  # for all origins
+        # Results from finalizers, which may run while this thread has the store's lock.
+        self._late: deque[tuple[str, float, int, bool | None, float, _Tell | None]] = deque()
+
+    # calls
+
+    def admit(self, origin: str, now: float) -> Permit:
+        """Return a permit for a call.
+
+        Args:
+            origin: URL.origin, or proxy_key() of a proxy.
+            now: the time in seconds, of a clock that only goes forward.
+
+        Raises:
+            CircuitBreakerOpen: not now; its retry_after says when.
+        """
+        if self._late:
+            self._catch_up()
+        if self._forced is not None:
+            return self._admit_as_forced(origin, self._forced)
+        circuit = self._store.peek(origin)
+        if circuit is not None and circuit.state == "closed":
+            return Permit(self, origin, circuit.standing.number)
+        admission = self._store.change(origin, now, self._rules.admit, None)
+        if admission.refused_for is not None:
+            raise _refusal(origin, admission.refused_for)
+        if admission.is_probe:
+            return self._probe(origin, admission)
+        return Permit(self, origin, admission.number)
+
+    def _probe(self, origin: str, admission: Admission) -> _Probe:
+        probe = _Probe(self, origin, admission.number, None)  # from here on it cannot be lost
+        probe.transition = self._tell(origin, admission.change)
+        return probe
+
+    def _admit_as_forced(self, origin: str, state: State) -> Permit:
+        if state == "forced_open":
+            raise _refusal(origin, math.inf)
+        return Permit(self, origin, 0)
+
+    def _record(
+        self, origin: str, now: float, number: int, failed: bool, elapsed: float
+    ) -> Transition | None:
+        if not number:
+            return None
+        result = (number, failed, elapsed)
+        change = self._store.change(origin, now, self._rules.record, result)
+        return None if change is None else self._tell(origin, change)
+
+    def _catch_up(self) -> None:
+        """Count the results that finalizers left."""
+        while self._late:
+            try:
+                origin, now, number, failed, elapsed, tell = self._late.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if failed is None:
+                self._store.change(origin, now, self._rules.release, number)
+                continue
+            transition = self._record(origin, now, number, failed, elapsed)
+            if transition is not None and tell is not None:
+                tell(transition)
+
+    def _tell(self, origin: str, change: Change | None) -> Transition | None:
+        if change is None:
+            return None
+        transition = Transition(origin, change.old, change.new)
+        if self.on_transition is not None:
+            try:
+                self.on_transition(transition)
+            except Exception:
+                import logging
+
+                logging.getLogger("curlhttp").exception("on_transition raised")
+        return transition
+
+    def view(self, *, via_proxy: bool = False) -> OfOrigin:
+        """Return who says what counts against an origin.
+
+        Args:
+            via_proxy: there is a proxy in between.
+        """
+        return OfOrigin(self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy)
+
+    # from outside
+
+    def force_open(self, origin: str | None = None) -> None:
+        """Refuse all calls to an origin, or to every one, until reset().
+
+        Args:
+            origin: any URL of it, or "proxy scheme://host:port"; None for all origins, over
+                what is forced for some.
+        """
+        self._force(origin, "forced_open")
+
+    def force_close(self, origin: str | None = None) -> None:
+        """Let all calls to an origin through and count nothing, or switch the breaker off.
+
+        Args:
+            origin: see force_open.
+        """
+        self._force(origin, "forced_closed")
+
+    def reset(self, origin: str | None = None) -> None:
+        """Close an origin's circuit, with nothing counted; without an origin, all of them.
+
+        Args:
+            origin: see force_open.
+        """
+        if origin is None:
+            self._forced = None
+        for each in self._store.origins() if origin is None else [_key(origin)]:
+            self._enter(each, "closed")
+
+    def _force(self, origin: str | None, state: State) -> None:
+        if origin is None:
+            self._forced = state
+        else:
+            self._enter(_key(origin), state)
+
+    def _enter(self, key: str, state: State) -> None:
+        # Without a clock: no circuit that is open may make room.
+        self._tell(key, self._store.change(key, -math.inf, self._rules.force, state))
+
+    @property
+    def disabled(self) -> bool:
+        """Tell whether force_close() has switched it off for all origins."""
+        return self._forced == "forced_closed"
+
+    def state(self, origin: str) -> State:
+        """Return the state of an origin's circuit.
+
+        It stays "open" after the open time, until a call asks to get through.
+
+        Args:
+            origin: any URL of it, or "proxy scheme://host:port".
+        """
+        return self.metrics(origin).state
+
+    def metrics(self, origin: str) -> BreakerMetrics:
+        """Return what was counted of an origin.
+
+        Args:
+            origin: see state.
+        """
+        self._catch_up()
+        circuit = self._store.peek(_key(origin))
+        found = BreakerMetrics("closed") if circuit is None else _measured(circuit)
+        return found if self._forced is None else found._replace(state=self._forced)
+
+    def __repr__(self) -> str:
+        shown = [f"recovery_timeout={self._rules.recovery_timeout}"]
+        for name in ("failure_rate", "failure_threshold"):
+            if getattr(self._rules, name) is not None:
+                shown.insert(0, f"{name}={getattr(self._rules, name)}")
+        return f"<CircuitBreaker {' '.join(shown)}>"
+
+
+def proxy_key(url: str) -> str:
+    """Return the key of a proxy, whose circuit is not that of a site on the same host and port.
+
+    Args:
+        url: Proxy.url, "scheme://host:port".
+    """
+    return _PROXY + url
+
+
+def _key(origin: str) -> str:
+    return origin if origin.startswith(_PROXY) else parse_url(origin).origin
+
+
+def _refusal(origin: str, seconds: float) -> CircuitBreakerOpen:
+    until = "until it is reset" if seconds == math.inf else f"for {max(0.0, seconds):.3g} s"
+    return CircuitBreakerOpen(
+        f"the circuit breaker of {origin} is open {until}; nothing was sent", retry_after=seconds
+    )
+
+
+def _measured(circuit: Circuit) -> BreakerMetrics:
+    window = circuit.window
+    return BreakerMetrics(
+        state=circuit.state,
+        calls=0 if window is None else window.calls,
+        failures=0 if window is None else window.failures,
+        slow_calls=0 if window is None else window.slow,
+        failures_in_a_row=circuit.failures,
+        probes=len(circuit.probes),
+        refused=circuit.refused,
+    )

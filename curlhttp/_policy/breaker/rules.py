@@ -1,0 +1,191 @@
+"""When a circuit opens, and how it closes: the steps of which circuit.py has a table.
+
+A step changes nothing but the circuit that it is given, so that it may be taken again on another
+copy of that one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from curlhttp._policy.breaker.circuit import Admission, Change, Circuit, Result, State
+from curlhttp._policy.breaker.window import CountWindow, TimeWindow, Window
+
+__all__ = ["Rules"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Say when a circuit opens and how it closes; see CircuitBreaker for the settings."""
+
+    failure_threshold: int | None
+    failure_rate: float | None
+    slow_call_rate: float | None
+    slow_call_seconds: float | None
+    window: int
+    window_seconds: float | None
+    minimum_calls: int
+    recovery_timeout: float
+    recovery_timeout_max: float
+    growth: float
+    half_open_permits: int
+    half_open_timeout: float
+
+    _has_rates: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        has_rates = self.failure_rate is not None or self.slow_call_rate is not None
+        object.__setattr__(self, "_has_rates", has_rates)
+
+    def _check(self) -> None:
+        for name in ("failure_threshold", "window", "minimum_calls", "half_open_permits"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise ValueError(f"{name} must be a whole number from 1 on, not {value!r}")
+        if not 1 <= self.growth < math.inf:
+            raise ValueError(f"growth must be at least 1, not {self.growth!r}")
+        for name in (
+            "recovery_timeout",
+            "recovery_timeout_max",
+            "half_open_timeout",
+            "window_seconds",
+            "slow_call_seconds",
+        ):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
+        for name in ("failure_rate", "slow_call_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{name} must be above 0 and at most 1, not {value!r}")
+        if (self.slow_call_rate is None) != (self.slow_call_seconds is None):
+            raise ValueError("slow_call_rate and slow_call_seconds need each other")
+
+    # steps
+
+    def admit(self, circuit: Circuit, now: float, _: None = None) -> Admission:
+        """Let a call through or refuse it."""
+        state = circuit.state
+        if state == "closed" or state == "forced_closed":
+            return circuit.standing
+        change = None
+        if state == "open" and now >= circuit.reopens_at:
+            change = self._enter(circuit, "half_open")
+            state = "half_open"
+        if state == "half_open":
+            self._free_overdue(circuit, now)
+            if len(circuit.probes) + circuit.good + circuit.failures < self.half_open_permits:
+                circuit.last += 1
+                circuit.probes[circuit.last] = now
+                return Admission(circuit.last, is_probe=True, change=change)
+        circuit.refused += 1
+        return Admission(0, self._refused_for(circuit, now))
+
+    def record(self, circuit: Circuit, now: float, result: Result) -> Change | None:
+        """Count the result of a call, unless the circuit has changed since that was admitted."""
+        number, failed, elapsed = result
+        slow = self.slow_call_seconds is not None and elapsed >= self.slow_call_seconds
+        if circuit.state == "closed":
+            if number == circuit.standing.number:
+                return self._record_call(circuit, now, failed, slow)
+        elif circuit.state == "half_open" and circuit.probes.pop(number, None) is not None:
+            return self._record_probe(circuit, now, failed, slow)
+        return None
+
+    def release(self, circuit: Circuit, now: float, number: int) -> None:
+        """Give a probe's place back: its call told nothing."""
+        circuit.probes.pop(number, None)
+
+    def force(self, circuit: Circuit, now: float, state: State) -> Change | None:
+        """Bring the circuit into a state, from outside; results under way count no more."""
+        return self._enter(circuit, state)
+
+    # results
+
+    def _record_call(self, circuit: Circuit, now: float, failed: bool, slow: bool) -> Change | None:
+        circuit.failures = circuit.failures + 1 if failed else 0
+        opens = self.failure_threshold is not None and circuit.failures >= self.failure_threshold
+        if self._has_rates:
+            window = circuit.window
+            if window is None:
+                window = circuit.window = self._new_window()
+            window.add(now, failed, slow)
+            if window.failures or window.slow:
+                opens = opens or self._breaks_a_rate(window)
+        return self._open(circuit, now) if opens else None
+
+    def _new_window(self) -> Window:
+        if self.window_seconds is not None:
+            return TimeWindow(self.window_seconds)
+        return CountWindow(self.window)
+
+    def _breaks_a_rate(self, window: Window) -> bool:
+        if window.calls < self.minimum_calls:
+            return False
+        return _reaches(window.failure_rate, self.failure_rate) or _reaches(
+            window.slow_call_rate, self.slow_call_rate
+        )
+
+    def _record_probe(
+        self, circuit: Circuit, now: float, failed: bool, slow: bool
+    ) -> Change | None:
+        circuit.failures += failed
+        circuit.good += not failed
+        circuit.slow += slow
+        permits = self.half_open_permits
+        # Of all probes, not of those so far: more results cannot lower these shares.
+        if _reaches(circuit.slow / permits, self.slow_call_rate):
+            return self._open(circuit, now)
+        if circuit.failures and self.failure_rate is None:
+            return self._open(circuit, now)
+        if _reaches(circuit.failures / permits, self.failure_rate):
+            return self._open(circuit, now)
+        if circuit.good + circuit.failures >= permits:
+            return self._enter(circuit, "closed")
+        return None
+
+    # states
+
+    def _open(self, circuit: Circuit, now: float) -> Change:
+        if circuit.opens:
+            longest = max(self.recovery_timeout, self.recovery_timeout_max)
+            circuit.open_for = min(longest, circuit.open_for * self.growth)
+        else:
+            circuit.open_for = self.recovery_timeout
+        circuit.opens += 1
+        circuit.reopens_at = now + circuit.open_for
+        change = self._enter(circuit, "open")
+        assert change is not None
+        return change
+
+    def _enter(self, circuit: Circuit, state: State) -> Change | None:
+        """Change the state; what was counted in the one before counts no more."""
+        old, circuit.state = circuit.state, state
+        circuit.failures = circuit.good = circuit.slow = 0
+        circuit.window = None
+        circuit.probes = {}
+        if state not in ("open", "half_open"):
+            circuit.opens = 0
+        circuit.last += 1
+        circuit.standing = Admission(circuit.last)
+        return None if old == state else Change(old, state)
+
+    def _free_overdue(self, circuit: Circuit, now: float) -> None:
+        oldest = now - self.half_open_timeout
+        for number in [n for n, begun in circuit.probes.items() if begun <= oldest]:
+            del circuit.probes[number]
+
+    def _refused_for(self, circuit: Circuit, now: float) -> float:
+        if circuit.state == "open":
+            return circuit.reopens_at - now
+        if circuit.state == "forced_open":
+            return math.inf
+        # Half-open: a probe's result may come at any time, and frees its place at the latest then.
+        ends = min(circuit.probes.values(), default=now) + self.half_open_timeout
+        return min(ends - now, self.recovery_timeout)
+
+
+def _reaches(rate: float, limit: float | None) -> bool:
+    return limit is not None and rate >= limit

@@ -1,0 +1,111 @@
+"""Where circuits are kept: in this process, by default. The seam for those that processes share."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, TypeVar
+
+from curlhttp._policy.after_fork import forget_after_fork
+from curlhttp._policy.breaker.circuit import Circuit
+
+__all__ = ["MemoryStore", "Step", "Store"]
+
+A = TypeVar("A")
+T = TypeVar("T")
+Step: TypeAlias = Callable[[Circuit, float, A], T]
+
+
+class Store(Protocol):
+    """Keep circuits, for one process or for several; for `CircuitBreaker(store=)`.
+
+    A step, `Callable[[Circuit, float, A], T]`, changes nothing but the circuit that it gets,
+    which can be pickled: a store that shares circuits may read one, step and write it back, and
+    where somebody else wrote in between, read and step again. It is called in the threads of
+    event loops, too: it must not wait for long. The times in a circuit are those of the `now`
+    that steps were given, monotonic seconds: they mean nothing after the machine has restarted.
+    """
+
+    def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
+        """Return step(circuit, now, what); a circuit that is not there yet is made for it.
+
+        Args:
+            origin: "scheme://host:port", or "proxy scheme://host:port" of a proxy.
+            now: monotonic seconds.
+            step: to be called with the circuit of the origin, one at a time for each. A new
+                circuit is `Circuit()`; one in the place of another, which the store has dropped,
+                is `Circuit(n << 32)`, with another n each time.
+            what: passed on to the step.
+        """
+
+    def peek(self, origin: str) -> Circuit | None:
+        """Return a circuit to look at, or None; it may be a little old, and may be changing.
+
+        Args:
+            origin: see change.
+        """
+
+    def origins(self) -> list[str]:
+        """Return the origins that have circuits."""
+
+
+class MemoryStore:
+    """Keep circuits in this process, those used last.
+
+    Args:
+        max_origins: circuits to keep. One that is open, or was forced, stays; where all stay,
+            calls of further origins are let through and not counted.
+    """
+
+    def __init__(self, max_origins: int = 1000) -> None:
+        if max_origins < 1:
+            raise ValueError(f"max_origins must be at least 1, not {max_origins!r}")
+        self.max_origins = max_origins
+        self._lock = threading.Lock()
+        self._set(OrderedDict())
+        self._serials = itertools.count()
+        forget_after_fork(self)
+
+    def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
+        """Return step(circuit, now, what); a circuit that is not there yet is made for it."""
+        with self._lock:
+            circuit = self._circuits.get(origin)
+            if circuit is not None:
+                self._circuits.move_to_end(origin)
+                return step(circuit, now, what)
+            # Numbers of its own: a late result for the one that was here before must not fit.
+            circuit = Circuit(next(self._serials) << 32)
+            result = step(circuit, now, what)
+            if self._has_room(now) or not circuit.may_go(now):
+                self._circuits[origin] = circuit
+            return result
+
+    def _set(self, circuits: OrderedDict[str, Circuit]) -> None:
+        self._circuits = circuits
+        # Not every look counts as use: a circuit that nothing changes is no loss.
+        self.peek = circuits.get
+
+    def origins(self) -> list[str]:
+        """Return the origins that have circuits."""
+        with self._lock:
+            return list(self._circuits)
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._circuits) < self.max_origins:
+            return True
+        for origin, circuit in self._circuits.items():  # the longest unused first
+            if circuit.may_go(now):
+                del self._circuits[origin]
+                return True
+        return False
+
+    def forget(self) -> None:
+        """Start afresh in a forked child, but for what was forced."""
+        self._lock = threading.Lock()
+        circuits = self._circuits
+        self._set(OrderedDict())
+        for origin, circuit in circuits.items():
+            if circuit.state in ("forced_open", "forced_closed"):
+                self._circuits[origin] = circuit
