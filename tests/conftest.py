@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, settings
 
 from curlhttp import requests
 from curlhttp.testing import ScriptedEngine
-from tests import pace
-from tests.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
-from tests.scripted import Scripted
 from tests.servers import HTTP2, AppServer, Certs, H2Server
-from tests.ways import Ask, make_ask
+from tests.support import pace
+from tests.support.colours import BACKENDS, COLOURS, ONE_OF_EACH, AnyClient
+from tests.support.scripted import Scripted
+from tests.support.ways import Ask, make_ask
 
 _SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
@@ -44,8 +44,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the choice of what tests/contract is about (only this conftest is read in time)."""
-    parser.addoption("--module", default="curlhttp.requests", help="what tests/contract tests")
+    """Add the choice of what tests/requests/contract is about (only this conftest is read in time)."""
+    parser.addoption(
+        "--module", default="curlhttp.requests", help="what tests/requests/contract tests"
+    )
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)

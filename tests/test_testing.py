@@ -27,8 +27,8 @@ from curlhttp.testing import (
     unresolved,
     untrusted,
 )
-from tests.colours import COLOURS
-from tests.scripted import URL, Scripted, moved
+from tests.support.colours import COLOURS
+from tests.support.scripted import URL, Scripted, moved
 
 pytestmark = [pytest.mark.anyio, pytest.mark.colours(*COLOURS)]
 

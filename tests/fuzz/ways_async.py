@@ -13,11 +13,11 @@ import anyio
 
 import curlhttp
 from curlhttp.exceptions import RequestException
-from tests.colours import BACKENDS
 from tests.fuzz.case import Case
 from tests.fuzz.judge import Judge
 from tests.fuzz.looks import Surprise
 from tests.fuzz.ways import TRIES, Way, control_name, is_followed_by_control, of, settings_of
+from tests.support.colours import BACKENDS
 
 __all__ = ["AsyncDownload", "AsyncMap", "AsyncRequest", "AsyncStream"]
 

@@ -14,7 +14,6 @@ from typing import Any
 import curlhttp
 from curlhttp import exceptions
 from curlhttp.exceptions import RequestException
-from tests.cli import run as run_command
 from tests.fuzz.case import Case
 from tests.fuzz.judge import Judge
 from tests.fuzz.looks import Surprise
@@ -27,6 +26,7 @@ from tests.fuzz.ways import (
     persist,
     settings_of,
 )
+from tests.support.cli import run as run_command
 
 __all__ = ["Download", "Fetch", "Map", "Request", "Stream", "read_stream"]
 

@@ -16,9 +16,9 @@ import trio
 
 import curlhttp
 from curlhttp._config import HTTP2
-from tests.colours import BACKENDS
 from tests.storm.fate import Fate
 from tests.storm.tally import Tally
+from tests.support.colours import BACKENDS
 
 __all__ = ["run_tasks"]
 

@@ -1,0 +1,91 @@
+"""`curlhttp bench`: what it sends, counts and shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+
+from tests.servers import AppServer, refused_port
+from tests.support.cli import finish, on_terminal, run, start
+from tests.support.pace import assert_in_time
+
+
+def test_it_sends_and_counts_so_many(app: AppServer) -> None:
+    ended = run("bench", app.url + "/bytes/100", "-c", "4", "-n", "200", "--json")
+    assert ended.status == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["requests"], found["ok"], found["bytes"]) == (200, 200, 20000)
+    assert found["statuses"] == {"200": 200}
+    assert found["errors"] == {}
+    latency = found["latency"]
+    assert 0 < latency["min"] <= latency["p50"] <= latency["p99"] <= latency["max"]
+    assert found["rate"] == pytest.approx(200 / found["seconds"], rel=0.2)
+    assert len(app.requests) == 204  # and the first round
+    assert app.max_open <= 4
+
+
+def test_it_sends_what_it_is_told(app: AppServer) -> None:
+    run("bench", app.url, "-c", "1", "-n", "1", "-X", "PUT", "-d", "x=1", "-H", "X-A: b")
+    for record in app.requests:
+        assert (record.method, record.body, record.values("x-a")) == ("PUT", b"x=1", ["b"])
+
+
+def test_it_ends_after_a_time(app: AppServer) -> None:
+    found = json.loads(run("bench", app.url, "-c", "2", "-z", "0.3", "--json").out)
+    assert found["seconds"] > 0.25
+    assert_in_time(found["seconds"], 0.3, 2.7)
+    assert found["requests"] == len(app.requests) - 2
+
+
+def test_statuses_from_400_on_are_failures(app: AppServer) -> None:
+    ended = run("bench", app.url + "/status/503", "-c", "2", "-n", "10")
+    assert ended.status == 1
+    assert re.search(rb"^statuses +503 10$", ended.out, re.MULTILINE)
+
+
+def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    with refused_port() as port:
+        ended = run("bench", f"http://127.0.0.1:{port}/", "-n", "100000")
+    assert (ended.status, ended.out) == (7, b"")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it(app: AppServer) -> None:
+    process = start("bench", app.url, "-c", "4", "-z", "20")
+    assert app.wait_for(lambda: len(app.requests) > 100, timeout=60)
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert (ended.status, ended.out) == (130, b"")
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["-c", "10", "-n", "5"], ["-c", "0"], ["-n", "0"], ["-z", "0"], ["-c", "9999", "-n", "9999"]],
+)
+def test_silly_figures_are_refused(app: AppServer, arguments: list[str]) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 4096), hard))
+    try:
+        ended = run("bench", app.url, *arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (ended.status, ended.out) == (2, b"")
+    assert app.connections == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [40, 120])
+def test_the_histogram_fits_a_terminal(app: AppServer, columns: int) -> None:
+    status, shown = on_terminal("bench", app.url, "-c", "2", "-n", "300", columns=columns)
+    assert status == 0
+    rows = [line for line in shown.splitlines() if line.startswith("≤")]
+    assert 2 <= len(rows) <= 10
+    assert max(map(len, rows)) <= columns
+    assert sum(int(row.split()[3].replace(",", "")) for row in rows) == 300

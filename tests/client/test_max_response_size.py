@@ -1,0 +1,189 @@
+"""max_response_size: exact to the byte, on the wire and decoded, buffered and streamed."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curlhttp.exceptions import ResponseTooLarge
+from tests.servers import AppServer, H2Server, RawConnection, RawServer, payload, respond, response
+from tests.servers.routes import CODERS
+from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
+
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
+
+Make = Callable[..., AnyClient]
+
+
+@pytest.fixture(params=["HTTP/1.1", "HTTP/2"])
+def server(request: pytest.FixtureRequest) -> AppServer:
+    """Return the application on HTTP/1.1 and on HTTP/2, in turn."""
+    name = "app" if request.param == "HTTP/1.1" else "h2_app"
+    found: AppServer = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture(params=["buffered", "streamed", "read"])
+def way(request: pytest.FixtureRequest) -> str:
+    """Return how the body is read."""
+    return str(request.param)
+
+
+@pytest.fixture(params=["of the client", "of the request"])
+def get(request: pytest.FixtureRequest, make_client: Make, way: str) -> Any:
+    """Return a function that gets a body with a limit, set in one of both places."""
+
+    async def fetch(url: str, limit: int | None) -> bytes:
+        of_client = request.param == "of the client"
+        client = make_client(http2=True, **({"max_response_size": limit} if of_client else {}))
+        options = {} if of_client else {"max_response_size": limit}
+        if way == "buffered":
+            content: bytes = (await client.get(url, **options)).content
+            return content
+        async with await client.stream("GET", url, **options) as stream:
+            if way == "read":
+                return await stream.read()
+            return b"".join([piece async for piece in stream.iterate("bytes")])
+
+    return fetch
+
+
+@EVERY_WAY_OF_CLIENTS
+async def test_the_limit_holds_in_every_way(ask: Ask, app: AppServer, tmp_path: Path) -> None:
+    """S45: on the wire, and decoded; a download leaves nothing behind."""
+    for path in ("/bytes/300000", "/chunked/300000", "/gzip?zeros=1&size=9000000"):
+        with pytest.raises(ResponseTooLarge):
+            await ask(app.url + path, max_response_size=200_000)
+        assert not list(tmp_path.iterdir())
+    assert (await ask(app.url + "/bytes/200000", max_response_size=200_000)).ok
+
+
+@pytest.mark.parametrize("size", [1, 1000, 300_000])
+async def test_a_plain_body_is_bounded_to_the_byte(get: Any, server: AppServer, size: int) -> None:
+    url = f"{server.url}/bytes/{size}"
+    assert await get(url, size) == payload(size)
+    with pytest.raises(ResponseTooLarge, match=f"max_response_size={size - 1} bytes") as caught:
+        await get(url, size - 1)
+    assert caught.value.request is not None
+    assert caught.value.request_sent
+
+
+async def test_a_chunked_body_is_bounded_to_the_byte(get: Any, app: AppServer) -> None:
+    url = f"{app.url}/chunked/50000"
+    assert await get(url, 50_000) == payload(50_000)
+    with pytest.raises(ResponseTooLarge):
+        await get(url, 49_999)
+
+
+@pytest.mark.parametrize("coding", sorted(CODERS))
+async def test_a_decoded_body_is_bounded_to_the_byte(get: Any, app: AppServer, coding: str) -> None:
+    """S45: a bomb costs no more than the limit."""
+    url = f"{app.url}/{coding}?zeros=1&size=100000"
+    assert await get(url, 100_000) == bytes(100_000)
+    with pytest.raises(ResponseTooLarge, match="99999 bytes") as caught:
+        await get(url, 99_999)
+    assert caught.value.response.status_code == 200  # type: ignore[union-attr]
+
+
+async def test_the_wire_counts_where_coding_makes_a_body_larger(get: Any, app: AppServer) -> None:
+    size = 1000
+    wire = len(gzip.compress(payload(size), mtime=0))
+    assert wire > size
+    url = f"{app.url}/gzip?size={size}"
+    assert await get(url, wire) == payload(size)
+    with pytest.raises(ResponseTooLarge):
+        await get(url, wire - 1)
+
+
+async def test_zero_allows_the_empty_body_alone(get: Any, server: AppServer) -> None:
+    assert await get(server.url + "/bytes/0", 0) == b""
+    assert await get(server.url + "/204", 0) == b""
+    with pytest.raises(ResponseTooLarge):
+        await get(server.url + "/bytes/1", 0)
+
+
+async def test_a_request_may_lift_the_clients_limit(make_client: Make, app: AppServer) -> None:
+    client = make_client(max_response_size=10)
+    with pytest.raises(ResponseTooLarge):
+        await client.get(app.url + "/bytes/11")
+    answer = await client.get(app.url + "/bytes/11", max_response_size=None)
+    assert len(answer.content) == 11
+    with pytest.raises(ResponseTooLarge):  # the limit of one request is not that of the next
+        await client.get(app.url + "/bytes/11")
+
+
+async def test_an_error_status_is_bounded_too(get: Any) -> None:
+    """S47: every body is bounded."""
+    with RawServer(respond(response(payload(1000), status="500 Sorry"))) as raw:
+        with pytest.raises(ResponseTooLarge):
+            await get(raw.url, 999)
+
+
+async def test_a_head_request_has_no_body_to_bound(make_client: Make, app: AppServer) -> None:
+    client = make_client(max_response_size=10)
+    answer = await client.request("HEAD", app.url + "/bytes/1000")
+    assert answer.headers["content-length"] == "1000"
+
+
+async def test_raw_pieces_are_bounded_by_the_wire(make_client: Make, app: AppServer) -> None:
+    client = make_client(max_response_size=5000)
+    url = f"{app.url}/gzip?zeros=1&size=1000000"
+    async with await client.stream("GET", url) as stream:
+        raw = b"".join([piece async for piece in stream.iterate("raw")])
+    assert len(gzip.decompress(raw)) == 1_000_000
+
+
+async def test_what_fits_comes_before_the_error(make_client: Make, app: AppServer) -> None:
+    client = make_client(max_response_size=100_000)
+    async with await client.stream("GET", f"{app.url}/gzip?zeros=1&size=1000000") as stream:
+        got = 0
+        with pytest.raises(ResponseTooLarge):
+            async for piece in stream.iterate("bytes", 1000):
+                got += len(piece)
+        assert 90_000 < got <= 100_000
+
+
+async def test_an_endless_body_ends_at_the_limit_and_closes_the_connection(get: Any) -> None:
+    """S45, S46: an abort closes the socket."""
+    closed: list[bool] = []
+
+    def endless(conn: RawConnection) -> None:
+        conn.read_request()
+        try:
+            conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                conn.send(bytes(65536))
+        except OSError:
+            closed.append(True)
+
+    with RawServer(endless) as raw:
+        with pytest.raises(ResponseTooLarge):
+            await get(raw.url, 1_000_000)
+        assert raw.wait_for(lambda: raw.open_connections == 0)
+    assert closed == [True]
+
+
+async def test_too_large_a_body_leaves_the_other_streams_alone(
+    make_client: Make, h2_app: H2Server
+) -> None:
+    client = make_client(http2=True)
+    await client.get(h2_app.url)
+    with pytest.raises(ResponseTooLarge):
+        await client.get(h2_app.url + "/big", max_response_size=1000)
+    assert (await client.get(h2_app.url)).content == b"hello"
+    if not client.is_blocking:
+        assert h2_app.connections == 1
+        assert len(h2_app.resets) == 1
+
+
+@pytest.mark.parametrize("limit", [-1, -(10**9)])
+async def test_a_negative_limit_is_refused(make_client: Make, limit: int) -> None:
+    with pytest.raises(ValueError, match="max_response_size"):
+        make_client(max_response_size=limit)
+    with pytest.raises(ValueError, match="max_response_size"):
+        await make_client().get("http://127.0.0.1:1", max_response_size=limit)

@@ -1,0 +1,409 @@
+"""What HTTP/2 says it did not process goes out again at once; what it may have processed does not.
+
+RFC 9113, section 8.7: REFUSED_STREAM, and GOAWAY with the number of an earlier stream.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import curlhttp.requests
+from curlhttp import Hedge
+from curlhttp import exceptions as e
+from tests.servers import Certs, H2Server, Nginx, Stream, has_nginx
+from tests.servers.record import Record
+from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.downloads import download
+
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
+
+MakeClient = Callable[..., AnyClient]
+Way = Callable[[AnyClient, str, Path], Awaitable[bytes]]
+
+LEFT_OUT = ["/refuse", "/goaway?processed=0", "/goaway?processed=0&code=1"]
+FOR_EVER = 10**6
+needs_nginx = pytest.mark.skipif(not has_nginx(), reason="nginx is not installed")
+
+
+@pytest.fixture
+def h2_client(make_client: MakeClient) -> AnyClient:
+    """Return a client that offers HTTP/2."""
+    return make_client(http2=True)
+
+
+async def by_get(client: AnyClient, url: str, folder: Path) -> bytes:
+    return bytes((await client.get(url)).content)
+
+
+async def by_post(client: AnyClient, url: str, folder: Path) -> bytes:
+    return bytes((await client.post(url, content=b"pay")).content)
+
+
+async def by_empty_post(client: AnyClient, url: str, folder: Path) -> bytes:
+    return bytes((await client.post(url)).content)
+
+
+async def by_stream(client: AnyClient, url: str, folder: Path) -> bytes:
+    async with await client.stream("POST", url, content=b"pay") as stream:
+        return await stream.read()
+
+
+async def by_factory(client: AnyClient, url: str, folder: Path) -> bytes:
+    return bytes((await client.post(url, content=lambda: iter([b"p", b"ay"]))).content)
+
+
+async def by_file(client: AnyClient, url: str, folder: Path) -> bytes:
+    path = folder / "body"
+    path.write_bytes(b"pay")
+    with path.open("rb") as file:
+        return bytes((await client.post(url, content=file)).content)
+
+
+async def by_map(client: AnyClient, url: str, folder: Path) -> bytes:
+    request = client.real.build_request("POST", url, content=b"pay")
+    async with client.map([request]) as results:
+        async for result in results:
+            if isinstance(result, Exception):
+                raise result
+            return bytes(result.content)
+    raise AssertionError("a map without a result")
+
+
+async def by_map_of_files(client: AnyClient, url: str, folder: Path) -> bytes:
+    request = client.real.build_request("POST", url, content=lambda: iter([b"p", b"ay"]))
+    async with client.map([request]) as results:
+        async for result in results:
+            if isinstance(result, Exception):
+                raise result
+            return bytes(result.content)
+    raise AssertionError("a map without a result")
+
+
+async def by_download(client: AnyClient, url: str, folder: Path) -> bytes:
+    path = folder / "file"
+    await download(client, url, path)
+    return path.read_bytes()
+
+
+WAYS: dict[str, Way] = {
+    "get": by_get,
+    "post": by_post,
+    "empty post": by_empty_post,
+    "stream": by_stream,
+    "factory": by_factory,
+    "file": by_file,
+    "map": by_map,
+    "map of bodies in pieces": by_map_of_files,
+    "download": by_download,
+}
+
+
+def seen(server: H2Server, path: str) -> list[Record]:
+    return [record for record in server.requests if record.target == path]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_was_not_processed_is_sent_again_whatever_the_way(
+    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str
+) -> None:
+    await h2_client.get(h2_app.url)
+    await assert_sent_again(h2_client, h2_app, tmp_path, way, "/refuse")
+
+
+@pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
+@pytest.mark.parametrize("path", LEFT_OUT)
+@pytest.mark.parametrize("way", ["get", "post", "factory"])
+async def test_it_is_sent_again_however_the_server_says_so(
+    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str, path: str, reused: bool
+) -> None:
+    if reused:
+        await h2_client.get(h2_app.url)
+    await assert_sent_again(h2_client, h2_app, tmp_path, way, path)
+
+
+async def assert_sent_again(
+    client: AnyClient, h2_app: H2Server, folder: Path, way: str, path: str
+) -> None:
+    h2_app.memory.counts.clear()
+    assert await WAYS[way](client, h2_app.url + path, folder) == b"hello"
+    first, second = seen(h2_app, path)
+    assert first.connection != second.connection
+    assert first.body == second.body
+
+
+@pytest.mark.colours("blocking")
+@pytest.mark.parametrize("path", LEFT_OUT)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_the_drop_in_sends_it_again_where_it_speaks_http_2(
+    h2_app: H2Server, certs: Certs, method: str, path: str
+) -> None:
+    h2_app.memory.counts.clear()
+    with curlhttp.requests.Session() as session:
+        session.mount("https://", curlhttp.requests.adapters.HTTPAdapter(http2=True))
+        found = session.request(method, h2_app.url + path, verify=str(certs.ca_path))
+    assert found.content == b"hello"
+    assert len(seen(h2_app, path)) == 2
+
+
+async def test_a_post_that_is_refused_for_ever_is_given_up_and_says_that_nothing_was_processed(
+    h2_client: AnyClient, h2_app: H2Server
+) -> None:
+    with pytest.raises(
+        e.ConnectionError, match="refused the request before it processed"
+    ) as caught:
+        await h2_client.post(f"{h2_app.url}/refuse?times={FOR_EVER}", data=b"pay")
+    assert caught.value.refused
+    assert len(h2_app.requests) == 7  # as often as libcurl by itself, and once more
+    assert len({record.connection for record in h2_app.requests}) == 7
+
+
+async def test_a_get_that_is_refused_for_ever_is_given_up(
+    h2_client: AnyClient, h2_app: H2Server
+) -> None:
+    """Why it failed first is not known, since to listen costs too much where it may go twice."""
+    await h2_client.get(h2_app.url)
+    with pytest.raises(e.ConnectionError) as caught:
+        await h2_client.get(f"{h2_app.url}/refuse?times={FOR_EVER}")
+    assert caught.value.request_sent
+    assert not caught.value.refused
+    assert len(h2_app.requests) == 1 + 8
+
+
+@pytest.mark.parametrize("path", [f"/refuse?times={FOR_EVER}", "/goaway?processed=0"])
+async def test_a_body_that_cannot_be_had_again_is_not_sent_again(
+    h2_client: AnyClient, h2_app: H2Server, path: str
+) -> None:
+    h2_app.memory.counts.clear()
+    with pytest.raises(
+        e.ConnectionError, match="refused the request before it processed"
+    ) as caught:
+        await h2_client.post(h2_app.url + path, content=iter([b"pay", b"ment"]))
+    assert caught.value.refused
+    assert len(seen(h2_app, path)) == 1
+
+
+async def test_a_body_that_fails_to_begin_again_raises_what_it_raises(
+    h2_client: AnyClient, h2_app: H2Server
+) -> None:
+    bodies = iter([[b"p", b"ay"]])
+
+    def make() -> Any:
+        for body in bodies:
+            return iter(body)
+        raise KeyError("there was one body")
+
+    with pytest.raises(KeyError, match="one body"):
+        await h2_client.post(f"{h2_app.url}/refuse?times={FOR_EVER}", content=make)
+
+
+async def test_an_answer_to_a_part_of_the_request_is_no_refusal(
+    h2_client: AnyClient, h2_app: H2Server
+) -> None:
+    """Who has sent a head has processed something, whatever it says afterwards."""
+
+    def answer(record: Record, stream: Stream) -> None:
+        stream.head(103, [("link", "</a>")])
+        stream.reset(7)  # REFUSED_STREAM
+
+    h2_app.stream_route("/half", answer)
+    with pytest.raises(e.RequestException) as caught:
+        await h2_client.post(h2_app.url + "/half", data=b"pay")
+    assert not caught.value.refused
+    assert len(h2_app.requests) == 1
+
+
+async def test_the_streams_that_goaway_does_not_leave_out_are_not_sent_again(
+    make_client: MakeClient, h2_app: H2Server
+) -> None:
+    """The server says which it may have processed, and breaks before it answers those."""
+    client = make_client(http2=True)
+    if client.is_blocking:
+        return  # one request a connection
+    failures: list[e.RequestException] = []
+
+    def break_off(record: Record, stream: Stream) -> None:
+        stream.goaway(0)
+        stream.later(0.0, stream.close_connection)
+
+    h2_app.stream_route("/break-off", break_off)
+    await client.get(h2_app.url)
+
+    async def post(path: str) -> None:
+        with pytest.raises(e.RequestException) as caught:
+            await client.post(h2_app.url + path, data=b"pay")
+        failures.append(caught.value)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(post, "/stall")
+        while len(h2_app.requests) < 6:
+            await anyio.sleep(0.001)
+        tasks.start_soon(post, "/break-off")
+    assert len(failures) == 6
+    assert all(failure.request_sent and not failure.refused for failure in failures)
+    assert sum(record.method == "POST" for record in h2_app.requests) == 6
+
+
+# --- many at once
+
+
+async def send_many(
+    client: AnyClient, url: str, method: str, count: int, at_once: int
+) -> list[Exception]:
+    """Send requests with ids from 0 on, so many at a time, and return what failed."""
+    left, failures = iter(range(count)), list[Exception]()
+    content = None if method == "GET" else b"pay"
+
+    async def lane() -> None:
+        for number in left:
+            try:
+                response = await client.request(method, f"{url}?id={number}", content=content)
+                assert response.content == b"hello"
+            except Exception as error:
+                failures.append(error)
+
+    def blocking_lane() -> None:
+        for number in left:
+            try:
+                response = client.real.request(method, f"{url}?id={number}", content=content)
+                assert response.content == b"hello"
+            except Exception as error:
+                failures.append(error)
+
+    limiter = anyio.CapacityLimiter(at_once)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(at_once):
+            if client.is_blocking:
+                tasks.start_soon(lambda: anyio.to_thread.run_sync(blocking_lane, limiter=limiter))
+            else:
+                tasks.start_soon(lane)
+    return failures
+
+
+@pytest.fixture
+def limited(certs: Certs) -> Any:
+    """Return a server that ends a connection with its tenth request."""
+    with H2Server(certs.server_context(alpn=("h2",))) as server:
+        server.goaway_after(10)
+        yield server
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_no_request_is_lost_or_doubled_where_connections_carry_few(
+    h2_client: AnyClient, limited: H2Server, method: str
+) -> None:
+    assert await send_many(h2_client, limited.url, method, 300, 50) == []
+    times = Counter(record.query("id") for record in limited.requests)
+    assert times == {str(number): 1 for number in range(300)}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_those_that_goaway_left_out_share_one_new_connection(
+    make_client: MakeClient, h2_app: H2Server, method: str
+) -> None:
+    client = make_client(http2=True)
+    if client.is_blocking:
+        return  # one request a connection
+    await client.get(h2_app.url)
+    h2_app.goaway_after(10)
+    try:
+        responses = await client.gather(18, method, h2_app.url + "/delay/0.01")
+    finally:
+        h2_app.goaway_after(0)
+    assert [response.content for response in responses] == [b"hello"] * 18
+    assert h2_app.connections == 2
+
+
+async def test_requests_beyond_what_the_server_takes_at_once_are_not_lost(
+    h2_client: AnyClient, certs: Certs
+) -> None:
+    """They are sent before its settings come, which say how many it takes."""
+    with H2Server(certs.server_context(alpn=("h2",)), max_concurrent_streams=5) as server:
+        assert await send_many(h2_client, server.url, "POST", 60, 60) == []
+        times = Counter(record.query("id") for record in server.requests)
+        assert times == {str(number): 1 for number in range(60)}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_one_new_connection_follows_one_that_was_closed_while_idle(
+    make_client: MakeClient, certs: Certs, method: str
+) -> None:
+    """libcurl would offer the dead one to every request of the next second."""
+    client = make_client(http2=True)
+    if client.is_blocking:
+        return  # one request a connection
+    with H2Server(certs.server_context(alpn=("h2",))) as server:
+
+        def answer_and_close(record: Record, stream: Stream) -> None:
+            stream.reply(200, b"hello")
+            stream.close_connection()
+
+        server.stream_route("/close", answer_and_close)
+        assert (await client.get(server.url + "/close")).content == b"hello"
+        assert server.wait_for(lambda: not server.open_connections)
+        responses = await client.gather(30, method, server.url)
+        assert [response.content for response in responses] == [b"hello"] * 30
+        assert server.connections == 2
+        assert len(server.requests) == 31
+
+
+async def test_a_hedged_request_that_was_not_processed_is_sent_again(
+    make_client: MakeClient, h2_app: H2Server
+) -> None:
+    client = make_client(http2=True, hedge=Hedge(after=30.0))
+    assert (await client.get(h2_app.url + "/refuse?hedged")).content == b"hello"
+    assert len(h2_app.requests) == 2
+
+
+@needs_nginx
+@ONE_OF_EACH
+@pytest.mark.parametrize("http2", [True, "prior-knowledge"], ids=["tls", "h2c"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(("keepalive_requests", "count"), [(10, 300), (100, 1000)])
+async def test_nginx_that_limits_its_connections_costs_no_request(
+    make_client: MakeClient,
+    certs: Certs,
+    tmp_path: Path,
+    http2: Any,
+    method: str,
+    keepalive_requests: int,
+    count: int,
+) -> None:
+    client = make_client(http2=http2)
+    with Nginx(tmp_path, certs, keepalive_requests=keepalive_requests) as nginx:
+        assert await send_many(client, nginx.urls[http2], method, count, 100) == []
+        await client.aclose()
+        nginx.stop()
+        assert nginx.processed() == {str(number): 1 for number in range(count)}
+
+
+@needs_nginx
+@ONE_OF_EACH
+@pytest.mark.parametrize("http2", [True, "prior-knowledge"], ids=["tls", "h2c"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_nginx_that_reloads_costs_no_request(
+    make_client: MakeClient, certs: Certs, tmp_path: Path, http2: Any, method: str
+) -> None:
+    client = make_client(http2=http2)
+    with Nginx(tmp_path, certs) as nginx:
+        failures: list[Exception] = []
+        for part in range(5):
+            url = f"{nginx.urls[http2]}/{part}"
+            async with anyio.create_task_group() as tasks:
+
+                async def send(url: str = url) -> None:
+                    failures.extend(await send_many(client, url, method, 200, 50))
+
+                tasks.start_soon(send)
+                nginx.reload()
+        assert failures == []
+        await client.aclose()
+        nginx.stop()
+        assert nginx.processed() == {str(number): 5 for number in range(200)}

@@ -1,0 +1,685 @@
+"""Streamed responses: pieces, lines, back-pressure, early ends, errors with the partial body."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import itertools
+import re
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import curlhttp
+from curlhttp._models.chunks import Lines, Sized
+from curlhttp.exceptions import (
+    ChunkedEncodingError,
+    ContentDecodingError,
+    HTTPError,
+    PoolTimeout,
+    ReadTimeout,
+    RequestException,
+    StreamConsumedError,
+)
+from tests.servers import (
+    AppServer,
+    H2Server,
+    RawConnection,
+    RawServer,
+    payload,
+    respond,
+    respond_and_close,
+    respond_and_stall,
+    response,
+)
+from tests.support.colours import ONE_OF_EACH, AnyClient, AnyStream
+from tests.support.pace import paced
+
+pytestmark = pytest.mark.anyio
+
+MIB = 1024 * 1024
+Make = Callable[..., AnyClient]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def narrow(make_client: Make) -> AnyClient:
+    """Return a client with one slot, which does not wait for it."""
+    return make_client(
+        http2=True, max_connections=1, timeout=curlhttp.Timeout(pool=paced(0.2), read=30)
+    )
+
+
+async def collect(stream: AnyStream, kind: str, *arguments: Any) -> list[Any]:
+    return [piece async for piece in stream.iterate(kind, *arguments)]
+
+
+async def until_error(pieces: AsyncIterator[Any]) -> tuple[list[Any], Exception]:
+    """Return what came and the error after it."""
+    got = []
+    try:
+        async for piece in pieces:
+            got.append(piece)
+    except Exception as error:
+        return got, error
+    raise AssertionError("the body ended without an error")
+
+
+# --- ways in ---
+
+
+async def test_client_stream_is_a_context_manager(client: AnyClient, app: AppServer) -> None:
+    url = app.url + "/bytes/1000"
+    if client.is_blocking:
+        with client.real.stream("GET", url) as streamed:
+            body = b"".join(streamed.iter_bytes())
+    else:
+        async with client.real.stream("GET", url) as streamed:
+            body = b"".join([piece async for piece in streamed.aiter_bytes()])
+    assert body == payload(1000)
+    assert streamed.is_closed
+
+
+async def test_a_verb_with_stream_gives_a_streamed_response(
+    client: AnyClient, app: AppServer
+) -> None:
+    url = app.url + "/bytes/1000"
+    if client.is_blocking:
+        with client.real.get(url, stream=True) as streamed:
+            body = streamed.read()
+    else:
+        async with await client.real.get(url, stream=True) as streamed:
+            body = await streamed.aread()
+    assert body == payload(1000)
+
+
+async def test_the_async_stream_may_be_awaited(client: AnyClient, app: AppServer) -> None:
+    streamed = client.real.stream("GET", app.url + "/bytes/10")
+    if not client.is_blocking:
+        streamed = await streamed
+        assert await streamed.aread() == payload(10)
+    else:
+        assert streamed.read() == payload(10)
+
+
+async def test_a_streamed_response_iterates_over_its_bytes(
+    client: AnyClient, app: AppServer
+) -> None:
+    stream = await client.stream("GET", app.url + "/bytes/100000")
+    async with stream:
+        whole = stream.real
+        pieces = list(whole) if client.is_blocking else [piece async for piece in whole]
+    assert b"".join(pieces) == payload(100_000)
+
+
+# --- pieces ---
+
+
+@pytest.mark.parametrize("kind", ["bytes", "raw"])
+@pytest.mark.parametrize("size", [None, 1, 1000, 65536, 200_000, 10**9])
+async def test_pieces_have_the_size_that_was_asked(
+    any_client: AnyClient, server: AppServer, kind: str, size: int | None
+) -> None:
+    total = 3001 if size == 1 else 300_001
+    async with await any_client.stream("GET", f"{server.url}/bytes/{total}") as stream:
+        pieces = await collect(stream, kind, size)
+    assert b"".join(pieces) == payload(total)
+    assert all(pieces)
+    if size is not None:
+        assert {len(piece) for piece in pieces[:-1]} <= {size}
+        assert len(pieces) == -(-total // size)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+async def test_a_size_below_one_is_refused(client: AnyClient, app: AppServer, size: int) -> None:
+    async with await client.stream("GET", app.url + "/bytes/10") as stream:
+        with pytest.raises(ValueError, match="chunk_size"):
+            await collect(stream, "bytes", size)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "multi-gzip", "deflate", "raw-deflate", "br", "zstd"])
+@pytest.mark.parametrize("size", [None, 1000])
+async def test_a_coded_body_is_decoded_on_the_way(
+    any_client: AnyClient, server: AppServer, coding: str, size: int | None
+) -> None:
+    async with await any_client.stream("GET", f"{server.url}/{coding}?size=200001") as stream:
+        pieces = await collect(stream, "bytes", size)
+    assert b"".join(pieces) == payload(200_001)
+    assert {len(piece) for piece in pieces[:-1]} <= {size} or size is None
+
+
+async def test_raw_pieces_keep_their_coding(any_client: AnyClient, server: AppServer) -> None:
+    async with await any_client.stream("GET", server.url + "/gzip?size=5000") as stream:
+        pieces = await collect(stream, "raw")
+    assert gzip.decompress(b"".join(pieces)) == payload(5000)
+
+
+async def test_a_decompression_bomb_comes_in_small_pieces(
+    client: AnyClient, app: AppServer
+) -> None:
+    """S46: a bomb that is streamed comes in small pieces."""
+    async with await client.stream("GET", app.url + f"/gzip?zeros=1&size={64 * MIB}") as stream:
+        total = 0
+        async for piece in stream.iterate("bytes"):
+            assert len(piece) <= 64 * 1024
+            total += len(piece)
+    assert total == 64 * MIB
+
+
+async def test_text_is_decoded_across_pieces(client: AnyClient) -> None:
+    text = "häß€😀" * 3
+    body = text.encode()
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    with RawServer(respond(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)) as raw:
+        async with await client.stream("GET", raw.url) as stream:
+            assert "".join(await collect(stream, "text")) == text
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "text"),
+    [
+        ("text/plain; charset=latin-1", b"h\xe9", "hé"),
+        ("text/plain; charset=utf-16", "hé".encode("utf-16"), "hé"),
+        ("text/plain; charset=nonsense", "hé".encode(), "hé"),
+        ("text/plain", "hé".encode(), "hé"),
+        ("text/plain; charset=utf-8", b"h\xff", "h�"),
+        ("text/plain; charset=utf-8", b"h\xc3", "h�"),
+        ("text/plain; charset=base64", b"aGk=", "aGk="),
+    ],
+)
+async def test_text_follows_the_charset_or_utf_8(
+    client: AnyClient, content_type: str, body: bytes, text: str
+) -> None:
+    with RawServer(respond(response(body, headers=[("Content-Type", content_type)]))) as raw:
+        async with await client.stream("GET", raw.url) as stream:
+            assert "".join(await collect(stream, "text")) == text
+        assert (await client.get(raw.url)).text == text
+
+
+async def test_lines_come_without_their_ends(client: AnyClient) -> None:
+    body = b"one\ntwo\r\nthree\rfour\n\nsix\r\n\r\n" + "süß".encode()
+    with RawServer(respond(response(body))) as raw:
+        async with await client.stream("GET", raw.url) as stream:
+            lines = await collect(stream, "lines")
+    assert lines == ["one", "two", "three", "four", "", "six", "", "süß"]
+
+
+async def test_a_line_comes_before_the_body_has_ended(client: AnyClient) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nfirst\nsec"
+    with RawServer(respond_and_stall(head)) as raw:
+        async with await client.stream("GET", raw.url) as stream:
+            lines = stream.iterate("lines")
+            assert await anext(lines) == "first"
+
+
+@given(st.text(alphabet="ab\r\n", max_size=30), st.lists(st.integers(0, 30), max_size=8))
+def test_no_split_changes_the_lines(text: str, cuts: list[int]) -> None:
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    cutter = Lines()
+    lines: list[str] = []
+    for start, end in itertools.pairwise(edges):
+        if text[start:end]:
+            lines += cutter.add(text[start:end].encode())
+    lines += cutter.end()
+    expected = re.split(r"\r\n|\r|\n", text)
+    assert lines == (expected if expected[-1] else expected[:-1])
+
+
+def test_a_long_line_in_small_parts_costs_little_more_than_its_characters() -> None:
+    cutter = Lines()
+    tracemalloc.start()
+    try:
+        for _ in range(50_000):
+            assert list(cutter.add(b"ab")) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * 100_000
+    assert list(cutter.add(b"\nc")) == ["ab" * 50_000]
+    assert list(cutter.end()) == ["c"]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), max_size=8), st.integers(1, 9))
+def test_no_split_changes_the_pieces(pieces: list[bytes], size: int) -> None:
+    sized = Sized(size)
+    got = [part for piece in pieces for part in sized.add(piece)]
+    got += sized.end()
+    whole = b"".join(pieces)
+    assert got == [whole[at : at + size] for at in range(0, len(whole), size)]
+
+
+# --- once ---
+
+
+@pytest.mark.parametrize("kind", ["bytes", "raw", "text", "lines"])
+async def test_a_second_pass_is_an_error(client: AnyClient, app: AppServer, kind: str) -> None:
+    async with await client.stream("GET", app.url + "/bytes/1000") as stream:
+        await collect(stream, "bytes")
+        with pytest.raises(StreamConsumedError):
+            await collect(stream, kind)
+        with pytest.raises(TypeError):  # requests' family
+            await stream.read()
+
+
+async def test_a_closed_response_cannot_be_read(client: AnyClient, app: AppServer) -> None:
+    stream = await client.stream("GET", app.url + "/bytes/1000")
+    await stream.aclose()
+    await stream.aclose()  # twice is fine
+    assert stream.real.is_closed
+    with pytest.raises(StreamConsumedError, match="closed"):
+        await collect(stream, "bytes")
+
+
+@pytest.mark.parametrize("kind", ["bytes", "raw"])
+async def test_what_came_of_a_closed_response_does_not_pass_for_all(
+    client: AnyClient, app: AppServer, kind: str
+) -> None:
+    stream = await client.stream("GET", app.url + "/truncated?length=1000&sent=100")
+    with pytest.raises(StreamConsumedError, match="closed while it was read"):
+        async for _ in stream.iterate(kind):
+            await stream.aclose()
+
+
+async def test_what_was_read_stays(client: AnyClient, app: AppServer) -> None:
+    async with await client.stream("GET", app.url + "/json") as stream:
+        body = await stream.read()
+        assert await stream.read() is body
+        assert stream.real.content is body
+        assert stream.real.text == body.decode()
+        assert stream.real.json()["hello"] == "world"
+        assert b"".join(await collect(stream, "bytes")) == body
+        assert "".join(await collect(stream, "text")) == body.decode()
+        with pytest.raises(StreamConsumedError):
+            await collect(stream, "raw")
+    assert stream.real.content is body  # after close, too
+
+
+async def test_content_reads_in_the_blocking_client_and_asks_for_aread_in_the_other(
+    client: AnyClient, app: AppServer
+) -> None:
+    async with await client.stream("GET", app.url + "/bytes/1000") as stream:
+        if client.is_blocking:
+            assert stream.real.content == payload(1000)
+        else:
+            with pytest.raises(RuntimeError, match="aread"):
+                _ = stream.real.content
+            assert await stream.read() == payload(1000)
+
+
+async def test_content_after_a_part_was_read_is_an_error(client: AnyClient, app: AppServer) -> None:
+    async with await client.stream("GET", app.url + "/bytes/1000") as stream:
+        pieces = stream.iterate("bytes", 10)
+        assert await anext(pieces) == payload(10)
+        with pytest.raises(RuntimeError, match="already consumed"):
+            _ = stream.real.content
+        with pytest.raises(RuntimeError, match="already consumed"):
+            _ = stream.real.text
+        assert stream.real.is_stream_consumed
+
+
+# --- connections ---
+
+
+async def test_a_body_read_to_its_end_leaves_its_connection(
+    any_client: AnyClient, server: AppServer
+) -> None:
+    for kind in ("bytes", "raw", "text", "lines"):
+        async with await any_client.stream("GET", server.url + "/bytes/100000") as stream:
+            await collect(stream, kind)
+            assert stream.real.is_closed  # given back before the `with` ends
+    assert server.connections == 1
+
+
+async def test_a_body_left_early_costs_its_connection_on_http1(
+    narrow: AnyClient, app: AppServer
+) -> None:
+    before = app.open_connections  # of other tests' clients
+    for count in range(1, 4):
+        async with await narrow.stream("GET", app.url + "/big") as stream:
+            async for piece in stream.iterate("bytes", 1000):
+                assert len(piece) == 1000
+                break
+        assert app.connections == count
+        assert app.wait_for(lambda: app.open_connections <= before)
+    assert (await narrow.get(app.url)).content == b"hello"
+
+
+async def test_a_body_left_early_costs_its_stream_alone_on_http2(
+    narrow: AnyClient, h2_app: H2Server
+) -> None:
+    if narrow.is_blocking:  # its connections are never shared: it closes them
+        return
+    await narrow.get(h2_app.url)
+    for count in range(1, 4):
+        stream = await narrow.stream("GET", h2_app.url + "/big")
+        await stream.aclose()
+        assert h2_app.wait_for(lambda count=count: len(h2_app.resets) == count)  # type: ignore[misc]
+    assert (await narrow.get(h2_app.url)).content == b"hello"
+    assert h2_app.connections == 1
+
+
+async def test_an_open_response_holds_its_slot(narrow: AnyClient, app: AppServer) -> None:
+    async with await narrow.stream("GET", app.url + "/big"):
+        with pytest.raises(PoolTimeout, match="close streamed responses"):
+            await narrow.get(app.url)
+    assert (await narrow.get(app.url)).content == b"hello"
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_response_that_is_dropped_gives_its_slot_back(
+    narrow: AnyClient, server: AppServer, begun: bool
+) -> None:
+    for _ in range(3):
+        stream = await narrow.stream("GET", server.url + "/big")
+        if begun:
+            pieces = stream.iterate("bytes", 10)
+            await anext(pieces)
+            del pieces
+        del stream
+        gc.collect()
+    assert (await narrow.get(server.url)).content == b"hello"
+
+
+async def test_a_dropped_response_wakes_a_request_that_waits_already(
+    make_client: Make, app: AppServer
+) -> None:
+    client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=30))
+    if client.is_blocking:  # the caller is the only thread; see the one above
+        return
+    kept = [await client.stream("GET", app.url + "/big")]
+
+    async def drop() -> None:
+        await anyio.lowlevel.checkpoint()
+        kept.clear()
+        gc.collect()
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(drop)
+            answer = await client.get(app.url)
+    assert answer.content == b"hello"
+
+
+async def test_two_streams_and_whole_responses_at_once(
+    any_client: AnyClient, server: AppServer
+) -> None:
+    first = await any_client.stream("GET", server.url + "/bytes/1000000?seed=1")
+    second = await any_client.stream("GET", server.url + "/bytes/1000000?seed=2")
+    async with first, second:
+        one, two = first.iterate("bytes", 100_000), second.iterate("bytes", 100_000)
+        got: tuple[list[bytes], list[bytes]] = ([], [])
+        for _ in range(10):
+            got[0].append(await anext(one))
+            got[1].append(await anext(two))
+            assert (await any_client.get(server.url)).content == b"hello"
+        assert [piece async for piece in one] == [piece async for piece in two] == []
+    assert b"".join(got[0]) == payload(1_000_000, 1)
+    assert b"".join(got[1]) == payload(1_000_000, 2)
+
+
+# --- errors on the way ---
+
+
+@pytest.mark.parametrize("size", [None, 7, 1000])
+async def test_a_truncated_body_comes_in_part_and_then_fails(
+    any_client: AnyClient, server: AppServer, size: int | None
+) -> None:
+    stream = await any_client.stream("GET", server.url + "/truncated?length=1000&sent=100")
+    async with stream:
+        got, error = await until_error(stream.iterate("bytes", size))
+    assert b"".join(got) == payload(100)
+    assert isinstance(error, RequestException)
+    assert isinstance(error, ChunkedEncodingError) or server.url.startswith("https:")
+    assert error.response is stream.real
+    assert error.request_sent
+    assert (await any_client.get(server.url)).content == b"hello"
+
+
+async def test_a_cut_line_does_not_pass_for_a_line(client: AnyClient) -> None:
+    cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + b'{"a": 1}\n{"a": 123'
+    with RawServer(respond_and_close(cut)) as raw:
+        async with await client.stream("GET", raw.url) as stream:
+            got, error = await until_error(stream.iterate("lines"))
+    assert got == ['{"a": 1}']
+    assert isinstance(error, ChunkedEncodingError)
+
+
+async def test_a_reset_comes_after_what_was_received(client: AnyClient) -> None:
+    def resets(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + payload(1000))
+        conn.wait_closed(0.05)
+        conn.reset()
+
+    with RawServer(resets) as raw:
+        async with await client.stream("GET", raw.url) as stream:
+            got, error = await until_error(stream.iterate("bytes", 100))
+    assert b"".join(got) == payload(1000)
+    assert isinstance(error, ChunkedEncodingError)
+
+
+@pytest.mark.parametrize("end", [b"zz\r\n", b"5\r\nab", b"5\r\nabcdeXX", b""])
+async def test_broken_chunks_come_in_part_and_then_fail(client: AnyClient, end: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with RawServer(respond_and_close(head + b"4\r\ngood\r\n" + end)) as raw:
+        async with await client.stream("GET", raw.url) as stream:
+            got, error = await until_error(stream.iterate("bytes"))
+    assert b"".join(got).startswith(b"good")
+    assert isinstance(error, ChunkedEncodingError)
+
+
+@pytest.mark.parametrize("spoil", ["cut", "corrupt"])
+async def test_a_broken_coding_comes_in_part_and_then_fails(narrow: AnyClient, spoil: str) -> None:
+    plain = payload(300_000)
+    body = bytearray(gzip.compress(plain))
+    if spoil == "cut":
+        del body[-20:]
+    else:
+        body[-100:-50] = bytes(50)
+    with RawServer(respond(response(bytes(body), headers=[("Content-Encoding", "gzip")]))) as raw:
+        async with await narrow.stream("GET", raw.url) as stream:
+            got, error = await until_error(stream.iterate("bytes"))
+        assert len(got) > 1
+        assert plain.startswith(b"".join(got)[:200_000])
+        assert isinstance(error, ContentDecodingError)
+        assert error.response is stream.real
+        with pytest.raises(ContentDecodingError):  # the slot is free
+            await narrow.get(raw.url)
+
+
+@pytest.mark.parametrize("path", ["/stall-after?sent=100&length=1000"])
+async def test_a_stall_is_a_read_timeout_after_what_was_received(
+    any_client: AnyClient, server: AppServer, path: str
+) -> None:
+    async with await any_client.stream("GET", server.url + path, timeout=(30, 0.15)) as stream:
+        got, error = await until_error(stream.iterate("bytes"))
+    assert b"".join(got) == payload(100)
+    assert isinstance(error, ReadTimeout)
+    assert (await any_client.get(server.url)).content == b"hello"
+
+
+async def test_a_failed_read_leaves_a_consumed_response(client: AnyClient, app: AppServer) -> None:
+    stream = await client.stream("GET", app.url + "/truncated?length=1000&sent=100")
+    with pytest.raises(ChunkedEncodingError):
+        await stream.read()
+    assert stream.real.is_closed
+    with pytest.raises(RuntimeError, match="already consumed"):
+        _ = stream.real.content
+
+
+# --- statuses and methods ---
+
+
+@pytest.mark.parametrize("code", [404, 500, 503])
+async def test_an_error_status_is_streamed_like_any_other(
+    any_client: AnyClient, server: AppServer, code: int
+) -> None:
+    async with await any_client.stream("GET", f"{server.url}/status/{code}") as stream:
+        assert stream.real.status_code == code
+        assert not stream.real
+        with pytest.raises(HTTPError) as caught:
+            stream.real.raise_for_status()
+        assert caught.value.response is stream.real
+        assert await stream.read() == b""
+    async with await any_client.stream("GET", server.url + "/no-such-route") as stream:
+        assert await stream.read() == b"no such route"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("HEAD", "/bytes/1000", 200),
+        ("HEAD", "/gzip", 200),
+        ("GET", "/204", 204),
+        ("GET", "/304", 304),
+    ],
+)
+async def test_a_response_without_a_body_streams_nothing(
+    narrow: AnyClient, server: AppServer, method: str, path: str, status: int
+) -> None:
+    async with await narrow.stream(method, server.url + path) as stream:
+        assert stream.real.status_code == status
+        assert await collect(stream, "bytes") == []
+    async with await narrow.stream("GET", server.url) as stream:
+        assert await stream.read() == b"hello"
+    assert server.connections == 1
+
+
+async def test_a_redirect_is_followed_before_the_body_is_streamed(
+    any_client: AnyClient, server: AppServer
+) -> None:
+    async with await any_client.stream("GET", server.url + "/redirect/2") as stream:
+        assert await stream.read() == b"hello"
+        assert [hop.status_code for hop in stream.real.history] == [302, 302]
+
+
+async def test_a_redirect_that_is_not_followed_is_streamed(
+    any_client: AnyClient, server: AppServer
+) -> None:
+    url = f"{server.url}/redirect-to?url=/&body=200000"
+    async with await any_client.stream("GET", url, follow_redirects=False) as stream:
+        assert stream.real.is_redirect
+        assert await stream.read() == payload(200_000)
+
+
+async def test_a_redirect_to_nowhere_is_streamed_whole(
+    any_client: AnyClient, server: AppServer
+) -> None:
+    """An empty Location leads nowhere: the body counts, all of it, streamed or not."""
+    url = f"{server.url}/redirect-to?url=&body=200000"
+    async with await any_client.stream("GET", url) as stream:
+        assert b"".join(await collect(stream, "bytes")) == payload(200_000)
+    assert (await any_client.get(url)).content == payload(200_000)
+
+
+async def test_trailers_are_there_at_the_end(any_client: AnyClient, server: AppServer) -> None:
+    async with await any_client.stream("GET", server.url + "/trailers") as stream:
+        assert "x-checksum" not in stream.real.headers
+        assert await stream.read() == b"hello"
+        assert stream.real.trailers["x-checksum"]
+
+
+# --- memory ---
+
+_READ_SLOWLY = """
+import sys, resource
+colour, url, how = sys.argv[1:]
+import curlhttp
+sys.path.insert(0, {root!r})
+from tests.support.colours import BACKENDS, AnyClient
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+def rss():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+async def main():
+    async with AnyClient(colour, verify={ca!r}, http2=True) as client:
+        await client.get(url + "/bytes/1000")
+        async with await client.stream("GET", url + "/bytes/300000") as stream:
+            await stream.read()
+        before, peak, total = rss(), 0, 0
+        async with await client.stream("GET", url + how) as stream:
+            async for piece in stream.iterate("bytes"):
+                total += len(piece)
+                peak = max(peak, rss())
+                if total % 5 == 0:
+                    await anyio.sleep(0)
+        print(total, peak - before)
+
+backend = BACKENDS[colour]
+name, options = backend if isinstance(backend, tuple) else (backend, {{}})
+anyio.run(main, backend=name, backend_options=options)
+"""
+
+
+@ONE_OF_EACH
+@pytest.mark.slow
+@pytest.mark.parametrize("coded", [False, True])
+def test_a_slow_reader_of_125_mib_holds_less_than_10(
+    colour: str, server: AppServer, certs: Any, coded: bool
+) -> None:
+    if coded and server.url.startswith("https:"):
+        return  # the coding does not care
+    size = 125 * MIB
+    path = f"/gzip?zeros=1&size={size}" if coded else "/big"
+    program = _READ_SLOWLY.format(root=str(ROOT), ca=str(certs.ca_path))
+    done = subprocess.run(
+        [sys.executable, "-c", program, colour, server.url, path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    total, grown = map(int, done.stdout.split())
+    assert total == size
+    assert grown < 10 * MIB
+
+
+async def test_a_reader_that_stops_stops_the_server(any_client: AnyClient) -> None:
+    """Back-pressure reaches the peer: what it can send is bounded while nobody reads."""
+    sent = [0]
+
+    def floods(conn: Any) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        piece = bytes(64 * 1024)
+        while sent[0] < 64 * MIB:
+            conn.send(piece)
+            sent[0] += len(piece)
+
+    with RawServer(floods) as raw:
+        async with await any_client.stream("GET", raw.url, timeout=30) as stream:
+            pieces = stream.iterate("bytes")
+            await anext(pieces)
+            before = -1
+            while sent[0] != before:
+                before = sent[0]
+                await anyio.sleep(0.1)
+            assert sent[0] < 32 * MIB
+
+
+async def test_a_pause_of_the_reader_is_not_silence_of_the_server(
+    any_client: AnyClient, server: AppServer
+) -> None:
+    async with await any_client.stream(
+        "GET", server.url + "/bytes/3000000", timeout=(30, paced(0.1))
+    ) as stream:
+        pieces = stream.iterate("bytes", 1000)
+        body = [await anext(pieces)]
+        await anyio.sleep(paced(0.25))
+        body += [piece async for piece in pieces]
+    assert b"".join(body) == payload(3_000_000)

@@ -1,0 +1,393 @@
+"""TLS over the wire: whom to trust, who we are, and that neither outlives its request."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+import curlhttp
+from curlhttp import TLS
+from curlhttp._config import Transport
+from tests.servers import AppServer, Certs
+from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.ways import EVERY_WAY, Ask
+
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
+
+MakeClient = Callable[..., AnyClient]
+
+
+@pytest.fixture
+def hashed(certs: Certs, tmp_path: Path) -> Path:
+    """Return a directory of authorities as OpenSSL looks them up: by a hash of the subject."""
+    subject = x509.load_pem_x509_certificate(certs.ca_pem).subject
+    lower = x509.Name([x509.NameAttribute(part.oid, str(part.value).lower()) for part in subject])
+    # X509_NAME_hash: SHA-1 of the canonical name without the header of its outer sequence.
+    digest = hashlib.sha1(lower.public_bytes()[2:]).digest()
+    (tmp_path / f"{int.from_bytes(digest[:4], 'little'):08x}.0").write_bytes(certs.ca_pem)
+    return tmp_path
+
+
+# --- whom to trust ---
+
+
+async def test_a_file_bytes_and_a_directory_of_authorities(
+    make_client: MakeClient, tls_app: AppServer, certs: Certs, hashed: Path
+) -> None:
+    for verify in (certs.ca_path, str(certs.ca_path), certs.ca_pem, hashed, False):
+        client = make_client(verify=verify)
+        assert (await client.get(tls_app.url)).content == b"hello"
+        default = make_client(verify=True)
+        assert (await default.get(tls_app.url, verify=verify)).content == b"hello"
+
+
+async def test_custom_authorities_replace_the_default(
+    make_client: MakeClient, tls_app: AppServer, certs: Certs
+) -> None:
+    """S53: the authorities of a request are its own."""
+    for verify in (True, certs.other_ca_path, certs.other_ca_path.read_bytes()):
+        with pytest.raises(curlhttp.SSLError):
+            await make_client(verify=verify).get(tls_app.url)
+    assert not tls_app.requests
+
+
+@pytest.mark.parametrize(
+    "kind", ("expired_context", "not_yet_valid_context", "wrong_host_context", "unknown_ca_context")
+)
+async def test_bad_certificates_are_refused_once(
+    client: AnyClient, certs: Certs, kind: str
+) -> None:
+    """S56: a certificate that does not hold is an error, once."""
+    with AppServer(getattr(certs, kind)()) as server:
+        with pytest.raises(curlhttp.SSLError) as caught:
+            await client.get(server.url, auth=("u", "p"))
+        assert caught.value.curl_code == 60
+        assert not caught.value.request_sent
+        assert server.connections == 1
+        assert not server.requests
+        assert (await client.get(server.url, verify=False)).content == b"hello"
+
+
+async def test_the_name_that_was_asked_for_must_be_in_the_certificate(
+    client: AnyClient, tls_app: AppServer, certs: Certs
+) -> None:
+    assert (await client.get(tls_app.at("localhost"))).ok
+    assert tls_app.handshakes[-1].sni == "localhost"
+    with AppServer(certs.server_context(), host="127.0.0.2") as server:
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(server.url)
+
+
+async def test_a_host_header_is_not_the_name_that_the_certificate_is_for(
+    client: AnyClient, tls_app: AppServer, certs: Certs
+) -> None:
+    """S55: SNI and the check of the name go by the URL, whatever a header says."""
+    for host in ("wrong.example", "other.example"):
+        assert (await client.get(tls_app.at("localhost"), headers={"Host": host})).ok
+        assert tls_app.requests[-1].header("host") == host
+    assert [handshake.sni for handshake in tls_app.handshakes] == ["localhost"]
+    with AppServer(certs.wrong_host_context()) as server:
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(server.url, headers={"Host": "wrong.example"})
+        assert not server.requests
+
+
+async def test_the_dot_at_the_end_of_a_name_is_none_of_the_certificates(
+    client: AnyClient, tls_app: AppServer
+) -> None:
+    """S14: SNI goes out without it, and the name is checked without it (RFC 6066, section 3)."""
+    assert (await client.get(tls_app.at("localhost."))).ok
+    assert tls_app.handshakes[-1].sni == "localhost"
+
+
+async def test_a_certificate_may_name_its_host_in_its_common_name_alone(
+    client: AnyClient, certs: Certs
+) -> None:
+    """S57: libcurl takes it, and there is no setting for that; the documentation says so."""
+    with AppServer(certs.common_name_context("127.0.0.1")) as server:
+        assert (await client.get(server.url)).ok
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(server.at("localhost"))
+    with AppServer(certs.common_name_context("127.0.0.1", "wrong.example")) as server:
+        with pytest.raises(curlhttp.SSLError):  # what has names has no other one
+            await client.get(server.url)
+
+
+@pytest.mark.parametrize("verify", ("/nowhere/ca.pem", Path("/nowhere")))
+async def test_authorities_that_are_not_there_are_named(
+    make_client: MakeClient, tls_app: AppServer, verify: Any
+) -> None:
+    text = f"Could not find a suitable TLS CA certificate bundle, invalid path: {verify}"
+    with pytest.raises(OSError, match=text):
+        make_client(verify=verify)
+    with pytest.raises(OSError, match=text):
+        await make_client().get(tls_app.url, verify=verify)
+
+
+async def test_authorities_that_are_none_are_an_error(
+    make_client: MakeClient, tls_app: AppServer, tmp_path: Path
+) -> None:
+    garbage = tmp_path / "ca.pem"
+    garbage.write_text("not a certificate")
+    for verify in (garbage, b"not a certificate"):
+        with pytest.raises(curlhttp.SSLError):
+            await make_client(verify=verify).get(tls_app.url)
+    with pytest.raises(ValueError, match="not empty"):
+        make_client(verify=b"")
+    assert not tls_app.requests
+
+
+# --- one request's trust is not another's, in any way in ---
+
+UNVERIFIED = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")  # of the drop-in
+
+
+@EVERY_WAY
+async def test_no_way_takes_a_bad_certificate(ask: Ask, certs: Certs) -> None:
+    """S56, S59: and none is tried a second time."""
+    for kind in ("expired", "not_yet_valid", "wrong_host", "unknown_ca"):
+        with AppServer(getattr(certs, f"{kind}_context")()) as server:
+            with pytest.raises(curlhttp.SSLError) as caught:
+                await ask(server.url, auth=("u", "p"))
+            assert not caught.value.request_sent
+            assert server.connections == 1
+            assert not server.requests
+    with AppServer(_old_context(certs)) as server, pytest.raises(curlhttp.SSLError):
+        await ask(server.url)
+
+
+@UNVERIFIED
+@EVERY_WAY
+async def test_no_way_trusts_because_another_request_did(
+    ask: Ask, tls_app: AppServer, certs: Certs
+) -> None:
+    """S52, S53: neither a kept connection nor what was learned on it."""
+    for trusting in (False, str(certs.ca_path)):
+        for verify in (True, str(certs.other_ca_path)):
+            tls_app.reset_counts()
+            assert (await ask(tls_app.url, verify=trusting)).ok
+            with pytest.raises(curlhttp.SSLError):
+                await ask(tls_app.url, verify=verify)
+            assert (await ask(tls_app.url, verify=trusting)).ok
+            assert len(tls_app.requests) == 2
+
+
+@UNVERIFIED
+@EVERY_WAY
+async def test_no_way_resumes_an_unverified_session(ask: Ask, certs: Certs) -> None:
+    """S58: after /close the next request needs a handshake, and has a session to resume."""
+    for context in (certs.unknown_ca_context(), certs.tls12_context()):
+        with AppServer(context) as server:
+            assert (await ask(server.url + "/close", verify=False)).ok
+            with pytest.raises(curlhttp.SSLError):
+                await ask(server.url, verify=True)
+            assert len(server.requests) == 1
+
+
+@EVERY_WAY
+async def test_each_way_shows_each_requests_own_certificate(ask: Ask, certs: Certs) -> None:
+    """S54: the certificate of a request is its own."""
+    context = certs.client_auth_context()
+    context.verify_mode = ssl.CERT_OPTIONAL
+    with AppServer(context) as server:
+        first, second = (str(certs.client_cert_path(name)) for name in "AB")
+        for cert in (first, second, None, first):
+            assert (await ask(server.url, cert=cert)).ok
+        peers = [server.handshakes[record.connection].peer for record in server.requests]
+        assert peers == ["client A", "client B", None, "client A"]
+
+
+def _old_context(certs: Certs) -> ssl.SSLContext:
+    context = certs.server_context()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    return context
+
+
+async def test_an_unverified_connection_is_not_used_for_a_verified_request(
+    make_client: MakeClient, tls_app: AppServer
+) -> None:
+    """S52: trust of one request is not that of the next."""
+    client = make_client(verify=True)
+    for _ in range(2):
+        assert (await client.get(tls_app.url, verify=False)).ok
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(tls_app.url)
+    assert len(tls_app.requests) == 2
+
+
+async def test_each_request_says_for_itself_whether_the_name_counts(
+    client: AnyClient, certs: Certs
+) -> None:
+    """S55: a connection whose name was not checked is not used where it has to be."""
+    trusting = Transport(tls=TLS(verify=certs.ca_path, check_hostname=False))
+    with AppServer(certs.wrong_host_context()) as server:
+        for _ in range(2):
+            request = client.real.build_request("GET", server.url)
+            request.transport = trusting
+            assert (await client.send(request)).ok
+            with pytest.raises(curlhttp.SSLError):
+                await client.get(server.url)
+        assert len(server.requests) == 2
+
+
+async def test_each_request_has_its_own_authorities(
+    make_client: MakeClient, tls_app: AppServer, certs: Certs
+) -> None:
+    """S53: the authorities of a request are its own."""
+    client = make_client(verify=True)
+    for verify in (certs.ca_path, certs.ca_pem):
+        assert (await client.get(tls_app.url, verify=verify)).ok
+        for other in (True, certs.other_ca_path, certs.other_ca_path.read_bytes()):
+            with pytest.raises(curlhttp.SSLError):
+                await client.get(tls_app.url, verify=other)
+
+
+async def test_an_unverified_session_is_not_resumed_by_a_verified_request(
+    make_client: MakeClient, certs: Certs
+) -> None:
+    """S58: an unverified session is not resumed."""
+    for context in (certs.unknown_ca_context(), certs.tls12_context()):
+        client = make_client(verify=True)
+        with AppServer(context) as server:
+            # /close: the next request needs a handshake, and has a session to resume.
+            assert (await client.get(server.url + "/close", verify=False)).ok
+            with pytest.raises(curlhttp.SSLError):
+                await client.get(server.url)
+            assert len(server.requests) == 1
+
+
+async def test_a_proxys_tunnel_is_verified_as_well(
+    client: AnyClient, tls_app: AppServer, certs: Certs
+) -> None:
+    from tests.servers import HTTPProxy
+
+    with HTTPProxy() as proxy:
+        assert (await client.get(tls_app.url, proxies=proxy.url, verify=False)).ok
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(tls_app.url, proxies=proxy.url, verify=certs.other_ca_path)
+
+
+# --- who we are ---
+
+
+async def test_a_client_certificate_of_every_form(make_client: MakeClient, certs: Certs) -> None:
+    path, pair = certs.client_cert_path("A"), certs.client_cert_pair("A")
+    forms = (path, str(path), path.read_bytes(), pair, tuple(part.read_bytes() for part in pair))
+    for cert in forms:
+        with AppServer(certs.client_auth_context()) as server:
+            assert (await make_client(cert=cert).get(server.url)).ok
+            assert server.handshakes[-1].peer == "client A"
+
+
+async def test_each_request_has_its_own_client_certificate(client: AnyClient, certs: Certs) -> None:
+    """S54: the certificate of a request is its own."""
+    context = certs.client_auth_context()
+    context.verify_mode = ssl.CERT_OPTIONAL
+    with AppServer(context) as server:
+        first, second = certs.client_cert_path("A"), certs.client_cert_path("B")
+        for cert in (first, second, None, first):
+            assert (await client.get(server.url, cert=cert)).ok
+        connections = [record.connection for record in server.requests]
+        peers = [server.handshakes[index].peer for index in connections]
+        assert peers == ["client A", "client B", None, "client A"]
+
+
+async def test_no_certificate_where_one_is_needed(client: AnyClient, certs: Certs) -> None:
+    with AppServer(certs.client_auth_context()) as server:
+        with pytest.raises((curlhttp.SSLError, curlhttp.ConnectionError)):
+            await client.get(server.url)
+        assert not server.requests
+        assert (await client.get(server.url, cert=certs.client_cert_path())).ok
+
+
+async def test_a_client_certificate_that_is_not_there_is_named(
+    make_client: MakeClient, tls_app: AppServer, certs: Certs
+) -> None:
+    for cert, what in (
+        ("/nowhere/a.pem", "certificate"),
+        ((certs.client_cert_path(), "/nowhere/a.key"), "key"),
+    ):
+        with pytest.raises(OSError, match=f"Could not find the TLS {what} file.*/nowhere"):
+            await make_client().get(tls_app.url, cert=cert)
+
+
+async def test_a_key_that_does_not_fit_is_an_error(
+    client: AnyClient, tls_app: AppServer, certs: Certs
+) -> None:
+    certificate, key = certs.client_cert_pair("A")[0], certs.client_cert_pair("B")[1]
+    for pair in ((certificate, key), (certificate.read_bytes(), key.read_bytes())):
+        with pytest.raises(curlhttp.SSLError):
+            await client.get(tls_app.url, cert=pair)
+
+
+async def test_keys_and_passwords_are_in_no_repr(client: AnyClient, certs: Certs) -> None:
+    """S81: no message, repr or log shows a secret."""
+    certificate, key = certs.client_cert_pair("A")
+    cert = (certificate, key.read_bytes(), "s3cret")
+    request = client.real.build_request("GET", "https://h.test/", cert=cert, verify=certs.ca_pem)
+    shown = repr(request.transport) + repr(request)
+    assert "s3cret" not in shown
+    assert "KEY" not in shown
+
+
+# --- versions ---
+
+
+async def test_tls_1_2_is_spoken(client: AnyClient, certs: Certs) -> None:
+    with AppServer(certs.tls12_context()) as server:
+        assert (await client.get(server.url)).ok
+        assert server.handshakes[0].version == "TLSv1.2"
+
+
+async def test_tls_1_1_is_not(client: AnyClient, certs: Certs) -> None:
+    """S59: not even unverified."""
+    with AppServer(_old_context(certs)) as server:
+        for verify in (certs.ca_path, False):
+            with pytest.raises(curlhttp.SSLError):
+                await client.get(server.url, verify=verify)
+
+
+# --- a port of libcurl's own environment ---
+
+_KEYS = """
+import os, sys
+url, ca, log, when = sys.argv[1:]
+if when == "before":
+    os.environ["SSLKEYLOGFILE"] = log
+import curlhttp
+with curlhttp.Client(verify=ca, trust_env=False) as client:
+    os.environ["SSLKEYLOGFILE"] = log
+    assert client.get(url).ok
+print(os.path.exists(log))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ("before", "after"))
+def test_libcurl_reads_sslkeylogfile_when_the_first_client_is_made(
+    tls_app: AppServer, certs: Certs, tmp_path: Path, when: str
+) -> None:
+    """S83: the documented truth: no setting of a client can switch it off."""
+    done = subprocess.run(
+        [sys.executable, "-c", _KEYS, tls_app.url, str(certs.ca_path), str(tmp_path / "k"), when],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env={name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"},
+    )
+    assert done.stdout.strip() == str(when == "before")

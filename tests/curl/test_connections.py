@@ -1,0 +1,261 @@
+"""Which connection may carry the next request: none that is not known to be clean."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import curlhttp.requests
+from curlhttp import exceptions as e
+from tests.servers import AppServer, Certs, HTTPProxy
+from tests.servers.raw import RawConnection, RawServer, respond, response
+from tests.support.colours import AnyClient
+from tests.support.downloads import download
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+Fetch = Callable[[AnyClient, str, Path], Awaitable[bytes]]
+
+
+# --- ways in: each sends one request and returns the body
+
+
+async def by_get(client: AnyClient, url: str, folder: Path) -> bytes:
+    return bytes((await client.get(url)).content)
+
+
+async def by_post(client: AnyClient, url: str, folder: Path) -> bytes:
+    return bytes((await client.post(url, content=b"pay")).content)
+
+
+async def by_uploading(client: AnyClient, url: str, folder: Path) -> bytes:
+    return bytes((await client.post(url, content=iter([b"pay", b"ment"]))).content)
+
+
+async def by_streaming(client: AnyClient, url: str, folder: Path) -> bytes:
+    async with await client.stream("GET", url) as stream:
+        return await stream.read()
+
+
+async def by_map(client: AnyClient, url: str, folder: Path) -> bytes:
+    async with client.map([url]) as results:
+        async for result in results:
+            if isinstance(result, Exception):
+                raise result
+            return bytes(result.content)
+    raise AssertionError("a map without a result")
+
+
+async def by_download(client: AnyClient, url: str, folder: Path) -> bytes:
+    path = folder / url.rpartition("/")[2]
+    await download(client, url, path)
+    return path.read_bytes()
+
+
+WAYS: dict[str, Fetch] = {
+    "get": by_get,
+    "post": by_post,
+    "upload": by_uploading,
+    "stream": by_streaming,
+    "map": by_map,
+    "download": by_download,
+}
+
+
+def target_of(head: bytes) -> bytes:
+    return head.split(b" ", 2)[1]
+
+
+class Chatty:
+    """Answers each request with its target, and goes on with an answer that nobody asked for.
+
+    Args:
+        together: both leave in one packet, on TLS in two records of it; else the second one
+            when the client has the first.
+    """
+
+    def __init__(self, *, together: bool = False) -> None:
+        self.together = together
+        self.answered = threading.Semaphore(0)
+        self.spoken = 0
+
+    def __call__(self, conn: RawConnection) -> None:
+        while head := conn.read_request()[0]:
+            conn.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, int(self.together))
+            conn.send(response(target_of(head)))
+            if not self.together:
+                self.answered.acquire(timeout=30)
+            conn.send(response(b"of another request"))
+            conn.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+            self.spoken += 1
+            conn.server.note()
+
+    def goes_on(self, server: RawServer) -> None:
+        """Let it say what nobody asked for, and wait until it has."""
+        before = self.spoken
+        self.answered.release()
+        assert self.together or server.wait_for(lambda: self.spoken > before, 30)
+
+
+@pytest.fixture(params=["HTTP", "HTTPS"])
+def context(request: pytest.FixtureRequest, certs: Certs) -> Any:
+    return certs.server_context() if request.param == "HTTPS" else None
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_came_out_of_turn_answers_no_request(
+    way: str, together: bool, context: Any, client: AnyClient, tmp_path: Path
+) -> None:
+    """S43: on every connection, whether it lies in the socket or in the buffer of TLS."""
+    handler = Chatty(together=together)
+    with RawServer(handler, context) as server:
+        for number in range(6):
+            target = f"/{number}"
+            try:
+                body = await WAYS[way](client, server.url + target, tmp_path)
+            except e.RemoteProtocolError:
+                # The answer was in TLS's buffer, and a request that goes out once was sent.
+                assert together
+                assert context is not None
+                assert way in {"post", "upload"}
+            else:
+                assert body == target.encode()
+            handler.goes_on(server)
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["later", "together"])
+def test_what_came_out_of_turn_answers_no_request_of_a_session(
+    together: bool, context: Any, certs: Certs
+) -> None:
+    """S43: in the drop-in."""
+    handler = Chatty(together=together)
+    with RawServer(handler, context) as server, curlhttp.requests.Session() as session:
+        session.verify = certs.ca_path
+        for number in range(6):
+            method = "GET" if together or number % 2 else "POST"
+            found = session.request(method, f"{server.url}/{number}", stream=number % 3 == 0)
+            assert found.content == b"/%d" % number
+            handler.goes_on(server)
+
+
+async def test_who_speaks_out_of_turn_is_distrusted_and_nobody_else(
+    client: AnyClient, app: AppServer
+) -> None:
+    handler = Chatty()
+    with RawServer(handler) as server:
+        for _ in range(4):
+            assert (await client.get(server.url)).content == b"/"
+            handler.goes_on(server)
+            await client.get(app.url + "/bytes/10")
+        assert server.connections == 4
+        assert app.connections == 1
+
+
+FRAMED_TWICE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+FRAMED_TWICE += b"2\r\nok\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_connection_whose_answer_is_framed_twice_is_not_used_again(
+    way: str, context: Any, client: AnyClient, tmp_path: Path
+) -> None:
+    """S40: what comes after it may belong to either reading (RFC 9112, section 6.3)."""
+    with RawServer(respond(FRAMED_TWICE), context) as server:
+        for number in range(3):
+            assert await WAYS[way](client, f"{server.url}/{number}", tmp_path) == b"ok"
+        assert server.connections == 3
+
+
+def test_a_session_does_not_use_a_connection_again_whose_answer_is_framed_twice() -> None:
+    """S40: in the drop-in."""
+    with RawServer(respond(FRAMED_TWICE)) as server, curlhttp.requests.Session() as session:
+        for streams in (False, True, False):
+            assert session.get(server.url, stream=streams).content == b"ok"
+        assert server.connections == 3
+
+
+async def test_a_connection_is_known_that_won_against_another_address(
+    client: AnyClient, app: AppServer
+) -> None:
+    """Of ::1, where nobody listens, and 127.0.0.1."""
+    for _ in range(3):
+        await client.post(app.at("localhost") + "/echo", content=b"pay")
+    assert app.connections == 1
+
+
+# --- proxies
+
+
+def answers_once(conn: RawConnection) -> None:
+    if conn.read_request()[0]:
+        conn.send(response(b"ok"))
+
+
+@pytest.mark.parametrize("credentials", ["", "user:secret@"], ids=["open", "with credentials"])
+async def test_a_post_after_a_proxy_closed_an_idle_connection_goes_out_once(
+    credentials: str, client: AnyClient
+) -> None:
+    with RawServer(answers_once) as proxy:
+        way = proxy.url.replace("://", "://" + credentials)
+        for number in range(4):
+            found = await client.post("http://made.up/", content=b"pay", proxies=way)
+            assert found.content == b"ok"
+            assert proxy.wait_for(lambda: proxy.open_connections == 0)
+            assert len(proxy.requests) == number + 1
+
+
+@pytest.mark.parametrize("way", ["get", "post", "stream"])
+async def test_what_a_proxy_says_out_of_turn_answers_no_request(
+    way: str, make_client: MakeClient, tmp_path: Path
+) -> None:
+    """S43: through a tunnel."""
+    handler = Chatty()
+    with RawServer(handler) as proxy:
+        client = make_client(proxies=proxy.url.replace("://", "://user:secret@"))
+        for number in range(4):
+            url = f"http://made.up/{number}"
+            assert await WAYS[way](client, url, tmp_path) == url.encode()
+            handler.goes_on(proxy)
+
+
+async def test_a_connection_through_a_tunnel_is_used_again(
+    client: AnyClient, tls_app: AppServer
+) -> None:
+    with HTTPProxy(("user", "secret")) as proxy:
+        way = proxy.url.replace("://", "://user:secret@")
+        for _ in range(3):
+            await client.post(tls_app.url + "/echo", content=b"pay", proxies=way)
+        assert tls_app.connections == 1
+
+
+# --- a slow reader
+
+
+@pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
+async def test_a_slowly_read_stream_leaves_all_other_connections_in_use(
+    client: AnyClient, app: AppServer
+) -> None:
+    """Libcurl wants nothing of a paused socket; what comes there is no speech out of turn."""
+    paused, others = AppServer(), app
+    with paused:
+        async with await client.stream("GET", paused.url + "/bytes/8000000") as stream:
+            pieces = stream.iterate("raw")
+            await pieces.__anext__()
+            for number in range(30):
+                await client.post(others.url + "/echo", content=b"pay")
+                await client.get(others.url + "/bytes/10")
+                await client.get(paused.url + "/bytes/10")
+                if number % 10 == 0:
+                    await anyio.sleep(0.05)  # for the server to fill the paused connection
+            left = [len(piece) async for piece in pieces]
+            assert sum(left) < 8_000_000
+        assert others.connections == 1
+        assert paused.connections == 2

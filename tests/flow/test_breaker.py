@@ -1,0 +1,586 @@
+"""The circuit breaker in both clients: what it counts of real and scripted exchanges."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import curlhttp
+from curlhttp import (
+    AsyncClient,
+    CircuitBreaker,
+    CircuitBreakerOpen,
+    Client,
+    DeadlineExceeded,
+    Timeout,
+    Transition,
+)
+from curlhttp.testing import Answer, ScriptedEngine, refused, reset, silent, untrusted
+from tests.servers import (
+    AppConnection,
+    AppServer,
+    BlackHole,
+    HTTPProxy,
+    Record,
+    refused_port,
+)
+from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.inner import apart, engine_of
+
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
+
+MakeClient = Callable[..., AnyClient]
+
+URL = "http://a.test/"
+ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
+
+
+class Scripted:
+    """A client with a breaker, on a script; its clock is the script's."""
+
+    def __init__(self, make_client: MakeClient, script: Any, **settings: Any) -> None:
+        breaker = {k: settings.pop(k) for k in list(settings) if k in _OF_THE_BREAKER}
+        self.breaker = CircuitBreaker(**breaker)
+        self.engine = ScriptedEngine(script)
+        self.client = make_client(breaker=self.breaker, transport=self.engine, **settings)
+
+    async def ask(self, times: int = 1, url: str = URL, **options: Any) -> list[Any]:
+        """Return statuses, or the classes of what was raised."""
+        found: list[Any] = []
+        for _ in range(times):
+            try:
+                found.append((await self.client.get(url, **options)).status_code)
+            except curlhttp.RequestException as error:
+                found.append(type(error))
+        return found
+
+
+_OF_THE_BREAKER = set(CircuitBreaker.__init__.__annotations__)
+
+
+async def test_it_opens_half_opens_and_closes(make_client: MakeClient) -> None:
+    script = [503, reset(), 500, refused(), silent(), 503, 200, 404]
+    scripted = Scripted(make_client, script, recovery_timeout=30.0)
+    await scripted.ask(5)
+    assert scripted.breaker.state(URL) == "open"
+    assert await scripted.ask(2) == [CircuitBreakerOpen] * 2
+    scripted.engine.advance(30)
+    assert await scripted.ask(2) == [503, CircuitBreakerOpen]
+    scripted.engine.advance(30)
+    assert await scripted.ask(2) == [200, 404]
+    assert scripted.breaker.state(URL) == "closed"
+    assert len(scripted.engine.sent) == 8
+
+
+async def test_a_refusal_says_why_and_sends_nothing(make_client: MakeClient) -> None:
+    scripted = Scripted(make_client, [503], failure_threshold=1, recovery_timeout=30.0)
+    await scripted.ask()
+    with pytest.raises(CircuitBreakerOpen, match=r"http://a\.test:80 is open for 30 s") as caught:
+        await scripted.client.post(URL + "x?secret=1", content=b"body")
+    error = caught.value
+    assert error.retry_after == 30.0
+    assert error.request is not None
+    assert error.request.method == "POST"
+    assert (error.request_sent, error.response) == (False, None)
+    assert "secret" not in str(error)
+    assert len(scripted.engine.sent) == 1
+
+
+async def test_a_refusal_touches_no_network(make_client: MakeClient, app: AppServer) -> None:
+    breaker = CircuitBreaker()
+    client = make_client(breaker=breaker)
+    breaker.force_open(app.url)
+    with pytest.raises(CircuitBreakerOpen):
+        await client.get(app.url)
+    assert app.connections == 0
+    if client.is_blocking:
+        assert engine_of(client)._handles.all == set()  # no handle was made: no name looked up
+
+
+async def test_what_is_wrong_with_a_request_does_not_touch_it(make_client: MakeClient) -> None:
+    scripted = Scripted(make_client, [], failure_threshold=1)
+    cases: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"url": "http://a b/"}, curlhttp.InvalidURL),
+        ({"url": URL, "headers": {"X": "1\r\n2"}}, curlhttp.InvalidHeader),
+        ({"url": URL, "method": "G T"}, curlhttp.InvalidMethod),
+    ]
+    for case, kind in cases:
+        with pytest.raises(kind):
+            await scripted.client.request(**{"method": "GET", **case})
+    assert scripted.breaker._store.origins() == []
+
+
+@pytest.mark.parametrize(
+    ("step", "options"),
+    [
+        (404, {}),
+        (429, {}),
+        (untrusted(), {}),
+        (Answer(content=b"x" * 100), {"max_response_size": 10}),
+        (Answer(headers={"Content-Encoding": "gzip"}, content=b"no gzip"), {}),
+        (silent(), {"timeout": Timeout(total=1.0, read=60)}),
+    ],
+    ids=["404", "429", "untrusted", "too large", "corrupt", "our deadline"],
+)
+async def test_what_is_not_the_servers_failure_does_not_open(
+    make_client: MakeClient, step: Any, options: dict[str, Any]
+) -> None:
+    scripted = Scripted(make_client, [step] * 3, failure_threshold=1)
+    await scripted.ask(3, **options)
+    assert scripted.breaker.state(URL) == "closed"
+
+
+async def test_certificates_count_where_that_is_wanted(make_client: MakeClient) -> None:
+    scripted = Scripted(make_client, [untrusted()], failure_threshold=1, count_tls=True)
+    await scripted.ask()
+    assert scripted.breaker.state(URL) == "open"
+
+
+async def test_failure_statuses_can_be_chosen(make_client: MakeClient) -> None:
+    scripted = Scripted(make_client, [503, 429], failure_threshold=1, failure_statuses=[429])
+    await scripted.ask()
+    assert scripted.breaker.state(URL) == "closed"
+    await scripted.ask()
+    assert scripted.breaker.state(URL) == "open"
+
+
+async def test_a_too_many_requests_does_not_end_a_row_of_failures(make_client: MakeClient) -> None:
+    scripted = Scripted(make_client, [503, 429, 503], failure_threshold=2)
+    await scripted.ask(3)
+    assert scripted.breaker.state(URL) == "open"
+
+
+async def test_slow_heads_open_it_and_slow_bodies_do_not(make_client: MakeClient) -> None:
+    slow_body = Answer(content=[b"a", b"b", b"c"], pace=5.0)
+    script = [slow_body, Answer(delay=1.99), Answer(delay=2.0), Answer(delay=2.0)]
+    scripted = Scripted(
+        make_client, script, slow_call_rate=0.5, slow_call_seconds=2.0, window=4, minimum_calls=2
+    )
+    assert await scripted.ask(4) == [200] * 4
+    assert scripted.breaker.state(URL) == "open"
+
+
+async def test_slow_failures_are_slow(make_client: MakeClient) -> None:
+    scripted = Scripted(
+        make_client, [silent()] * 2, slow_call_rate=1.0, slow_call_seconds=2.0, minimum_calls=2
+    )
+    await scripted.ask(2, timeout=3.0)
+    assert scripted.breaker.state(URL) == "open"
+
+
+# --- redirects, retries, proxies ---
+
+
+async def test_each_hop_asks_the_circuit_of_its_own_origin(make_client: MakeClient) -> None:
+    def answer(request: Any) -> Any:
+        if request.url.host == "a.test":
+            return Answer(302, headers={"Location": "http://b.test/"})
+        return 503
+
+    scripted = Scripted(make_client, answer, failure_threshold=2)
+    assert await scripted.ask(3) == [503, 503, CircuitBreakerOpen]
+    assert scripted.breaker.state("http://a.test") == "closed"
+    assert scripted.breaker.state("http://b.test") == "open"
+    assert [str(sent.url) for sent in scripted.engine.sent[-2:]] == [
+        "http://b.test/",
+        "http://a.test/",
+    ]
+
+
+async def test_each_attempt_is_a_call_and_a_refusal_ends_the_retries(
+    make_client: MakeClient,
+) -> None:
+    retry = curlhttp.RetryPolicy(max_retries=9)
+    scripted = Scripted(
+        make_client, [503] * 10, failure_threshold=3, recovery_timeout=30.0, retry=retry
+    )
+    total = Timeout(total=20.0)  # too short for the open time
+    assert await scripted.ask(timeout=total) == [CircuitBreakerOpen]
+    assert len(scripted.engine.sent) == 3
+
+
+async def test_retries_wait_for_the_open_time_if_there_is_time(make_client: MakeClient) -> None:
+    retry = curlhttp.RetryPolicy(max_retries=9)
+    scripted = Scripted(
+        make_client, [503, 503, 503, 200], failure_threshold=3, recovery_timeout=30.0, retry=retry
+    )
+    assert await scripted.ask(timeout=Timeout(total=100.0)) == [200]
+    assert scripted.engine.now() >= 30.0
+    assert scripted.breaker.state(URL) == "closed"
+
+
+async def test_a_dead_proxy_opens_its_own_circuit_alone(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    breaker = CircuitBreaker(1)
+    with refused_port() as port:
+        proxy = f"http://user:password@127.0.0.1:{port}"
+        client = make_client(breaker=breaker, proxies=proxy)
+        with pytest.raises(curlhttp.ProxyError):
+            await client.get(app.url)
+        with pytest.raises(CircuitBreakerOpen, match=f"proxy http://127.0.0.1:{port}") as caught:
+            await client.get("http://elsewhere.test/")
+        assert "password" not in str(caught.value)
+        assert breaker.state(f"proxy http://127.0.0.1:{port}") == "open"
+        assert breaker.state(app.url) == breaker.state(f"http://127.0.0.1:{port}") == "closed"
+        assert (await client.get(app.url, proxies={"all": ""})).ok  # straight
+
+
+async def test_the_proxy_is_that_of_the_url_that_is_asked(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    async def elsewhere(request: Any, send: Any) -> Any:
+        return await send(request.derive(url=app.at("localhost")))
+
+    breaker = CircuitBreaker(1)
+    with refused_port() as port:
+        proxies = {"http://localhost": f"http://127.0.0.1:{port}"}
+        client = make_client(breaker=breaker, proxies=proxies, middleware=[elsewhere])
+        with pytest.raises(curlhttp.ProxyError):
+            await client.get(app.url)
+        assert breaker.state(f"proxy http://127.0.0.1:{port}") == "open"
+        assert breaker.state(app.at("localhost")) == "closed"
+
+
+async def test_a_failing_origin_behind_a_proxy_does_not_close_the_proxy(
+    make_client: MakeClient, app: AppServer, tls_app: AppServer
+) -> None:
+    breaker = CircuitBreaker(1)
+    app.route("/503", lambda record, conn: conn.reply(503))
+    with HTTPProxy() as proxy, refused_port() as port:
+        client = make_client(breaker=breaker, proxies=proxy.url)
+        assert (await client.get(app.url + "/503")).status_code == 503
+        with pytest.raises(CircuitBreakerOpen, match=app.url.removeprefix("http://")):
+            await client.get(app.url)
+        with suppress(curlhttp.RequestException):
+            await client.get(f"https://127.0.0.1:{port}/")  # what CONNECT cannot reach
+        assert breaker.state(f"proxy {proxy.url}") == "closed"
+        assert (await client.get(tls_app.url)).ok
+
+
+async def test_one_address_of_two_is_enough(make_client: MakeClient) -> None:
+    breaker = CircuitBreaker(1)
+    with AppServer() as server:  # on 127.0.0.1 only, where localhost may be ::1 as well
+        found = await make_client(breaker=breaker).get(server.at("localhost"))
+        assert found.ok
+        assert breaker.state(server.at("localhost")) == "closed"
+        assert breaker._store.origins() == [f"http://localhost:{server.port}"]
+
+
+# --- permits come back ---
+
+
+def half_open(url: str) -> CircuitBreaker:
+    """Return a breaker whose open time is over at once, for clocks that cannot be moved."""
+    breaker = CircuitBreaker(1, recovery_timeout=1e-9)
+    breaker.admit(curlhttp.URL(url).origin, 0.0).fail(0.0)
+    assert breaker.state(url) == "open"
+    return breaker
+
+
+@ONLY_ASYNC
+async def test_cancellation_gives_the_permit_back(make_client: MakeClient) -> None:
+    with BlackHole() as hole:
+        breaker = half_open(hole.url)
+        client = make_client(breaker=breaker)
+        for _ in range(3):
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(client.get, hole.url)
+                    await _until(lambda: breaker.metrics(hole.url).probes == 1)
+                    with pytest.raises(CircuitBreakerOpen):
+                        await client.get(hole.url)
+                    scope.cancel()
+            assert breaker.metrics(hole.url)[:1] == ("half_open",)
+            assert breaker.metrics(hole.url).probes == 0
+
+
+@ONLY_ASYNC
+async def test_a_task_that_is_cancelled_counts_neither_way(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    breaker = CircuitBreaker(1)
+    client = make_client(breaker=breaker)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.get, app.url + "/delay/30")
+        await _until(lambda: len(app.requests) == 1)
+        tasks.cancel_scope.cancel()
+    assert breaker.state(app.url) == "closed"
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    with anyio.fail_after(30):
+        while not is_so():
+            await anyio.sleep(0.001)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, ValueError])
+@pytest.mark.parametrize("colour", ["blocking"])
+async def test_whatever_is_raised_gives_the_permit_back(
+    make_client: MakeClient, error: type[BaseException]
+) -> None:
+    def fail(request: Any) -> Any:
+        raise error
+
+    scripted = Scripted(make_client, [503], failure_threshold=1, recovery_timeout=30.0)
+    await scripted.ask()
+    scripted.engine.advance(30.0)
+    scripted.engine._choose = fail
+    for _ in range(3):
+        with pytest.raises(error):
+            scripted.client.real.get(URL)
+        assert scripted.breaker.metrics(URL)[:1] == ("half_open",)
+        assert scripted.breaker.metrics(URL).probes == 0
+
+
+async def test_what_middleware_never_sends_takes_no_permit(make_client: MakeClient) -> None:
+    async def offline(request: Any, send: Any) -> Any:
+        return curlhttp.Response.of(request, 503)
+
+    scripted = Scripted(make_client, [], failure_threshold=1, middleware=[offline])
+    assert await scripted.ask(3) == [503] * 3
+    assert scripted.breaker._store.origins() == []
+
+
+# --- streamed responses ---
+
+
+BROKEN = curlhttp.ChunkedEncodingError("the connection broke", curl_code=18)
+CUT = Answer(content=b"half", error=BROKEN)
+
+
+async def test_a_streamed_response_counts_at_its_head(make_client: MakeClient) -> None:
+    scripted = Scripted(make_client, [CUT, 503], failure_threshold=1)
+    async with await scripted.client.stream("GET", URL) as streamed:
+        with pytest.raises(curlhttp.ChunkedEncodingError):
+            await streamed.read()
+    assert scripted.breaker.state(URL) == "closed"
+    async with await scripted.client.stream("GET", URL):
+        assert scripted.breaker.state(URL) == "open"
+
+
+async def test_a_streamed_response_may_count_at_its_end(make_client: MakeClient) -> None:
+    scripted = Scripted(make_client, [CUT], failure_threshold=1, count_bodies=True)
+    async with await scripted.client.stream("GET", URL) as streamed:
+        assert scripted.breaker.state(URL) == "closed"
+        with pytest.raises(curlhttp.ChunkedEncodingError):
+            await streamed.read()
+        assert scripted.breaker.state(URL) == "open"
+
+
+@pytest.mark.parametrize("end", ["read", "closed", "dropped"])
+async def test_a_probe_that_streams_counts_once_however_it_ends(
+    make_client: MakeClient, end: str
+) -> None:
+    script = [503, Answer(content=[b"a", b"b"]), 200]
+    settings: dict[str, Any] = {"failure_threshold": 1, "recovery_timeout": 30.0}
+    scripted = Scripted(make_client, script, count_bodies=True, half_open_permits=2, **settings)
+    await scripted.ask()
+    scripted.engine.advance(30.0)
+    streamed = await scripted.client.stream("GET", URL)
+    assert scripted.breaker.metrics(URL).probes == 1
+    if end == "read":
+        assert await streamed.read() == b"ab"
+    if end != "dropped":
+        await streamed.aclose()
+    del streamed
+    gc.collect()
+    assert scripted.breaker.metrics(URL).probes == 0
+    assert scripted.breaker.state(URL) == "half_open"  # one of two
+    assert await scripted.ask() == [200]
+    assert scripted.breaker.state(URL) == "closed"
+
+
+async def test_a_streamed_throttling_gives_the_place_back(make_client: MakeClient) -> None:
+    script = [503, 429]
+    settings: dict[str, Any] = {"failure_threshold": 1, "recovery_timeout": 30.0}
+    scripted = Scripted(make_client, script, count_bodies=True, **settings)
+    await scripted.ask()
+    scripted.engine.advance(30.0)
+    async with await scripted.client.stream("GET", URL):
+        pass
+    metrics = scripted.breaker.metrics(URL)
+    assert (metrics.state, metrics.probes) == ("half_open", 0)
+
+
+async def test_a_probe_whose_body_never_ends_loses_its_place(make_client: MakeClient) -> None:
+    settings: dict[str, Any] = {"failure_threshold": 1, "recovery_timeout": 30.0}
+    scripted = Scripted(make_client, [503, 200, 200], count_bodies=True, **settings)
+    await scripted.ask()
+    scripted.engine.advance(30.0)
+    async with await scripted.client.stream("GET", URL):
+        assert await scripted.ask() == [CircuitBreakerOpen]
+        scripted.engine.advance(60.0)
+        assert await scripted.ask() == [200]
+    assert scripted.breaker.state(URL) == "closed"
+
+
+# --- sharing ---
+
+
+async def test_one_breaker_serves_clients_threads_and_loops(app: AppServer) -> None:
+    app.route("/503", lambda record, conn: conn.reply(503))
+    heard: list[Transition] = []
+    breaker = CircuitBreaker(12, on_transition=heard.append)
+
+    def in_a_thread() -> None:
+        with Client(breaker=breaker) as client:
+            for _ in range(3):
+                client.get(app.url + "/503")
+
+    async def in_a_loop() -> None:
+        async with AsyncClient(breaker=breaker) as client:
+            for _ in range(3):
+                await client.get(app.url + "/503")
+
+    def run(backend: str) -> None:
+        anyio.run(in_a_loop, backend=backend)
+
+    work = [in_a_thread, in_a_thread, lambda: run("asyncio"), lambda: run("trio")]
+    threads = [threading.Thread(target=act) for act in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await anyio.to_thread.run_sync(thread.join)
+    assert breaker.state(app.url) == "open"
+    assert [change.new for change in heard] == ["open"]
+    assert len(app.requests) == 12
+
+
+async def test_64_calls_at_once_find_one_place(make_client: MakeClient, app: AppServer) -> None:
+    breaker = half_open(app.url)
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def answer(record: Record, conn: AppConnection) -> None:
+        arrived.set()
+        go_on.wait(60)
+        conn.reply()
+
+    app.route("/slow", answer)
+    client = make_client(breaker=breaker, max_connections=64)
+    found: list[Any] = []
+
+    async def ask() -> None:
+        try:
+            found.append(await apart(client, "GET", app.url + "/slow"))
+        except CircuitBreakerOpen:
+            found.append(None)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(64):
+            tasks.start_soon(ask)
+        await anyio.to_thread.run_sync(arrived.wait, 10)
+        await _until(lambda: len(found) == 63)
+        go_on.set()
+    assert found[:63] == [None] * 63
+    assert len(app.requests) == 1
+    assert breaker.state(app.url) == "closed"
+
+
+# --- hooks ---
+
+
+async def test_hooks_hear_what_their_clients_requests_led_to(make_client: MakeClient) -> None:
+    heard: list[Transition] = []
+    scripted = Scripted(
+        make_client,
+        [503, 503, 200],
+        failure_threshold=1,
+        recovery_timeout=30.0,
+        hooks={"breaker_transition": heard.append},
+    )
+    await scripted.ask()
+    scripted.engine.advance(30.0)
+    await scripted.ask()
+    scripted.breaker.reset()  # nobody's request
+    await scripted.ask()
+    assert heard == [
+        Transition("http://a.test:80", "closed", "open"),
+        Transition("http://a.test:80", "open", "half_open"),
+        Transition("http://a.test:80", "half_open", "open"),
+    ]
+
+
+@ONLY_ASYNC
+async def test_hooks_of_an_async_client_may_wait(make_client: MakeClient) -> None:
+    heard: list[str] = []
+
+    async def hook(change: Transition) -> None:
+        await anyio.sleep(0)
+        heard.append(change.new)
+
+    scripted = Scripted(
+        make_client, [reset()], failure_threshold=1, hooks={"breaker_transition": hook}
+    )
+    await scripted.ask()
+    assert heard == ["open"]
+
+
+async def test_a_deadline_of_ours_gives_a_probe_back(make_client: MakeClient) -> None:
+    scripted = Scripted(make_client, [503, silent()], failure_threshold=1, recovery_timeout=30.0)
+    await scripted.ask()
+    scripted.engine.advance(30.0)
+    assert await scripted.ask(timeout=Timeout(total=1.0)) == [DeadlineExceeded]
+    metrics = scripted.breaker.metrics(URL)
+    assert (metrics.state, metrics.probes) == ("half_open", 0)
+
+
+# --- a store of the user's own ---
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class Folder:
+    """A store in files, for one program after the other; it asks nothing but public names."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def change(
+        self, origin: str, now: float, step: Callable[[curlhttp.Circuit, float, A], T], what: A
+    ) -> T:
+        with self._lock:
+            circuit = self.peek(origin) or curlhttp.Circuit()
+            result = step(circuit, now, what)
+            self._file(origin).write_bytes(pickle.dumps(circuit))
+            return result
+
+    def peek(self, origin: str) -> curlhttp.Circuit | None:
+        file = self._file(origin)
+        return pickle.loads(file.read_bytes()) if file.exists() else None
+
+    def origins(self) -> list[str]:
+        return [unquote(file.name) for file in self.path.iterdir()]
+
+    def _file(self, origin: str) -> Path:
+        return self.path / quote(origin, safe="")
+
+
+async def test_with_a_store_in_files_the_next_client_knows_what_the_last_one_found(
+    make_client: MakeClient, app: AppServer, tmp_path: Path
+) -> None:
+    def client() -> AnyClient:
+        store: curlhttp.Store = Folder(tmp_path)
+        return make_client(breaker=curlhttp.CircuitBreaker(2, recovery_timeout=60, store=store))
+
+    for _ in range(2):
+        assert (await client().get(app.url + "/status/503")).status_code == 503
+    with pytest.raises(CircuitBreakerOpen) as caught:
+        await client().get(app.url)
+    assert caught.value.retry_after is not None
+    assert 50 < caught.value.retry_after <= 60
+    assert len(app.requests) == 2
+    curlhttp.CircuitBreaker(store=Folder(tmp_path)).reset()
+    assert (await client().get(app.url)).content == b"hello"

@@ -1,0 +1,413 @@
+"""What a response tells: status, headers, text, JSON, links, timings; and that it is a value."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curlhttp import Response, Timings
+from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, RequestException
+from tests.servers import AppServer, RawServer, respond, response
+from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.downloads import named_by_a_server
+from tests.support.ways import EVERY_WAY, Ask
+
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
+
+Make = Callable[..., AnyClient]
+
+
+async def fetch(client: AnyClient, body: bytes, content_type: str | None) -> Response:
+    headers = [] if content_type is None else [("Content-Type", content_type)]
+    with RawServer(respond(response(body, headers=headers))) as raw:
+        answer: Response = await client.get(raw.url)
+        return answer
+
+
+# --- the head ---
+
+
+async def test_the_status_line_is_there(any_client: AnyClient, server: AppServer) -> None:
+    answer = await any_client.get(server.url + "/status/404")
+    assert answer.status_code == 404
+    assert answer.reason == answer.reason_phrase == "Not Found"
+    assert answer.http_version == ("HTTP/1.1" if server.url.startswith("http:") else "HTTP/2")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [("200 Fine, thanks", "Fine, thanks"), ("200", ""), ("200 ", ""), ("299 x y", "x y")],
+)
+async def test_the_reason_is_what_the_server_says(
+    client: AnyClient, line: str, reason: str
+) -> None:
+    with RawServer(respond(response(status=line))) as raw:
+        answer = await client.get(raw.url)
+        assert answer.status_code == int(line[:3])
+        assert answer.reason == reason
+
+
+async def test_http_1_0_is_told_apart(client: AnyClient) -> None:
+    with RawServer(respond(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi")) as raw:
+        answer = await client.get(raw.url)
+    assert answer.http_version == "HTTP/1.0"
+    assert answer.text == "hi"
+
+
+async def test_headers_keep_order_case_and_repeats(client: AnyClient) -> None:
+    fields = [("X-B", "1"), ("x-a", "two"), ("X-b", "3"), ("Set-Cookie", "a=1; Path=/")]
+    with RawServer(respond(response(b"", headers=fields))) as raw:
+        headers = (await client.get(raw.url)).headers
+    assert headers.multi_items() == [("Content-Length", "0"), *fields]
+    assert headers["x-B"] == "1, 3"
+    assert headers.get_list("X-B") == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("code", "ok", "success", "error"),
+    [
+        (200, True, True, False),
+        (204, True, True, False),
+        (304, True, False, False),
+        (399, True, False, False),
+        (400, False, False, True),
+        (599, False, False, True),
+        (600, True, False, False),
+    ],
+)
+async def test_a_response_is_true_unless_its_status_is_an_error(
+    client: AnyClient, app: AppServer, code: int, ok: bool, success: bool, error: bool
+) -> None:
+    answer = await client.get(f"{app.url}/status/{code}")
+    assert answer.ok is bool(answer) is ok
+    assert (answer.is_success, answer.is_error) == (success, error)
+    assert repr(answer) == f"<Response [{code}]>"
+    if error:
+        with pytest.raises(HTTPError):
+            answer.raise_for_status()
+    else:
+        assert answer.raise_for_status() is answer
+
+
+@pytest.mark.parametrize(("code", "side"), [(404, "Client"), (503, "Server")])
+async def test_raise_for_status_says_what_and_where(
+    any_client: AnyClient, server: AppServer, code: int, side: str
+) -> None:
+    url = f"{server.url}/status/{code}?a=1"
+    answer = await any_client.get(url)
+    with pytest.raises(HTTPError) as caught:
+        answer.raise_for_status()
+    assert str(caught.value) == f"{code} {side} Error: {answer.reason} for url: {url}"
+    assert caught.value.request is answer.request
+    assert caught.value.response is answer
+    assert isinstance(caught.value, RequestException)
+
+
+async def test_the_url_is_the_last_one_and_the_history_leads_to_it(
+    any_client: AnyClient, server: AppServer
+) -> None:
+    answer = await any_client.get(server.url + "/redirect/2")
+    assert answer.url == server.url + "/"
+    assert [(hop.status_code, hop.url) for hop in answer.history] == [
+        (302, server.url + "/redirect/2"),
+        (302, server.url + "/redirect/1"),
+    ]
+    assert answer.history[0].is_redirect
+    assert not answer.is_redirect
+
+
+async def test_the_url_shows_no_credentials_and_no_fragment_on_the_wire(
+    client: AnyClient, app: AppServer
+) -> None:
+    url = app.url.replace("//", "//user:secret@") + "/bytes/1?q=1#part"
+    answer = await client.get(url)
+    assert "secret" not in answer.url
+    assert "secret" not in repr(answer.request)
+    assert app.requests[-1].target == "/bytes/1?q=1"
+
+
+async def test_cookies_of_a_response_are_its_own(client: AnyClient, app: AppServer) -> None:
+    first = await client.get(app.url + "/cookies/set?a=1&b=2")
+    assert dict(first.cookies.items()) == {"a": "1", "b": "2"}
+    second = await client.get(app.url)
+    assert list(second.cookies) == []
+    assert first.cookies is first.cookies
+
+
+async def test_links_are_read(any_client: AnyClient, server: AppServer) -> None:
+    answer = await any_client.get(server.url + "/links")
+    assert answer.links == {
+        "next": {"url": "/page/2", "rel": "next"},
+        "last": {"url": "/page/9", "rel": "last", "title": "the, end"},
+    }
+    assert (await any_client.get(server.url)).links == {}
+
+
+async def test_times_and_peer_are_told(any_client: AnyClient, server: AppServer) -> None:
+    first = await any_client.get(server.url)
+    second = await any_client.get(server.url + "/bytes/1000")
+    for answer in (first, second):
+        timings = answer.timings
+        assert isinstance(timings, Timings)
+        assert 0 < timings.first_byte <= timings.total < 5
+        assert timings.peer == ("127.0.0.1", server.port)
+        assert answer.elapsed == timedelta(seconds=timings.first_byte)
+    assert not first.timings.reused
+    assert first.timings.connect > 0
+    assert (first.timings.tls > 0) == server.url.startswith("https:")
+    assert second.timings.reused
+    assert second.timings.connect == second.timings.tls == 0
+
+
+async def test_trailers_are_kept_apart(any_client: AnyClient, server: AppServer) -> None:
+    answer = await any_client.get(server.url + "/trailers")
+    assert answer.content == b"hello"
+    assert answer.trailers["X-Checksum"]
+    assert "x-checksum" not in answer.headers
+
+
+async def test_early_hints_are_not_the_response(any_client: AnyClient, server: AppServer) -> None:
+    answer = await any_client.get(server.url + "/hints")
+    assert answer.status_code == 200
+    assert answer.content == b"hello"
+    assert "link" not in answer.headers
+
+
+# --- text ---
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoding"),
+    [
+        (None, None),
+        ("text/plain", None),
+        ("text/plain; charset=latin-1", "latin-1"),
+        ('text/plain; charset="UTF-8"', "utf-8"),
+        ("text/plain; x=y; CHARSET= utf-16 ", "utf-16"),
+        ("text/plain; charset=", None),
+        ("application/json", "utf-8"),
+        ("application/json; charset=latin-1", "latin-1"),
+    ],
+)
+async def test_the_encoding_is_that_of_the_content_type(
+    client: AnyClient, content_type: str | None, encoding: str | None
+) -> None:
+    assert (await fetch(client, b"x", content_type)).encoding == encoding
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("latin-1", b"h\xe9", "hé"),
+        ("utf-16", "hé".encode("utf-16"), "hé"),
+        ("shift_jis", "日本".encode("shift_jis"), "日本"),
+        ("nonsense", "hé".encode(), "hé"),
+        ("base64", b"aGk=", "aGk="),
+        ("utf-8", b"h\xff", "h�"),
+        ("", b"\xef\xbb\xbfhi", "\ufeffhi"),
+    ],
+)
+async def test_text_never_fails(client: AnyClient, charset: str, body: bytes, text: str) -> None:
+    assert (await fetch(client, body, f"text/plain; charset={charset}")).text == text
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("utf-16", "hé\n".encode("utf-16-le"), "hé\n"),
+        ("utf-32", "hé\n".encode("utf-32-le"), "hé\n"),
+        ("utf-16", b"\n", "\ufffd"),
+        ("punycode", b"h-\n", "h-\n"),
+        ("idna", b"xn--\xff..\n", "xn--\ufffd..\n"),
+        ("undefined", "hé\n".encode(), "hé\n"),
+        ("utf-7", b"+ADw-script+AD4-\n", "+ADw-script+AD4-\n"),
+        ("unicode_escape", b"\\u0041\n", "\\u0041\n"),
+        ("iso-2022-jp", b"\x1b(\x1b0123456789\n", None),
+        ("x" * 20_000, "hé\n".encode(), "hé\n"),
+    ],
+)
+async def test_text_is_the_same_whole_and_in_pieces_whatever_its_charset_is_called(
+    client: AnyClient, charset: str, body: bytes, text: str | None
+) -> None:
+    headers = [("Content-Type", f"text/plain; charset={charset}")]
+    with RawServer(respond(response(body, headers=headers))) as raw:
+        answer = await client.get(raw.url)
+        assert answer.encoding == charset
+        if text is not None:
+            assert answer.text == text
+        for kind in ("text", "lines"):
+            async with await client.stream("GET", raw.url) as stream:
+                pieces = [piece async for piece in stream.iterate(kind)]
+            if text is not None:
+                assert "".join(pieces) == text.replace("\n", "" if kind == "lines" else "\n")
+    assert isinstance(answer.text, str)
+
+
+async def test_an_encoding_that_was_set_may_be_any_codec_for_text(client: AnyClient) -> None:
+    answer = await fetch(client, b"\\u0041", "text/plain; charset=unicode_escape")
+    answer.encoding = "unicode_escape"
+    assert answer.text == "A"
+    answer.encoding = "punycode"
+    assert answer.text == "\\u0041"
+
+
+async def test_an_encoding_may_be_set(client: AnyClient) -> None:
+    answer = await fetch(client, b"h\xe9", "text/plain; charset=utf-8")
+    assert answer.text == "h�"
+    answer.encoding = "latin-1"
+    assert answer.text == "hé"
+    answer.encoding = None
+    assert answer.text == "h�"
+
+
+# --- JSON ---
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
+async def test_json_finds_its_unicode_encoding_by_itself(client: AnyClient, encoding: str) -> None:
+    body = json.dumps({"ä": [1, "€"]}, ensure_ascii=False).encode(encoding)
+    assert (await fetch(client, body, "application/json")).json() == {"ä": [1, "€"]}
+
+
+async def test_json_takes_the_options_of_the_standard_library(client: AnyClient) -> None:
+    answer = await fetch(client, b'{"a": 1.5}', None)
+    assert answer.json(parse_float=str) == {"a": "1.5"}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"<html>", b'{"a": 1} x', b"\xff\xff\xff", b"\xc3"])
+async def test_what_is_no_json_is_an_error_of_every_family(client: AnyClient, body: bytes) -> None:
+    answer = await fetch(client, body, "application/json")
+    with pytest.raises(JSONDecodeError) as caught:
+        answer.json()
+    assert isinstance(caught.value, json.JSONDecodeError)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, InvalidJSONError)
+    assert caught.value.response is answer
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.msg, again.pos) == (caught.value.msg, caught.value.pos)
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"a":' * 200_000, "nested too deeply"),
+        (b"1" * 5000, "5000 digits"),
+        (b'{"a": [-%b]}' % (b"1" * 5000), "5000 digits"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"parse_float": str}])
+async def test_json_beyond_what_python_reads_is_no_json(
+    client: AnyClient, body: bytes, what: str, options: dict[str, Any]
+) -> None:
+    answer = await fetch(client, body, "application/json")
+    with pytest.raises(JSONDecodeError, match=what) as caught:
+        answer.json(**options)
+    assert caught.value.response is answer
+    assert caught.value.request is answer.request
+
+
+async def test_an_error_of_a_function_for_json_is_the_callers_own(client: AnyClient) -> None:
+    class OwnError(ValueError):
+        pass
+
+    def refuse(found: Any) -> Any:
+        raise OwnError
+
+    answer = await fetch(client, b"{}", "application/json")
+    with pytest.raises(OwnError):
+        answer.json(object_hook=refuse)
+
+
+async def test_json_obeys_an_encoding_that_was_set(client: AnyClient) -> None:
+    answer = await fetch(client, b'"h\xe9"', "application/json")
+    answer.encoding = "latin-1"
+    assert answer.json() == "hé"
+
+
+# --- a value ---
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+async def test_a_response_survives_pickling(
+    client: AnyClient, app: AppServer, protocol: int
+) -> None:
+    answer = await client.get(
+        app.url + "/redirect-to?url=/json", headers={"X-A": "b"}, auth=("user", "secret")
+    )
+    data = pickle.dumps(answer, protocol)
+    assert b"secret" not in data
+    again = pickle.loads(data)
+    assert again.status_code == 200
+    assert again.content == answer.content
+    assert again.json() == answer.json()
+    assert again.headers == answer.headers
+    assert again.url == answer.url
+    assert again.timings == answer.timings
+    assert [hop.status_code for hop in again.history] == [302]
+    assert again.request.headers["x-a"] == "b"
+    assert again.request.method == "GET"
+
+
+async def test_a_request_survives_pickling_and_can_be_sent(
+    client: AnyClient, app: AppServer
+) -> None:
+    request = client.real.build_request("PUT", app.url + "/echo", json={"a": 1}, timeout=3)
+    again = pickle.loads(pickle.dumps(request))
+    assert repr(again) == f"<Request [PUT {app.url}/echo]>"
+    assert again.body.data == b'{"a": 1}'
+    assert again.timeout == request.timeout
+    assert again.headers == request.headers
+
+
+async def test_a_streamed_response_that_was_read_survives_pickling(
+    client: AnyClient, app: AppServer
+) -> None:
+    async with await client.stream("GET", app.url + "/json") as stream:
+        body = await stream.read()
+        again = pickle.loads(pickle.dumps(stream.real))
+    assert again.content == body
+    assert again.is_closed
+
+
+async def test_a_response_can_be_copied(client: AnyClient, app: AppServer) -> None:
+    answer = await client.get(app.url + "/json")
+    twin = copy.copy(answer)
+    assert twin.content is answer.content
+    assert copy.deepcopy(answer).json() == answer.json()
+
+
+async def test_a_whole_response_has_the_verbs_of_a_streamed_one(
+    client: AnyClient, app: AppServer
+) -> None:
+    answer = await client.get(app.url + "/bytes/1000")
+    with answer:
+        assert answer.read() == answer.content
+    async with answer:
+        assert await answer.aread() == answer.content
+    assert b"".join(answer.iter_bytes(7)) == answer.content
+    assert [len(piece) for piece in answer.iter_bytes(400)] == [400, 400, 200]
+    assert list(answer.iter_bytes()) == [answer.content]
+
+
+@EVERY_WAY
+async def test_no_file_is_written_for_a_name_that_a_server_gives(
+    ask: Ask, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S92: the only file is the one that the caller of a download names."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    for value in named_by_a_server(tmp_path):
+        with RawServer(respond(response(b"x", headers=[("Content-Disposition", value)]))) as raw:
+            await ask(raw.url + "/..%2f..%2fevil")
+    files = [path.name for path in tmp_path.rglob("*") if not path.is_dir()]
+    assert files == (["downloaded"] if way == "download" else [])

@@ -1,0 +1,114 @@
+"""The README's word: what its commands do, what the examples print, and what CI runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.pace import assert_in_time
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def fenced(language: str) -> list[str]:
+    """Return the README's code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def without_figures(text: str) -> list[str]:
+    # libcurl's own words belong to libcurl's version.
+    text = re.sub(r"\(curl error \d+: .*\)", "(curl error)", text)
+    return re.sub(r"\d+(?:\.\d+)?", "0", text).splitlines()
+
+
+def test_the_quickstart_prints_what_the_readme_shows() -> None:
+    finished = run("examples/quickstart.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert without_figures(finished.stdout) == without_figures(fenced("text")[0])
+
+
+def test_the_quickstart_leaves_no_thread() -> None:
+    finished = run(
+        "-c",
+        "import runpy, threading; runpy.run_path('examples/quickstart.py', run_name='__main__');"
+        "print(threading.active_count(), 'thread')",
+    )
+    assert finished.stdout.splitlines()[-1:] == ["1 thread"], finished.stderr
+
+
+def test_the_drop_in_for_requests_does_what_requests_does() -> None:
+    finished = run("examples/requests_drop_in.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "import     requests is curlhttp.requests",
+        "hook       GET /hello?page=1 <Response [200]>",
+        "upload     {'type': 'multipart/form-data', 'named': True}",
+        "retries    200 after [503, 503]",
+        "streaming  8 MiB in a file",
+        "timeout    ReadTimeout, request_sent=True",
+    ]
+
+
+def test_the_resilience_example_tells_one_story_with_both_clients() -> None:
+    begun = time.monotonic()
+    finished = run("examples/resilience.py")
+    seconds = time.monotonic() - begun
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    lines = finished.stdout.splitlines()
+    assert lines[-1] == "the same, word for word"
+    changes = [line.strip() for line in lines if "->" in line]
+    assert changes == ["closed -> open", "open -> half_open", "half_open -> closed"]
+    assert any(line.startswith("attempt 3: 200") for line in lines)
+    assert [line.split()[-1] for line in lines if line.endswith("x")] == [
+        "1.00x",
+        "4.00x",
+        "1.25x",  # a fifth of the requests, and the reserve
+        "0.05x",
+    ]
+    assert_in_time(seconds, 0, 5)
+
+
+def test_ci_runs_the_two_commands_of_the_readme() -> None:
+    commands = [block.strip() for block in fenced("sh")]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert len(commands) == 2
+    for command in commands:
+        assert f'="{command}"\n' in script
+
+
+def test_the_readme_draws_the_tree_of_errors_that_there_is() -> None:
+    from curlhttp import exceptions
+
+    assert exceptions.__doc__ is not None
+    assert fenced("text")[1].strip() in exceptions.__doc__
+
+
+@pytest.mark.parametrize("number", range(len(fenced("python"))))
+def test_the_pythons_of_the_readme_can_be_parsed(number: int) -> None:
+    source = "async def shown():\n" + re.sub(r"^", "    ", fenced("python")[number], flags=re.M)
+    compile(source, "README.md", "exec")
+
+
+def test_every_public_name_can_be_loaded() -> None:
+    import curlhttp
+
+    for name in curlhttp.__all__:
+        assert getattr(curlhttp, name) is not None
+    late = {*curlhttp._HOME, *curlhttp._MODULE, "ClientRequest"}
+    assert {*late, "__version__"} == {*curlhttp.__all__}

@@ -1,0 +1,592 @@
+"""Where curlhttp.requests differs from requests, on purpose; the README lists these."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import math
+import pickle
+from collections.abc import Iterator
+from http.cookiejar import CookieJar
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import curlhttp
+from curlhttp import requests
+from curlhttp.requests.adapters import HTTPAdapter
+from tests.servers import (
+    AppServer,
+    BlackHole,
+    Certs,
+    H2Server,
+    HTTPProxy,
+    RawConnection,
+    RawServer,
+    respond,
+    respond_and_close,
+    response,
+)
+from tests.support.inner import run_script
+
+Retry: Any = requests.packages.urllib3.util.retry.Retry
+Timeout: Any = curlhttp.Timeout
+
+
+@pytest.fixture(autouse=True)
+def _fresh_pool() -> Iterator[None]:
+    """Close what the functions of the module keep open."""
+    yield
+    requests.api._adapter.close()
+
+
+@pytest.fixture
+def session() -> Iterator[requests.Session]:
+    with requests.Session() as made:
+        yield made
+
+
+def sent_by(session: requests.Session, url: str, **options: Any) -> Any:
+    """Send a request and return it as the engine got it."""
+    seen: list[Any] = []
+
+    class Watched(HTTPAdapter):
+        def _attempt(self, sent: Any) -> Any:
+            seen.append(sent)
+            return super()._attempt(sent)
+
+    session.mount("http://", Watched())
+    session.get(url, **options)
+    return seen[0]
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_verify_false_of_a_session_beats_the_environment(
+    session: requests.Session, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "/nowhere.pem")
+    session.verify = False
+    with pytest.warns(Warning, match="Unverified"):
+        assert session.get(tls_app.url).text == "hello"
+
+
+def test_a_path_in_verify_of_a_session_beats_the_environment(
+    session: requests.Session,
+    tls_app: AppServer,
+    certs: Certs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere.pem")
+    session.verify = str(certs.ca_path)
+    assert session.get(tls_app.url).text == "hello"
+
+
+def test_proxies_of_a_session_beat_the_environment(
+    session: requests.Session, app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with HTTPProxy() as proxy:
+        session.proxies = {"http": proxy.url}
+        assert session.get(app.url).text == "hello"
+        assert len(proxy.log) == 1
+        session.proxies = {"http": None}
+        assert session.get(app.url).text == "hello"
+        assert len(proxy.log) == 1
+
+
+@pytest.mark.parametrize("verify", [None, 1])
+def test_send_verifies_unless_it_is_told_not_to(
+    session: requests.Session, tls_app: AppServer, verify: Any
+) -> None:
+    prepared = session.prepare_request(requests.Request("GET", tls_app.url))
+    with pytest.raises(requests.exceptions.SSLError):
+        session.send(prepared, verify=verify)
+
+
+def test_an_empty_path_in_verify_does_not_switch_verification_off(
+    session: requests.Session, tls_app: AppServer
+) -> None:
+    class Pools(HTTPAdapter):
+        def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+            super().cert_verify(conn, url, verify, cert)
+
+    for adapter in (HTTPAdapter(), Pools()):
+        session.mount("https://", adapter)
+        with pytest.raises(OSError, match="invalid path"):
+            session.get(tls_app.url, verify="")
+    assert tls_app.connections == 0
+
+
+# --- time limits ---
+
+
+def test_there_is_a_time_limit_by_default(session: requests.Session, app: AppServer) -> None:
+    limits = sent_by(session, app.url).timeout
+    assert (limits.connect, limits.read, limits.total) == (10, 60, None)
+
+
+def test_a_session_may_have_a_time_limit_of_its_own(app: AppServer) -> None:
+    with requests.Session(timeout=(3, 4)) as session:
+        assert sent_by(session, app.url).timeout == Timeout(connect=3, read=4)
+        assert sent_by(session, app.url, timeout=5).timeout == Timeout(connect=5, read=5)
+        session.timeout = 7
+        assert sent_by(session, app.url).timeout == Timeout(connect=7, read=7)
+
+
+def test_a_session_may_have_no_time_limit(app: AppServer) -> None:
+    with requests.Session(timeout=None) as session:
+        limits = sent_by(session, app.url).timeout
+    assert (limits.connect, limits.read, limits.total, limits.pool) == (None, None, None, None)
+
+
+def test_timeout_is_an_exception_and_a_setting(app: AppServer) -> None:
+    assert issubclass(requests.ReadTimeout, curlhttp.Timeout)
+    assert requests.Timeout is curlhttp.Timeout
+    assert Timeout(5) == Timeout(connect=5, read=5)
+    error = Timeout("too late")
+    assert isinstance(error, requests.RequestException)
+    assert str(error) == "too late"
+    assert requests.get(app.url, timeout=Timeout(total=30)).text == "hello"
+
+
+@pytest.mark.parametrize("limit", [math.inf, math.nan, 10**400])
+def test_a_time_limit_that_is_no_number_of_seconds_is_refused_in_one_way(
+    app: AppServer, limit: Any
+) -> None:
+    for timeout in (limit, (1, limit), (limit, 1)):
+        with pytest.raises(ValueError):
+            requests.get(app.url, timeout=timeout)
+    assert app.connections == 0
+
+
+def test_a_total_that_ran_out_is_never_retried(session: requests.Session, app: AppServer) -> None:
+    session.mount("http://", HTTPAdapter(max_retries=Retry(total=3)))
+    with pytest.raises(curlhttp.DeadlineExceeded):
+        session.get(app.url + "/stall", timeout=Timeout(total=0.05))
+    assert len(app.requests) == 1
+
+
+def test_a_wait_for_a_full_pool_is_never_retried(app: AppServer) -> None:
+    with requests.Session() as session:
+        session.mount(
+            "http://", HTTPAdapter(pool_maxsize=1, pool_block=True, max_retries=Retry(total=3))
+        )
+        with session.get(app.url + "/bytes/1000000", stream=True):
+            with pytest.raises(curlhttp.PoolTimeout):
+                session.get(app.url, timeout=Timeout(pool=0.02, total=30))
+    assert len(app.requests) == 1
+
+
+# --- connections ---
+
+
+def test_the_functions_of_the_module_share_connections_and_no_cookies(app: AppServer) -> None:
+    requests.get(app.url + "/cookies/set?a=1")
+    assert requests.get(app.url + "/cookies").json()["cookies"] == {}
+    assert requests.post(app.url + "/echo", data=b"x").status_code == 200
+    assert app.connections == 1
+
+
+def test_streams_and_whole_responses_use_connections_of_their_own(
+    session: requests.Session, app: AppServer
+) -> None:
+    for _ in range(2):
+        session.get(app.url)
+        _ = session.get(app.url, stream=True).content
+    assert app.connections == 2
+
+
+def test_the_certificate_is_known_where_the_response_opened_the_connection(
+    session: requests.Session, tls_app: AppServer, certs: Certs
+) -> None:
+    session.verify = str(certs.ca_path)
+    with session.get(tls_app.url, stream=True) as answer:
+        sock = answer.raw._connection.sock
+        assert sock.getpeercert()["subjectAltName"]
+        assert isinstance(sock.getpeercert(True), bytes)
+        _ = answer.content
+    with session.get(tls_app.url, stream=True) as answer:
+        assert answer.timings.reused
+        with pytest.raises(ValueError, match="not known"):
+            answer.raw._connection.sock.getpeercert()
+
+
+@pytest.mark.parametrize("keyword", ["assert_fingerprint", "key_log", "server_side"])
+def test_what_libcurl_cannot_check_is_refused_and_not_dropped(
+    session: requests.Session, tls_app: AppServer, keyword: str
+) -> None:
+    class Pinned(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            kwargs[keyword] = "aa:bb"
+            super().init_poolmanager(*args, **kwargs)
+
+    session.mount("https://", Pinned())
+    with pytest.raises(ValueError, match=keyword):
+        session.get(tls_app.url)
+    assert tls_app.connections == 0
+
+
+# --- what goes out ---
+
+
+def test_the_connection_header_goes_last(session: requests.Session, app: AppServer) -> None:
+    session.get(app.url, headers={"X": "y"})
+    session.post(app.url, data=b"x")
+    for record in app.requests:
+        assert record.headers[-1] == ("Connection", "keep-alive")
+
+
+@pytest.mark.parametrize("name", ["User-Agent", "Accept-Encoding"])
+def test_a_header_that_is_taken_away_gets_no_substitute(
+    session: requests.Session, app: AppServer, name: str
+) -> None:
+    session.get(app.url, headers={name: None})
+    assert app.requests[0].header(name) is None
+
+
+@pytest.mark.parametrize("headers", [{"X": "a\0b"}, {"X\0": "a"}, {"X": b"\0"}])
+def test_nul_in_a_header_is_refused(app: AppServer, headers: Any) -> None:
+    with pytest.raises(requests.exceptions.InvalidHeader):
+        requests.get(app.url, headers=headers)
+    assert app.connections == 0
+
+
+@pytest.mark.parametrize(
+    "file", [("n", b"x", "text/plain\r\nX: y"), ("n", b"x", "text/plain", {"X": "a\r\nb"})]
+)
+def test_headers_smuggled_into_a_form_are_refused(app: AppServer, file: Any) -> None:
+    with pytest.raises(requests.exceptions.InvalidHeader):
+        requests.post(app.url, files={"f": file})
+    assert app.connections == 0
+
+
+def test_a_line_break_in_a_name_of_a_form_is_escaped(app: AppServer) -> None:
+    body = requests.post(app.url + "/echo", files={"f": ("a\r\nX: y", b"x")}).json()["body"]
+    assert 'filename="a%0D%0AX: y"' in body
+
+
+def test_a_method_that_is_no_token_is_an_error_of_ours(app: AppServer) -> None:
+    with pytest.raises(curlhttp.InvalidMethod) as caught:
+        requests.request("G ET", app.url)
+    assert isinstance(caught.value, requests.RequestException)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_body_with_head_is_refused(app: AppServer) -> None:
+    with pytest.raises(curlhttp.InvalidMethod):
+        requests.head(app.url, data=b"x")
+    assert app.connections == 0
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "Transfer-Encoding"])
+def test_framing_in_the_headers_gives_way_to_the_body(
+    session: requests.Session, app: AppServer, name: str
+) -> None:
+    value = "99" if name == "Content-Length" else "chunked"
+    session.get(app.url, headers={name: value})
+    session.post(app.url + "/echo", data=b"abc", headers={name: value})
+    assert app.requests[0].header(name) is None
+    assert app.requests[1].body == b"abc"
+    assert not app.requests[1].chunked
+
+
+def test_text_files_are_as_long_as_what_is_sent_of_them(app: AppServer) -> None:
+    requests.post(app.url + "/echo", data=io.StringIO("\u20ac"))
+    assert app.requests[0].header("content-length") == "3"
+    assert app.requests[0].body == "\u20ac".encode()
+
+
+# --- credentials ---
+
+
+def to(url: str) -> str:
+    return "/redirect-to?url=" + quote(url, safe="")
+
+
+@pytest.mark.parametrize("url", ["ftp://user:s3cret@host/", "http://user:s3cret@host:99999/"])
+def test_errors_hide_passwords(url: str) -> None:
+    with pytest.raises(requests.RequestException) as caught:
+        requests.get(url)
+    assert "s3cret" not in str(caught.value)
+    assert "***@host" in str(caught.value)
+
+
+def test_errors_hide_the_value_of_authorization(app: AppServer) -> None:
+    with pytest.raises(requests.exceptions.InvalidHeader) as caught:
+        requests.get(app.url, headers={"Authorization": "Bearer s3cret\n"})
+    assert "s3cret" not in str(caught.value)
+    assert "Authorization" in str(caught.value)
+
+
+def test_the_message_of_a_status_hides_the_password(app: AppServer) -> None:
+    url = app.url.replace("//", "//user:s3cret@") + "/status/404"
+    with pytest.raises(requests.HTTPError) as caught:
+        requests.get(url).raise_for_status()
+    assert str(caught.value) == f"404 Client Error: Not Found for url: {app.url}/status/404"
+
+
+def test_a_digest_challenge_of_another_origin_is_not_answered(app: AppServer) -> None:
+    auth = requests.auth.HTTPDigestAuth("user", "s3cret")
+    with AppServer() as other:
+        answer = requests.get(
+            app.url + to(other.url + "/digest?user=user&password=s3cret"), auth=auth
+        )
+        assert answer.status_code == 401
+        assert [record.header("authorization") for record in other.requests] == [None]
+
+
+def test_proxy_authorization_is_sent_to_no_origin(app: AppServer) -> None:
+    requests.get(app.url, headers={"Proxy-Authorization": "Basic s3cret"})
+    assert app.requests[0].header("proxy-authorization") is None
+
+
+def test_a_host_header_is_left_behind_at_another_host(app: AppServer) -> None:
+    requests.get(app.url + to(app.at("localhost") + "/echo"), headers={"Host": "name.example"})
+    sent = [record.header("host") for record in app.requests]
+    assert sent == ["name.example", f"localhost:{app.port}"]
+
+
+def jar_of_the_standard_library() -> CookieJar:
+    jar = CookieJar()
+    jar.set_cookie(requests.cookies.create_cookie("own", "1"))
+    return jar
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: {"own": "1"},
+        lambda: requests.cookies.cookiejar_from_dict({"own": "1"}),
+        jar_of_the_standard_library,
+    ],
+)
+def test_cookies_of_one_request_stay_with_its_host(
+    session: requests.Session, app: AppServer, make: Any, stream: bool
+) -> None:
+    session.cookies["everywhere"] = "1"
+    away = app.at("localhost")
+    url = app.url + to("/redirect-to?url=" + quote(away + to(app.url + "/echo"), safe=""))
+    with session.get(url, cookies=make(), stream=stream) as answer:
+        assert answer.url == app.url + "/echo"
+    both = "everywhere=1; own=1"
+    sent = [record.header("cookie") for record in app.requests]
+    assert sent == [both, both, "everywhere=1", "everywhere=1"]
+
+
+def test_cookies_of_a_prepared_request_stay_with_its_host(
+    session: requests.Session, app: AppServer
+) -> None:
+    away = app.at("localhost") + "/echo"
+    request = requests.Request("GET", app.url + to(away), cookies={"own": "1"}).prepare()
+    answer = session.send(request, allow_redirects=False)
+    assert "Cookie" not in answer.next.headers
+    session.send(answer.next)
+    session.send(request)
+    assert [record.header("cookie") for record in app.requests] == ["own=1", None, "own=1", None]
+    assert request.headers["Cookie"] == "own=1"
+
+
+@pytest.mark.parametrize("auth", [("user", "s3cret"), "digest", None])
+def test_a_pickled_response_or_error_carries_no_credentials(
+    session: requests.Session, app: AppServer, auth: Any
+) -> None:
+    if auth == "digest":
+        auth = requests.auth.HTTPDigestAuth("user", "s3cret")
+    session.cookies["a"] = "s3cret-1"
+    session.headers["Proxy-Authorization"] = "s3cret-2"
+    url = app.url.replace("//", "//me:s3cret-3@")
+    path = "/digest?user=user&password=pass" if auth else "/redirect-to?url=/status/404"
+    answer = session.get(url + path, auth=auth, headers={"X": "kept"})
+    with pytest.raises(requests.HTTPError) as refused:
+        answer.raise_for_status()
+    with pytest.raises(requests.ReadTimeout) as stalled:
+        session.get(url + "/stall", auth=auth, headers={"X": "kept"}, timeout=(30, 0.05))
+    secrets = [b"s3cret", base64.b64encode(b"user:s3cret"), base64.b64encode(b"me:s3cret-3")]
+    values: list[Any] = [answer, refused.value, stalled.value]
+    for value in values:
+        data = pickle.dumps(value)
+        assert not any(secret in data for secret in secrets)
+        again: Any = pickle.loads(data)
+        assert again.request.headers["X"] == "kept"
+        assert not again.request._cookies
+        assert "@" not in again.request.url
+        assert "Cookie" in value.request.headers  # of what was pickled
+    assert answer.url.startswith(url)
+
+
+def test_a_pickled_prepared_request_has_what_it_needs(
+    session: requests.Session, app: AppServer
+) -> None:
+    """Who pickles a request itself means to send it; requests' own tests do."""
+    request = requests.Request("GET", app.url, auth=("u", "p"), cookies={"a": "1"}).prepare()
+    session.send(pickle.loads(pickle.dumps(request)))
+    assert app.requests[0].header("cookie") == "a=1"
+    assert app.requests[0].header("authorization") == "Basic dTpw"
+
+
+# --- what comes in ---
+
+
+@pytest.mark.parametrize("charset", ["utf-7", "punycode", "nonsense"])
+def test_a_charset_that_is_none_of_http_means_utf_8(
+    session: requests.Session, charset: str
+) -> None:
+    headers = [("Content-Type", f"text/plain; charset={charset}")]
+    with RawServer(respond(response("é+AGE-".encode(), headers=headers))) as server:
+        answer = session.get(server.url)
+    assert answer.text == "".join(answer.iter_content(1, decode_unicode=True)) == "é+AGE-"
+    answer.encoding = "UTF7"
+    assert answer.text.endswith("a")
+
+
+def test_a_head_that_is_cut_is_an_error() -> None:
+    with RawServer(respond_and_close(b"HTTP/1.1 200 OK\r\nX: y\r\n")) as server:
+        with pytest.raises(curlhttp.RemoteProtocolError) as caught:
+            requests.get(server.url)
+    assert isinstance(caught.value, requests.exceptions.ChunkedEncodingError)
+    assert pickle.loads(pickle.dumps(caught.value)).args
+
+
+@pytest.mark.parametrize("length", ["x", "-1", "+3", "3x", "3, 4"])
+def test_a_length_that_is_no_number_is_an_invalid_header(length: str) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nabc"
+    with RawServer(respond_and_close(head.encode())) as server:
+        with pytest.raises(requests.exceptions.InvalidHeader) as caught:
+            requests.get(server.url)
+    assert isinstance(caught.value, curlhttp.RemoteProtocolError)
+    assert caught.value.request_sent
+
+
+def test_a_redirect_whose_body_breaks_off_is_followed(session: requests.Session) -> None:
+    """As in requests; the difference would be an error."""
+
+    def handler(conn: RawConnection) -> None:
+        head, _ = conn.read_request()
+        cut = b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 9\r\n\r\nabc"
+        conn.send(response(b"there") if head.startswith(b"GET /next") else cut)
+
+    with RawServer(handler) as server:
+        answer = session.get(server.url)
+    assert answer.text == "there"
+    assert answer.history[0].status_code == 302
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_of_the_body_of_a_redirect_64_kib_are_kept(
+    session: requests.Session, app: AppServer, stream: bool
+) -> None:
+    url = app.url + to(app.url) + "&body=300000"
+    seen: list[int] = []
+    hooks = {"response": lambda got, **_: seen.append(len(got.content))}
+    answer = session.get(url, stream=stream)
+    assert (len(answer.history[0].content), answer.content) == (65536, b"hello")
+    session.get(url, stream=stream, hooks=hooks)
+    assert seen == [65536, 5]
+
+
+def test_a_streamed_redirect_that_is_not_followed_stays_on_the_wire(
+    session: requests.Session, app: AppServer
+) -> None:
+    url = app.url + to(app.url + "/") + "&body=300000"
+    with session.get(url, stream=True, allow_redirects=False) as answer:
+        assert answer.next.url == app.url + "/"
+        assert len(answer.raw.read()) == 300_000
+
+
+def test_a_retry_covers_a_body_that_is_read_at_once(session: requests.Session) -> None:
+    """In requests the body is read when the retries are over."""
+
+    def handler(conn: RawConnection) -> None:
+        conn.read_request()
+        cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"
+        conn.send(response(b"whole") if conn.index else cut)
+
+    with RawServer(handler) as server:
+        session.mount("http://", HTTPAdapter(max_retries=Retry(total=1)))
+        assert session.get(server.url).content == b"whole"
+        assert len(server.requests) == 2
+
+
+def test_pieces_as_they_come_are_bounded(session: requests.Session) -> None:
+    import gzip
+
+    coded = response(gzip.compress(bytes(1_000_000)), headers=[("Content-Encoding", "gzip")])
+    with RawServer(respond(coded)) as server:
+        with session.get(server.url, stream=True) as answer:
+            sizes = [len(piece) for piece in answer.iter_content(None)]
+    assert sum(sizes) == 1_000_000
+    assert max(sizes) <= 65536
+
+
+def test_errors_keep_their_request_when_they_are_pickled(app: AppServer) -> None:
+    with BlackHole() as hole, pytest.raises(requests.ConnectTimeout) as caught:
+        requests.get(hole.url, timeout=0.02)
+    assert pickle.loads(pickle.dumps(caught.value)).request.url == hole.url + "/"
+
+
+# --- additions ---
+
+
+def test_content_is_another_name_for_a_body(app: AppServer) -> None:
+    assert requests.post(app.url + "/echo", content=b"x").json()["body"] == "x"
+    with pytest.raises(TypeError, match="the same thing"):
+        requests.post(app.url, content=b"x", data=b"y")
+
+
+@pytest.mark.skipif(
+    "sha512_256" not in hashlib.algorithms_available, reason="OpenSSL has no SHA-512/256"
+)
+@pytest.mark.parametrize("algorithm", ["SHA-512-256", "SHA-512-256-sess", "SHA-256-sess"])
+def test_digest_has_the_algorithms_of_the_rfc(app: AppServer, algorithm: str) -> None:
+    auth = requests.auth.HTTPDigestAuth("u", "p")
+    url = f"{app.url}/digest?user=u&password=p&algorithm={algorithm}"
+    assert requests.get(url, auth=auth).text == "welcome"
+
+
+def test_follow_redirects_is_another_name_for_allow_redirects(app: AppServer) -> None:
+    assert requests.get(app.url + "/redirect/1", follow_redirects=False).status_code == 302
+    assert requests.head(app.url + "/redirect/1", follow_redirects=True).status_code == 200
+
+
+def test_a_response_tells_its_version_and_where_the_time_went(app: AppServer) -> None:
+    answer = requests.get(app.url)
+    assert answer.http_version == "HTTP/1.1"
+    assert answer.timings.first_byte > 0
+    assert answer.timings.peer == ("127.0.0.1", app.port)
+    assert 0 < answer.elapsed.total_seconds() < 30
+
+
+def test_an_adapter_may_offer_http_2(
+    session: requests.Session, h2_app: H2Server, certs: Certs
+) -> None:
+    session.verify = str(certs.ca_path)
+    session.mount("https://", HTTPAdapter(http2=True))
+    answer = session.get(h2_app.url)
+    assert (answer.http_version, answer.raw.version, answer.reason) == ("HTTP/2", 20, "OK")
+    with session.get(h2_app.url, stream=True) as streamed:
+        assert streamed.text == "hello"
+
+
+_ALIASED = """
+import sys
+import curlhttp
+curlhttp.alias_requests()
+import requests
+assert requests is curlhttp.requests
+own = [finder for finder in sys.meta_path if "curlhttp" in type(finder).__module__]
+assert own
+assert not any(hasattr(finder, "find_distributions") for finder in own)
+print(requests.__version__)
+"""
+
+
+@pytest.mark.slow
+def test_the_alias_is_no_installed_distribution() -> None:
+    """importlib.metadata.version("requests") speaks of what is installed."""
+    assert run_script(_ALIASED) == "2.34.2\n"

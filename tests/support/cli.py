@@ -1,0 +1,116 @@
+"""The command line as tests run it: in this process, in one of its own, and on a terminal."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from click.testing import CliRunner
+
+from curlhttp.cli.app import app as _app
+from tests.support.inner import ROOT
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    status: int
+    out: bytes
+    err: str
+
+
+def run(*arguments: object, stdin: bytes | None = None) -> Ended:
+    """Run a command in this process, where nothing is a terminal."""
+    result = CliRunner().invoke(_app, list(map(str, arguments)), input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ended(result.exit_code, result.stdout_bytes, result.stderr)
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "curlhttp", *map(str, arguments)]
+
+
+def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command in a process of its own; its output is piped unless told otherwise."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen(command(*arguments), cwd=ROOT, **options)
+
+
+def finish(process: subprocess.Popen[bytes], stdin: bytes | None = None) -> Ended:
+    try:
+        out, err = process.communicate(stdin, timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    return Ended(process.returncode, out, err.decode())
+
+
+def on_terminal(*arguments: object, columns: int = 80, **environment: str) -> tuple[int, str]:
+    """Run a command on a terminal; return its status and all that the terminal got."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    try:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        environment = {**kept, "TERM": "xterm-256color", **environment}
+        process = subprocess.Popen(
+            command(*arguments), cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs,
+            env=environment, start_new_session=True,
+        )  # fmt: skip
+    finally:
+        os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:  # Linux: nobody has the other side any more
+        pass
+    finally:
+        os.close(ours)
+    return process.wait(120), shown.decode().replace("\r\n", "\n")
+
+
+# --- fetch ---
+
+
+def listed(tmp_path: Path, *lines: object) -> Path:
+    """Write a list to fetch; what is no string becomes JSON."""
+    file = tmp_path / "list"
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    file.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return file
+
+
+def recorded(out: Path) -> list[dict[str, Any]]:
+    """Return the records of an output, with the body as bytes, in the order of lines."""
+    if out.suffix == ".db":
+        with closing(sqlite3.connect(out)) as database:
+            database.row_factory = sqlite3.Row
+            rows = [dict(row) for row in database.execute("SELECT * FROM results ORDER BY line")]
+        for row in rows:
+            row["headers"] = json.loads(row["headers"])
+        return rows
+    index = out / "index.jsonl" if out.is_dir() else out
+    records = [json.loads(line) for line in index.read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        if "file" in record:
+            name = record.pop("file")
+            record["body"] = None if name is None else (out / name).read_bytes()
+        elif "body_base64" in record:
+            record["body"] = base64.b64decode(record.pop("body_base64"))
+        elif record["body"] is not None:
+            record["body"] = record["body"].encode()
+    return sorted(records, key=lambda record: int(record["line"]))

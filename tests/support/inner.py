@@ -1,0 +1,95 @@
+"""What the tests of the pool and the engines look at inside a client, and scripts run apart."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from curlhttp._curl.handles import Slots
+from tests.support.colours import AnyClient
+
+ROOT = Path(__file__).parents[2]
+
+
+def engine_of(client: AnyClient) -> Any:
+    """Return the one engine of a client."""
+    if client.is_blocking:
+        return client.real._engine
+    (engine,) = client.real._engines.values()
+    return engine
+
+
+def slots_of(client: AnyClient) -> Slots:
+    """Return the slots, without those of parked transfers among the taken."""
+    engine = engine_of(client)
+    if client.is_blocking:
+        engine._unpark()
+    slots: Slots = engine._slots
+    return slots
+
+
+async def until_waiting(client: AnyClient, count: int) -> None:
+    """Wait until so many callers wait for a slot."""
+    with anyio.fail_after(30):
+        while len(slots_of(client)._waiters) < count:
+            await anyio.sleep(0.001)
+
+
+async def until_idle(client: AnyClient) -> None:
+    """Wait until no slot is taken."""
+    with anyio.fail_after(30):
+        while slots_of(client).used:
+            await anyio.sleep(0.001)
+
+
+async def apart(client: AnyClient, method: str, url: str, **options: Any) -> Any:
+    """Send a request in a thread of its own where the client blocks."""
+    if not client.is_blocking:
+        return await client.request(method, url, **options)
+    limiter = anyio.CapacityLimiter(1)
+    send = partial(client.real.request, method, url, **options)
+    return await anyio.to_thread.run_sync(send, limiter=limiter)
+
+
+def descriptors() -> int:
+    """Return how many descriptors this process has open."""
+    gc.collect()
+    return len(os.listdir("/dev/fd"))
+
+
+def start_script(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Start a Python program of its own that sees curlhttp and tests."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish_script(process: subprocess.Popen[str], seconds: float = 120) -> str:
+    """Return what a program printed; it must end well and say nothing on stderr."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"the script did not end: {out}\n{err}") from None
+    assert process.returncode == 0, f"exit status {process.returncode}: {out}\n{err}"
+    assert err == "", err
+    return out
+
+
+def run_script(code: str, *arguments: str, **environment: str) -> str:
+    return finish_script(start_script(code, *arguments, **environment))
