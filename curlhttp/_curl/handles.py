@@ -74,7 +74,7 @@ class Slots:
         self.per_origin = per_origin
         self.used = 0
         self._used_by: dict[str, int] = {}
-        self._waiters: OrderedDict[Waiter, None] = OrderedDict()  # any may leave, at no cost
+        self.waiters: OrderedDict[Waiter, None] = OrderedDict()  # any may leave, at no cost
         self._unbound: set[str] = set()  # origins without a bound of their own
         self._in_order = in_order
         self._woken = 0  # were granted a slot and have not gone on yet
@@ -85,24 +85,18 @@ class Slots:
         if self._woken:
             return False
         if self.per_origin is None:
-            if self._waiters or self.used >= self.total:
+            if self.waiters or self.used >= self.total:
                 return False
             self.used += 1
             return True
-        if self._waiters and not self._only_others_wait(origin):
+        if self.waiters and not self._only_others_wait(origin):
             return False
         return self._admit(origin)
-
-    @property
-    def has_waiters(self) -> bool:
-        """Tell whether somebody waits."""
-        return bool(self._waiters)
 
     def _only_others_wait(self, origin: str) -> bool:
         """Tell whether every waiter is held up by its own origin's bound."""
         return all(
-            waiter.origin != origin and not self._has_room(waiter.origin)
-            for waiter in self._waiters
+            waiter.origin != origin and not self._has_room(waiter.origin) for waiter in self.waiters
         )
 
     def _has_room(self, origin: str) -> bool:
@@ -121,7 +115,7 @@ class Slots:
 
     def wait(self, waiter: Waiter) -> None:
         """Queue up; waiter.wake is called with the slot granted."""
-        self._waiters[waiter] = None
+        self.waiters[waiter] = None
         if self.used < self.total and self._has_room(waiter.origin):
             self._is_held_up = True
 
@@ -146,7 +140,7 @@ class Slots:
             self.give(waiter.origin)
             self.go_on()
         else:
-            del self._waiters[waiter]
+            del self.waiters[waiter]
 
     def give(self, origin: str) -> None:
         """Give a slot back, to the first waiter that may have it."""
@@ -157,13 +151,13 @@ class Slots:
                 self._used_by[origin] = left
             else:
                 del self._used_by[origin]
-        if self._waiters:
+        if self.waiters:
             self._grant()
 
     def _grant(self) -> bool:
-        for waiter in self._waiters:
+        for waiter in self.waiters:
             if self._admit(waiter.origin):
-                del self._waiters[waiter]
+                del self.waiters[waiter]
                 waiter.granted = True
                 if self._in_order:
                     self._woken += 1

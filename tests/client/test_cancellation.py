@@ -63,7 +63,7 @@ async def cancel_once(
 def assert_free(client: AnyClient) -> None:
     engine = engine_of(client)
     assert engine._slots.used == 0
-    assert not engine._slots._waiters
+    assert not engine._slots.waiters
     assert not engine._driver.running
     assert not any(engine._driver._watches.values())
     assert all(transfer.request is None for transfer in engine._handles.all)
@@ -74,7 +74,7 @@ async def test_a_request_cancelled_while_it_waits_for_the_pool_leaves_the_queue(
 ) -> None:
     client = make_client(max_connections=1)
     async with await client.stream("GET", app.url + "/stall-after"):
-        waiting = slots_of(client)._waiters
+        waiting = slots_of(client).waiters
         await cancel_once(
             lambda: len(waiting) == 3, lambda: client.get(app.url + "/cancelled"), count=3
         )

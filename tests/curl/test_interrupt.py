@@ -57,7 +57,7 @@ if held is not None:
 engine = client._engine
 engine._unpark()
 assert engine._slots.used == 0
-assert not engine._slots._waiters
+assert not engine._slots.waiters
 assert client.get(url + "/bytes/3").status_code == 200
 assert len(engine._handles.all) == 1
 with client.stream("GET", url + "/bytes/3") as streamed:

@@ -41,7 +41,7 @@ async def assert_free(client: AnyClient) -> None:
         engine = engine_of_map(client)
         while engine._slots.used:
             await anyio.sleep(0.001)
-    assert not engine._slots._waiters
+    assert not engine._slots.waiters
     assert not engine._driver.running
     assert not any(engine._driver._watches.values())
     assert all(transfer.request is None for transfer in engine._handles.all)

@@ -39,7 +39,7 @@ def slots_of(client: AnyClient) -> Slots:
 async def until_waiting(client: AnyClient, count: int) -> None:
     """Wait until so many callers wait for a slot."""
     with anyio.fail_after(30):
-        while len(slots_of(client)._waiters) < count:
+        while len(slots_of(client).waiters) < count:
             await anyio.sleep(0.001)
 
 

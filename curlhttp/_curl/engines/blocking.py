@@ -175,11 +175,11 @@ class BlockingEngine:
     def _park(self, transfer: Transfer) -> bool:
         """Keep a transfer of `perform` with its slot, unless somebody waits or it is too many."""
         parked, handles, slots = self._parked, self._handles, self._slots
-        if transfer.key[2] or len(parked) >= _PARKED or not handles.keep or slots.has_waiters:
+        if transfer.key[2] or len(parked) >= _PARKED or not handles.keep or slots.waiters:
             return False
         if parked.setdefault(transfer.key, transfer) is not transfer:
             return False
-        if slots.has_waiters or self._closed:  # others may have looked before it was here
+        if slots.waiters or self._closed:  # others may have looked before it was here
             self._unpark()
         self._keep_no_more()
         return True
