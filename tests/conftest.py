@@ -44,10 +44,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the choice of what tests/requests/contract is about (only this conftest is read in time)."""
-    parser.addoption(
-        "--module", default="curlhttp.requests", help="what tests/requests/contract tests"
-    )
+    """Add the choice of what the contract is about (only this conftest is read in time)."""
+    parser.addoption("--module", default="curlhttp.requests", help="what the contract tests")
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
