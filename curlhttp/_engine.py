@@ -7,38 +7,130 @@ blocking engine's never suspend, so that `run_sync` can drive the same code.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
-__all__ = ["Clock", "Engine", "Gate", "Layer", "Middleware", "Send"]
+if TYPE_CHECKING:
+    from curlhttp._models.response import Head
+    from curlhttp._models.timings import ReusedTimes, Timings
+
+__all__ = [
+    "DRAINED",
+    "AttemptResult",
+    "Clock",
+    "Engine",
+    "Exchange",
+    "Gate",
+    "HedgePlan",
+    "Incoming",
+    "Layer",
+    "MakeGate",
+    "Middleware",
+    "Send",
+]
+
+DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
+
+AttemptResult: TypeAlias = "int | Exception | None"
+"""What came of an attempt: its status, its error, or None when it was cancelled."""
+
+# An engine gets back what its own `open` returned, as a class that other engines need not know.
+_Opened: TypeAlias = Any
+
+
+class Incoming(Protocol):
+    """A response whose head is in and whose body is on the wire still."""
+
+    @property
+    def head(self) -> Head | None:
+        """Return the head; None until it is in."""
+
+    def timings(self) -> Timings | ReusedTimes:
+        """Return where the time went up to now."""
+
+    def certificate(self) -> str | None:
+        """Return the server's certificate of a new TLS connection, as PEM; else None."""
+
+
+class HedgePlan(Protocol):
+    """What an engine asks about the attempts of one request that may run at once.
+
+    Attributes:
+        after: seconds without a head, after which one more attempt is due; None for never.
+        most: attempts beside the first.
+    """
+
+    after: float | None
+    most: int
+
+    def again(self) -> Request | None:
+        """Return one more attempt's request, or None when there shall be none, now or later."""
+
+    def is_good(self, status_code: int) -> bool:
+        """Return whether an answer wins while other attempts are under way."""
+
+    def dropped(self, result: AttemptResult, elapsed: float, was_sent: bool) -> None:
+        """Count an attempt that does not surface.
+
+        Args:
+            result: what came of it.
+            elapsed: seconds that it took.
+            was_sent: the server may have seen it.
+        """
+
+    def timed(self, seconds: float) -> None:
+        """Learn how long the first attempt took to its head, or has taken without one."""
+
+
+class Gate(Protocol):
+    """Something that one caller waits at until somebody opens it."""
+
+    def open(self) -> object:
+        """Let the caller go on; never waits, may be called twice."""
+
+    def wait(self, seconds: float | None = None) -> Awaitable[object]:
+        """Return what ends when the gate is open, or after so many seconds."""
 
 
 class Engine(Protocol):
-    """Move the bytes of one request at a time.
+    """Move the bytes of one request at a time."""
 
-    An `incoming` is a response still on the wire, in the engine's own terms; its `head` is in.
-    """
-
-    async def perform(self, request: Request, plan: Any = None) -> Response:
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
             request: complete.
-            plan: when to send it again while it is under way: _flow/hedge.py. None for never.
+            plan: when to send it again while it is under way; None for never.
+
+        Raises:
+            RequestException: no response came of it.
         """
 
-    async def open(self, request: Request, plan: Any = None) -> Any:
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
         """Send the request and return once the head of the response is in.
 
         Args:
             request: complete.
             plan: see perform.
+
+        Raises:
+            RequestException: no response came of it.
         """
 
-    async def read(self, incoming: Any) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end."""
+    async def read(self, incoming: _Opened) -> bytes:
+        """Return the next piece of the body as it came, b"" at the end.
+
+        Raises:
+            RequestException: the body broke off; the engine has let go of the response.
+        """
+
+    def abort(self, incoming: _Opened) -> None:
+        """Let go of a response; never waits."""
+
+    def orphan(self, incoming: _Opened) -> None:
+        """Let go of a response from a finalizer, in whatever thread that runs."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -50,26 +142,10 @@ class Engine(Protocol):
         """Return the time of day in seconds since the epoch, as time.time() does."""
 
     def gate(self) -> Gate:
-        """Return a closed gate, for a caller to wait at."""
-
-    def abort(self, incoming: Any) -> None:
-        """Let go of a response; never waits."""
-
-    def orphan(self, incoming: Any) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Return a closed gate, for a caller to wait at; it may be opened from any thread."""
 
     def close(self) -> None:
         """Close all connections."""
-
-
-class Gate(Protocol):
-    """Something that one caller waits at until somebody opens it."""
-
-    def open(self) -> object:
-        """Let the caller go on; from any thread, never waits, may be called twice."""
-
-    async def wait(self, seconds: float | None) -> None:
-        """Wait until it is open, or for so long."""
 
 
 class Clock(NamedTuple):
@@ -86,6 +162,14 @@ class Clock(NamedTuple):
     sleep: Callable[[float], Awaitable[None]]
 
 
+class Exchange(Protocol):
+    """The last step of the flow, which hands a request to the engine."""
+
+    def __call__(self, request: Request, plan: HedgePlan | None = None, /) -> Awaitable[Response]:
+        """Return what gives the response."""
+
+
+MakeGate: TypeAlias = Callable[[], Gate]
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
 Layer: TypeAlias = Callable[[Send], Send]
 Middleware: TypeAlias = Callable[[Request, Send], Awaitable[Response]]

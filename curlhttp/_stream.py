@@ -10,6 +10,7 @@ from functools import partial
 from io import SEEK_END, BytesIO
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from curlhttp._engine import DRAINED
 from curlhttp._models.chunks import Cutter, Lines, Sized, Text, cut
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.request import Request
@@ -31,7 +32,6 @@ T = TypeVar("T")
 _Read = Callable[[], Coroutine[Any, Any, bytes]]
 
 _PIECE = 64 * 1024  # bytes decoded at once
-_DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
 
 
 class _Streamed(Response):
@@ -201,7 +201,7 @@ class _Streamed(Response):
     async def discard(self) -> None:
         """Do without the body: read a little to save the connection, else close that."""
         self._consumed = True
-        left = _DRAINED
+        left = DRAINED
         while left > 0 and self._incoming is not None:
             left -= len(await self._read_raw())
         self._abort()

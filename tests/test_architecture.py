@@ -19,7 +19,7 @@ LOOPS = {"anyio", "asyncio", "sniffio", "trio", "uvloop"}
 SOCKETS = {"http.client", "select", "selectors", "socket", "ssl", "urllib.request"}
 CLOCKS = {"datetime", "time"}
 VALUES = ("curlhttp.exceptions", "curlhttp._config", "curlhttp._models", "curlhttp._version")
-SEAM = ("curlhttp._engine",)
+SEAM = ("curlhttp._engine", "curlhttp._run")
 POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._curl",)
 
 # part: (what of the package it may import, what else it must not import)
@@ -29,6 +29,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_models": (VALUES, {"pycurl", *LOOPS, *SOCKETS, "time"}),
     "_policy": (VALUES + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_engine.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_run.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_flow": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS}),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
 }

@@ -7,38 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
 
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine import AttemptResult, HedgePlan
 from curlhttp._models.request import Request
 
-__all__ = ["Plan", "Race"]
+__all__ = ["Race"]
 
 _EARLY = 0.001  # seconds that a loop's timer may be; uvloop's clock has milliseconds
-
-
-class Plan(Protocol):
-    """What is asked about the attempts of one request.
-
-    Attributes:
-        after: seconds without a head, after which one more attempt is due; None for never.
-        most: attempts beside the first.
-    """
-
-    after: float | None
-    most: int
-
-    def again(self) -> Request | None:
-        """Return one more attempt's request, or None when there shall be none, now or later."""
-
-    def is_good(self, status_code: int) -> bool:
-        """Tell whether an answer wins while others are under way."""
-
-    def dropped(self, outcome: int | Exception | None, elapsed: float, was_sent: bool) -> None:
-        """Hear of an attempt that does not surface: its status, its error, None if cancelled."""
-
-    def timed(self, seconds: float) -> None:
-        """Hear how long the first attempt took to its head, or has taken without one."""
 
 
 class Race:
@@ -56,7 +32,7 @@ class Race:
     __slots__ = ("_begun", "_drop", "_due", "_first", "_left", "_plan", "running")
 
     def __init__(
-        self, plan: Plan, first: Transfer, drop: Callable[[Transfer, Transfer], None]
+        self, plan: HedgePlan, first: Transfer, drop: Callable[[Transfer, Transfer], None]
     ) -> None:
         self._plan = plan
         self._first: Transfer | None = first  # None once it failed
@@ -151,11 +127,11 @@ class Race:
         status = transfer.status()
         return status > 0 and self._plan.is_good(status)
 
-    def _leave(self, transfer: Transfer, outcome: int | Exception | None) -> None:
+    def _leave(self, transfer: Transfer, result: AttemptResult) -> None:
         self.running.remove(transfer)
         if transfer is self._first:
             self._first = None
-        self._plan.dropped(outcome, transfer.timings().total, transfer.was_sent)
+        self._plan.dropped(result, transfer.timings().total, transfer.was_sent)
         self._drop(transfer, self.running[0])
 
 

@@ -37,6 +37,7 @@ from curlhttp._curl.options import (
     limit_options,
     transport_options,
 )
+from curlhttp._engine import DRAINED
 from curlhttp._models.decoders import codings, decode
 from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
@@ -53,7 +54,6 @@ from curlhttp.exceptions import (
 
 __all__ = ["Transfer", "may_multiplex"]
 
-_DRAINED = 64 * 1024  # bytes of a redirect's body that are worth keeping its connection for
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _LOOK_AT = 16 * 1024  # bytes of a body before the first look at its pieces
 _LOOK_EVERY = 128 * 1024  # bytes from one look to the next
@@ -624,7 +624,7 @@ class Transfer:
             return False
         if self._is_unwanted():
             self.enough = True
-            self.pieces.append(piece[: len(piece) - (size - _DRAINED)])
+            self.pieces.append(piece[: len(piece) - (size - DRAINED)])
         else:
             self.failed = self._too_large()
         return True
@@ -633,7 +633,7 @@ class Transfer:
         """Return how many bytes the body may have."""
         assert self.request is not None
         if self._is_unwanted():
-            return _DRAINED
+            return DRAINED
         most = self.request.max_response_size
         return _NEVER if most is None else most
 

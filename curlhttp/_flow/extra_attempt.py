@@ -6,8 +6,7 @@ layers, which may wait.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
+from curlhttp._engine import AttemptResult
 from curlhttp._models.request import Request
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
 from curlhttp._policy.breaker.health import OfWay, Outcome, View
@@ -16,10 +15,7 @@ from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
 from curlhttp._policy.rate import RateLimit
 from curlhttp.exceptions import CircuitBreakerOpen
 
-__all__ = ["Admission", "Result", "Ticket"]
-
-Result: TypeAlias = "int | Exception | None"
-"""What became of an attempt: its status, its error, or None when it was cancelled."""
+__all__ = ["Admission", "Ticket"]
 
 
 class Ticket:
@@ -36,7 +32,7 @@ class Ticket:
         self._lease = lease
         self._permits = permits
 
-    def settle(self, result: Result, now: float, elapsed: float) -> list[Transition]:
+    def settle(self, result: AttemptResult, now: float, elapsed: float) -> list[Transition]:
         """Count the attempt, and return the changes of state that it led to.
 
         Args:
@@ -125,7 +121,7 @@ def _release(permits: list[tuple[Permit, View]]) -> None:
         permit.release()
 
 
-def _outcome(result: Result, view: View) -> Outcome:
+def _outcome(result: AttemptResult, view: View) -> Outcome:
     if result is None:
         return Outcome.NEITHER
     return view.of_status(result) if isinstance(result, int) else view.of_error(result)

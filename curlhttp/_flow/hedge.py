@@ -7,11 +7,11 @@ before it is sent, and is counted by what becomes of it; none of them ever waits
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import cast
 
-from curlhttp._engine import Layer, Send
-from curlhttp._flow.extra_attempt import Admission, Result, Ticket
+from curlhttp._engine import AttemptResult, Exchange, Layer, Send
+from curlhttp._flow.extra_attempt import Admission, Ticket
 from curlhttp._flow.hooks import Hooks
 from curlhttp._models.body.body import Body
 from curlhttp._models.request import Request
@@ -53,23 +53,24 @@ def hedge(
     pays = policy.budget or budget or RetryBudget()
     admission = Admission(rate_limit, concurrency_limit, breaker, pays)
 
-    def around(send: Any) -> Send:
-        def hedged(request: Request) -> Any:
+    def around(send: Send) -> Send:
+        exchange = cast(Exchange, send)  # nothing but the engine is below
+
+        def hedged(request: Request) -> Awaitable[Response]:
             if not may_hedge(request, policy):
                 return send(request)
             if pays is not budget:
                 pays.deposit(request.url.origin, now())
-            return _race(_Plan(request, policy, times, admission, now), send, hooks)
+            return _race(_HedgePlan(request, policy, times, admission, now), exchange, hooks)
 
         return hedged
 
     return around
 
 
-async def _race(plan: _Plan, send: Any, hooks: Hooks | None) -> Response:
+async def _race(plan: _HedgePlan, exchange: Exchange, hooks: Hooks | None) -> Response:
     try:
-        response: Response = await send(plan.request, plan)
-        return response
+        return await exchange(plan.request, plan)
     except RequestException as error:
         if plan.was_sent:  # by an attempt before the one that tells of its own failure
             error.request_sent, error.refused = True, False
@@ -81,8 +82,8 @@ async def _race(plan: _Plan, send: Any, hooks: Hooks | None) -> Response:
                 await hooks.tell(_EVENT, transition)
 
 
-class _Plan:
-    """What the engine asks about the attempts of one request; see curlhttp._curl.race.Plan."""
+class _HedgePlan:
+    """What the engine asks about the attempts of one request; see HedgePlan."""
 
     __slots__ = (
         "_admission",
@@ -133,7 +134,7 @@ class _Plan:
         """Tell whether an answer wins while others are under way."""
         return status_code not in HEDGED_STATUSES
 
-    def dropped(self, result: Result, elapsed: float, was_sent: bool) -> None:
+    def dropped(self, result: AttemptResult, elapsed: float, was_sent: bool) -> None:
         """Count an attempt that does not surface.
 
         There are as many as tickets: the layers above have one for the attempt that does.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, Protocol
 
-from curlhttp._curl.engines.multi import Gate
 from curlhttp._curl.engines.on_anyio import EventGate
 from curlhttp._curl.engines.on_asyncio import FutureGate
+from curlhttp._engine import Gate
 
 __all__ = ["AsyncioCrew", "Crew", "TrioCrew", "make_crew"]
 

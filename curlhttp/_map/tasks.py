@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from curlhttp._curl.engines.multi import Gate
+from curlhttp._engine import Gate
 from curlhttp._map.background import Crew, make_crew
 from curlhttp._map.work import Job, Result, Work
 

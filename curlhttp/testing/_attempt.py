@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
 
+from curlhttp._engine import AttemptResult, HedgePlan
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
@@ -155,10 +155,10 @@ class Race:
         plan: the hedge's, see _flow/hedge.py.
     """
 
-    def __init__(self, first: Attempted, plan: Any) -> None:
+    def __init__(self, first: Attempted, plan: HedgePlan) -> None:
         self._first = first
         self._plan = plan
-        self._left = plan.most if plan.after is not None else 0
+        self._left = plan.most
         self._running = [first]
         self._latest = first.begun
 
@@ -169,8 +169,9 @@ class Race:
 
     def due(self) -> float | None:
         """Return when one more attempt is due, after those that end before; None for never."""
+        after = self._plan.after
         while True:
-            due = self._latest + self._plan.after if self._left else math.inf
+            due = self._latest + after if self._left and after is not None else math.inf
             attempt = self.winner
             if due < attempt.over:
                 if not any(each.error is None and each.ends <= due for each in self._running):
@@ -204,6 +205,6 @@ class Race:
     def _is_good(self, attempt: Attempted) -> bool:
         return isinstance(attempt.outcome, int) and self._plan.is_good(attempt.outcome)
 
-    def _drop(self, attempt: Attempted, outcome: int | Exception | None, now: float) -> None:
+    def _drop(self, attempt: Attempted, result: AttemptResult, now: float) -> None:
         was_sent = isinstance(attempt.step, Answer) or attempt.step.error.request_sent
-        self._plan.dropped(outcome, now - attempt.begun, was_sent)
+        self._plan.dropped(result, now - attempt.begun, was_sent)

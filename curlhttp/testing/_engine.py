@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from curlhttp._engine import HedgePlan
 from curlhttp._models.decoders import codings, decode
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
@@ -97,7 +98,7 @@ class ScriptedEngine:
 
     # exchanges
 
-    async def perform(self, request: Request, plan: Any = None) -> Response:
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
         """Play the next step and return the response with its body in memory.
 
         Args:
@@ -112,7 +113,7 @@ class ScriptedEngine:
         self._decode(response, request)
         return response
 
-    async def open(self, request: Request, plan: Any = None) -> Incoming:
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
         """Play the next step up to the head of the response.
 
         Args:
@@ -138,7 +139,7 @@ class ScriptedEngine:
         self.sent.append(Sent(begun, request.method, str(request.url), headers, body, arrives))
         return Attempted(request, step, begun)
 
-    async def _race(self, first: Attempted, plan: Any) -> Attempted:
+    async def _race(self, first: Attempted, plan: HedgePlan) -> Attempted:
         """Return the attempt that surfaces; the others are cancelled."""
         race = Race(first, plan)
         while (due := race.due()) is not None:
@@ -230,7 +231,7 @@ class _Gate:
         """Let the request go on."""
         self._is_open = True
 
-    async def wait(self, seconds: float | None) -> None:
+    async def wait(self, seconds: float | None = None) -> None:
         """Let the time go by, unless it is open."""
         if self._is_open:
             return

@@ -499,7 +499,7 @@ class _EventGate:
         self._event = anyio.Event()
         self.open = self._event.set
 
-    async def wait(self, seconds: float | None) -> None:
+    async def wait(self, seconds: float | None = None) -> None:
         with anyio.move_on_after(math.inf if seconds is None else seconds):
             await self._event.wait()
 

@@ -28,9 +28,10 @@ from curlhttp._curl.handles import (
     no_free_handle,
     open_files_bound,
 )
-from curlhttp._curl.race import Plan, Race
+from curlhttp._curl.race import Race
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine import HedgePlan
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import client_closed
@@ -64,7 +65,7 @@ class ThreadGate:
         with suppress(RuntimeError):  # it was open
             self._lock.release()
 
-    async def wait(self, seconds: float | None) -> None:
+    async def wait(self, seconds: float | None = None) -> None:
         """Wait until it is open, or for so long."""
         self.pass_within(seconds)
 
@@ -225,7 +226,7 @@ class BlockingEngine:
 
     # buffered exchanges
 
-    async def perform(self, request: Request, plan: Plan | None = None) -> Response:
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
@@ -282,7 +283,7 @@ class BlockingEngine:
 
     # several attempts at once
 
-    def _race(self, request: Request, plan: Plan) -> Transfer:
+    def _race(self, request: Request, plan: HedgePlan) -> Transfer:
         """Return the attempt that surfaces; the driver of the first one drives them all."""
         first = self._start(request, _ALONE + plan.most)
         driver = first.driver
@@ -333,7 +334,7 @@ class BlockingEngine:
 
     # streamed exchanges
 
-    async def open(self, request: Request, plan: Plan | None = None) -> Transfer:
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Transfer:
         """Send the request and return once the head of the response is in.
 
         Args:

@@ -13,12 +13,13 @@ from time import monotonic
 import anyio
 import anyio.to_thread
 
-from curlhttp._curl.engines.multi import AsyncEngine, Gate
+from curlhttp._curl.engines.multi import AsyncEngine
 from curlhttp._curl.race import Race
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine import Gate
 from curlhttp._models.body.body import Body
 
-__all__ = ["LoopEngine", "SharedGate"]
+__all__ = ["LoopEngine", "SharedGate", "wait_so_long"]
 
 _PIECE = 64 * 1024  # bytes read at once from a body that may block
 
@@ -37,24 +38,19 @@ class SharedGate:
         with suppress(RuntimeError):  # the loop has ended, and the task with it
             self._call_soon(self._gate.open)
 
-    async def wait(self, seconds: float | None) -> None:
-        """Wait until it is open, or for so long."""
-        await _wait_at(self._gate, seconds)
+    def wait(self, seconds: float | None = None) -> Awaitable[object]:
+        """Return what ends when it is open, or after so many seconds."""
+        return self._gate.wait(seconds)
 
 
-def _wait_at(gate: Gate, seconds: float | None) -> Awaitable[None]:
-    return gate.wait() if seconds is None else _wait_so_long(gate, seconds)
-
-
-async def _wait_so_long(gate: Gate, seconds: float) -> None:
+async def wait_so_long(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
+    """Await what a function returns, for so many seconds at most."""
     with anyio.move_on_after(seconds):
-        await gate.wait()
+        await wait()
 
 
 class LoopEngine(AsyncEngine):
     """Move bytes for the tasks of one event loop."""
-
-    _wait_at = staticmethod(_wait_at)
 
     # waits
 
@@ -64,7 +60,7 @@ class LoopEngine(AsyncEngine):
 
     def gate(self) -> SharedGate:
         """Return a closed gate, for a caller to wait at."""
-        return SharedGate(self._gate(), self._call_soon)
+        return SharedGate(self._local_gate(), self._call_soon)
 
     @abstractmethod
     def _call_soon(self, call: Callable[[], object]) -> None:
@@ -73,7 +69,7 @@ class LoopEngine(AsyncEngine):
     # request bodies that come piece by piece
 
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
-        transfer.feed = None if body is None or body.data is not None else _Feed(self._gate)
+        transfer.feed = None if body is None or body.data is not None else _Feed(self._local_gate)
 
     async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
         """Feed the body to libcurl until it has all, or the exchange or race ends before.

@@ -21,27 +21,16 @@ from curlhttp._curl.handles import (
     no_free_handle,
     open_files_bound,
 )
-from curlhttp._curl.race import Plan, Race
+from curlhttp._curl.race import Race
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine import Gate, HedgePlan
 from curlhttp._models.body.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed, client_closed, closed_amid
 
-__all__ = ["AsyncEngine", "Gate"]
-
-
-class Gate(ABC):
-    """Something one task waits at until it is opened."""
-
-    @abstractmethod
-    def open(self) -> None:
-        """Let the task go on; never waits, may be called twice."""
-
-    @abstractmethod
-    def wait(self) -> Awaitable[None]:
-        """Return what ends when it is open."""
+__all__ = ["AsyncEngine"]
 
 
 class AsyncEngine(ABC):
@@ -72,8 +61,8 @@ class AsyncEngine(ABC):
         """Return the driver, with whatever waits on it."""
 
     @abstractmethod
-    def _gate(self) -> Gate:
-        """Return a closed gate."""
+    def _local_gate(self) -> Gate:
+        """Return a closed gate, which only the thread of this engine may open."""
 
     @abstractmethod
     def _park(self, transfer: Transfer, *rivals: Transfer) -> Awaitable[None]:
@@ -82,10 +71,6 @@ class AsyncEngine(ABC):
     @abstractmethod
     async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
         """Do the same, for so long at most."""
-
-    @abstractmethod
-    def _wait_at(self, gate: Gate, seconds: float | None) -> Awaitable[None]:
-        """Return what ends when the gate is open, or after so long."""
 
     # the pool
 
@@ -108,11 +93,11 @@ class AsyncEngine(ABC):
         """Start a transfer when it is its turn."""
         begun = monotonic()
         origin = self._slot_of(request)
-        gate = self._gate()
+        gate = self._local_gate()
         waiter = Waiter(origin, gate.open)
         self._slots.wait(waiter)
         try:
-            await self._wait_at(gate, request.pool_seconds(begun))
+            await gate.wait(request.pool_seconds(begun))
         except BaseException:
             self._slots.leave(waiter)
             raise
@@ -181,7 +166,7 @@ class AsyncEngine(ABC):
 
     # exchanges
 
-    async def perform(self, request: Request, plan: Plan | None = None) -> Response:
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
         """Send the request and return the response with its body in memory.
 
         Args:
@@ -207,7 +192,7 @@ class AsyncEngine(ABC):
         self._keep(transfer)
         return response
 
-    async def open(self, request: Request, plan: Plan | None = None) -> Transfer:
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Transfer:
         """Send the request and return once the head of the response is in.
 
         Args:
@@ -281,7 +266,7 @@ class AsyncEngine(ABC):
 
     # several attempts at once
 
-    async def _race(self, request: Request, plan: Plan) -> Transfer:
+    async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
         """Return the attempt that surfaces, all in the caller's own task."""
         first = self._start(request) or await self._start_later(request)
         race = Race(plan, first, self._leave)

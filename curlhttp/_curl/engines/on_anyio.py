@@ -18,15 +18,14 @@ import anyio
 from anyio.lowlevel import EventLoopToken
 
 from curlhttp._config import Limits
-from curlhttp._curl.engines.event_loop import LoopEngine
-from curlhttp._curl.engines.multi import Gate
+from curlhttp._curl.engines.event_loop import LoopEngine, wait_so_long
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AnyioEngine", "EventGate"]
 
 
-class EventGate(Gate):
+class EventGate:
     """Something one task waits at until it is opened: an event."""
 
     __slots__ = ("_event",)
@@ -38,9 +37,13 @@ class EventGate(Gate):
         """Let the task go on; never waits, may be called twice."""
         self._event.set()
 
-    def wait(self) -> Awaitable[None]:
-        """Return what ends when it is open."""
-        return self._event.wait()
+    def wait(self, seconds: float | None = None) -> Awaitable[None]:
+        """Return what ends when it is open, or after so many seconds."""
+        wait = self._wait
+        return wait() if seconds is None else wait_so_long(wait, seconds)
+
+    async def _wait(self) -> None:
+        await self._event.wait()
 
 
 class _Order:
@@ -78,12 +81,12 @@ class _OrderedGate(EventGate):
             self._order.opened[self] = None
         super().open()
 
-    async def wait(self) -> None:
+    async def _wait(self) -> None:
         """Wait until it is open, and the task's turn."""
         opened, early = self._order.opened, self._order.early
         self._has_task = True
         try:
-            await super().wait()
+            await super()._wait()
             while self in opened and next(iter(opened)) is not self:
                 early.append(event := anyio.Event())
                 await event.wait()
@@ -144,7 +147,7 @@ class AnyioEngine(LoopEngine):
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         return _ScopeDriver(limits, connections)
 
-    def _gate(self) -> Gate:
+    def _local_gate(self) -> EventGate:
         return _OrderedGate(self._order)
 
     async def _park(self, *transfers: Transfer) -> None:

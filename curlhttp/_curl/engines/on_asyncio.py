@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
 
 from curlhttp._config import Limits
-from curlhttp._curl.engines.event_loop import LoopEngine
-from curlhttp._curl.engines.multi import Gate
+from curlhttp._curl.engines.event_loop import LoopEngine, wait_so_long
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AsyncioEngine", "FutureGate"]
 
 
-class FutureGate(Gate):
+class FutureGate:
     """Something one task waits at until it is opened: a future."""
 
     __slots__ = ("_future",)
@@ -30,9 +29,9 @@ class FutureGate(Gate):
         """Let the task go on; never waits, may be called twice."""
         _settle(self._future)
 
-    def wait(self) -> asyncio.Future[None]:
-        """Return what ends when it is open."""
-        return self._future
+    def wait(self, seconds: float | None = None) -> Awaitable[None]:
+        """Return what ends when it is open, or after so many seconds."""
+        return self._future if seconds is None else wait_so_long(lambda: self._future, seconds)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -124,7 +123,7 @@ class AsyncioEngine(LoopEngine):
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         return _LoopDriver(limits, connections, self.loop)
 
-    def _gate(self) -> Gate:
+    def _local_gate(self) -> FutureGate:
         return FutureGate(self.loop)
 
     def _park(self, transfer: Transfer, *rivals: Transfer) -> asyncio.Future[None]:

@@ -16,20 +16,17 @@ from time import monotonic
 from typing import Any
 
 from curlhttp._config import Limits
-from curlhttp._curl.engines.multi import AsyncEngine, Gate
+from curlhttp._curl.engines.multi import AsyncEngine
 from curlhttp._curl.race import Race
 from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body.body import Body
+from curlhttp._run import NEEDS_A_LOOP
 
 __all__ = ["BulkEngine"]
 
 _JUST_NOW = 500e-6  # seconds
 _AWAY = 0.1  # seconds without a turn, after which connection attempts are looked at
-_NEEDS_A_LOOP = (
-    "a middleware, hook or auth of this Client awaited something that needs an event loop; "
-    "use AsyncClient, or await nothing but send(request)"
-)
 
 
 class _Pause:
@@ -57,7 +54,7 @@ class _Job:
         self.finish = finish
 
 
-class _Gate(Gate):
+class _Gate:
     """Where a job waits until somebody opens it, from any thread."""
 
     __slots__ = ("_engine", "_is_open", "_job")
@@ -175,7 +172,7 @@ class BulkEngine(AsyncEngine):
             if coroutine.send(None) is _PAUSE:
                 return
             coroutine.close()
-            outcome = RuntimeError(_NEEDS_A_LOOP)
+            outcome = RuntimeError(NEEDS_A_LOOP)
         except StopIteration as stop:
             outcome = stop.value
         except Exception as error:
@@ -228,16 +225,12 @@ class BulkEngine(AsyncEngine):
         finally:
             self.timers.pop(job, None)
 
-    def _gate(self) -> _Gate:
+    def _local_gate(self) -> _Gate:
         return _Gate(self, self._current)
-
-    async def _wait_at(self, gate: Gate, seconds: float | None) -> None:
-        assert isinstance(gate, _Gate)
-        await gate.wait(seconds)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        await self._gate().wait(seconds)
+        await self._local_gate().wait(seconds)
 
     def gate(self) -> _Gate:
         """Return a closed gate, for a caller to wait at."""
@@ -246,7 +239,7 @@ class BulkEngine(AsyncEngine):
             for end in self._alarm:
                 end.setblocking(False)
             self._driver.poller.watch(self._alarm[0].fileno(), 1)
-        return self._gate()
+        return self._local_gate()
 
     def wake(self, job: _Job) -> None:
         """Have a job stepped at the next turn, and end the wait for that; from any thread."""
