@@ -48,6 +48,19 @@ from curlhttp.exceptions import (
 
 if TYPE_CHECKING:
     from curlhttp._models.body.body import Body
+    from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._models.inputs import (
+        JSON,
+        AuthInput,
+        ContentInput,
+        CookiesInput,
+        DataInput,
+        FilesInput,
+        HeaderChanges,
+        Hook,
+        HooksInput,
+        ParamsInput,
+    )
     from curlhttp._models.progress import Meter, Progress
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.concurrency import ConcurrencyLimit
@@ -58,7 +71,6 @@ if TYPE_CHECKING:
 
 __all__ = ["UNSET", "Core", "DownloadOptions", "RequestOptions", "Self"]
 
-Hooks = Mapping[str, "Callable[..., Any] | Sequence[Callable[..., Any]]"]
 Self = TypeVar("Self", bound="Core")
 
 UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client's>"})())
@@ -73,10 +85,10 @@ _DEFAULT_MAX_REDIRECTS = 30
 class DownloadOptions(TypedDict, total=False):
     """The keywords that every verb takes, and download and map."""
 
-    params: Any
-    headers: Any
-    cookies: Any
-    auth: Any
+    params: ParamsInput | None
+    headers: HeaderChanges | None
+    cookies: CookiesInput | None
+    auth: AuthInput | None
     timeout: TimeoutInput
     follow_redirects: bool
     allow_redirects: bool
@@ -90,10 +102,10 @@ class DownloadOptions(TypedDict, total=False):
 class RequestOptions(DownloadOptions, total=False):
     """The keywords that every verb takes."""
 
-    data: Any
-    json: Any
-    content: Any
-    files: Any
+    data: DataInput | None
+    json: JSON
+    content: ContentInput | None
+    files: FilesInput | None
     stream: bool
     progress: Progress | None
 
@@ -107,10 +119,10 @@ class Core:
         self,
         *,
         base_url: str | URL = "",
-        headers: Any = None,
-        params: Any = None,
-        cookies: Any = None,
-        auth: Any = None,
+        headers: HeaderChanges | None = None,
+        params: ParamsInput | None = None,
+        cookies: CookiesInput | None = None,
+        auth: AuthInput | None = None,
         timeout: TimeoutInput = UNSET,
         limits: Limits | None = None,
         max_connections: int = UNSET,
@@ -130,7 +142,7 @@ class Core:
         max_response_size: int | None = None,
         sensitive_headers: Iterable[str] = (),
         middleware: Sequence[Middleware] = (),
-        hooks: Hooks | None = None,
+        hooks: HooksInput | None = None,
         retry: RetryInput = None,
         rate_limit: RateLimit | None = None,
         concurrency_limit: ConcurrencyLimit | None = None,
@@ -232,7 +244,7 @@ class Core:
         return self._headers
 
     @headers.setter
-    def headers(self, headers: Any) -> None:
+    def headers(self, headers: HeaderChanges | None) -> None:
         self._headers = _client_headers(headers, self._sensitive)
 
     @property
@@ -261,14 +273,14 @@ class Core:
         method: str,
         url: str | bytes | URL,
         *,
-        params: Any = None,
-        data: Any = None,
-        json: Any = None,
-        content: Any = None,
-        files: Any = None,
-        headers: Any = None,
-        cookies: Any = None,
-        auth: Any = UNSET,
+        params: ParamsInput | None = None,
+        data: DataInput | None = None,
+        json: JSON = None,
+        content: ContentInput | None = None,
+        files: FilesInput | None = None,
+        headers: HeaderChanges | None = None,
+        cookies: CookiesInput | None = None,
+        auth: AuthInput | None = UNSET,
         timeout: TimeoutInput = UNSET,
         follow_redirects: bool = UNSET,
         allow_redirects: bool = UNSET,
@@ -449,7 +461,7 @@ class Core:
             **{name: value for name, value in given.items() if value is not None},
         )
 
-    def _target(self, url: str | bytes | URL, params: Any) -> URL:
+    def _target(self, url: str | bytes | URL, params: ParamsInput | None) -> URL:
         base = self._base_url
         target = parse_url(url) if base is None else _joined(base, url)
         if self._params:
@@ -491,7 +503,7 @@ class Core:
 # --- from settings to values ---
 
 
-def _client_headers(headers: Any, sensitive: frozenset[str]) -> Headers:
+def _client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) -> Headers:
     merged = Headers(_DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
     for name in ("Content-Length", "Transfer-Encoding"):
         if name in merged:
@@ -506,9 +518,9 @@ def _limits(limits: Limits | None, **fields: Any) -> Limits:
     return Limits(**given)
 
 
-def _hooks(hooks: Hooks | None, awaits: bool) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {event: [] for event in ("request", "response", *EVENTS)}
-    for event, functions in (hooks or {}).items():
+def _hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook]]:
+    found: dict[str, list[Hook]] = {event: [] for event in ("request", "response", *EVENTS)}
+    for event, functions in cast("Mapping[str, Hook | Sequence[Hook]]", hooks or {}).items():
         if event not in found:
             raise ValueError(f"unknown hook {event!r}: there are {', '.join(map(repr, found))}")
         found[event] = [functions] if callable(functions) else list(functions)
@@ -572,7 +584,7 @@ def _joined(base: URL, url: str | bytes | URL) -> URL:
         return base._with(found.target, found.fragment)  # with the base's own credentials
 
 
-def _own_cookies(cookies: Any, url: URL) -> Any:
+def _own_cookies(cookies: CookiesInput, url: URL) -> Cookies:
     from curlhttp._models.cookies.jar import Cookies
 
     return (cookies if isinstance(cookies, Cookies) else Cookies(cookies)).bind(url)

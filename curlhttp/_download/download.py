@@ -32,7 +32,8 @@ from curlhttp.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from curlhttp._core import Core
+    from curlhttp._core import Core, DownloadOptions
+    from curlhttp._models.url.url import URL
 
 __all__ = ["Apart", "download", "here"]
 
@@ -49,13 +50,13 @@ async def here(call: Callable[..., Any], *arguments: Any) -> Any:
 
 async def download(
     client: Core,
-    url: Any,
+    url: str | bytes | URL,
     path: str | os.PathLike[str],
     *,
     resume: bool,
     checksum: str | None,
     progress: Progress | None,
-    options: Any,
+    options: DownloadOptions,
     apart: Apart,
     batch: int,
 ) -> Response:
@@ -93,7 +94,7 @@ async def download(
     return response
 
 
-def _request(client: Core, url: Any, options: Any) -> Request:
+def _request(client: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
     from curlhttp._core import DownloadOptions
 
     for name in options:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from curlhttp._models.scrub import scrub_field
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import HeaderChanges, HeadersInput, Text
+
 __all__ = [
     "SENSITIVE",
-    "HeaderInput",
     "Headers",
     "check_header",
     "check_method",
     "without_userinfo",
 ]
 
-Text: TypeAlias = "str | bytes"
-HeaderInput: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
 _Default = TypeVar("_Default")
 
 SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
@@ -133,7 +133,9 @@ class Headers(MutableMapping[str, str]):
     sensitive: frozenset[str]
     _lines: list[bytes] | None  # of lines(), until a change: the engine compares by identity
 
-    def __init__(self, headers: HeaderInput = None, *, sensitive: Iterable[str] = ()) -> None:
+    def __init__(
+        self, headers: HeadersInput | None = None, *, sensitive: Iterable[str] = ()
+    ) -> None:
         self._unread = self._views = self._lines = None
         self._checked = True
         self.sensitive = frozenset(map(str.lower, sensitive)) if sensitive else _NONE
@@ -281,7 +283,7 @@ class Headers(MutableMapping[str, str]):
         ]
         return lines
 
-    def merged(self, other: HeaderInput) -> Headers:
+    def merged(self, other: HeaderChanges | None) -> Headers:
         """Return these headers with those of other in place of all of the same name.
 
         Args:
@@ -308,7 +310,11 @@ class Headers(MutableMapping[str, str]):
         return merged
 
 
-def _pairs(headers: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> Iterable[tuple[Any, Any]]:
+@overload
+def _pairs(headers: HeadersInput) -> Iterable[tuple[Text, Text]]: ...
+@overload
+def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]: ...
+def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]:
     if isinstance(headers, Headers):
         return headers._read()
     return headers.items() if isinstance(headers, (dict, Mapping)) else headers

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from curlhttp._config import Timeout, Transport
     from curlhttp._models.body.body import Body
     from curlhttp._models.cookies.late import Jar
+    from curlhttp._models.inputs import (
+        JSON,
+        ContentInput,
+        DataInput,
+        FilesInput,
+        HeadersInput,
+        ParamsInput,
+    )
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.retry import RetryPolicy
 
@@ -75,16 +83,16 @@ class Request:
         self,
         method: str,
         url: str | bytes | URL,
-        headers: Any = None,
-        files: Any = None,
-        data: Any = None,
-        params: Any = None,
+        headers: HeadersInput | None = None,
+        files: FilesInput | None = None,
+        data: DataInput | None = None,
+        params: ParamsInput | None = None,
         auth: Auth | None = None,
         cookies: CookieJar | None = None,
         hooks: None = None,  # it has requests' place
-        json: Any = None,
+        json: JSON = None,
         *,
-        content: Any = None,
+        content: ContentInput | None = None,
         body: Body | None = None,
         timeout: Timeout | None = None,
         transport: Transport | None = None,
@@ -128,7 +136,7 @@ class Request:
         return headers
 
     @headers.setter
-    def headers(self, headers: Any) -> None:
+    def headers(self, headers: HeadersInput) -> None:
         made = headers if isinstance(headers, Headers) else Headers(headers)
         made.sensitive |= self.sensitive
         self._headers = made

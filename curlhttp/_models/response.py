@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from curlhttp._models.attempt import Attempt
 from curlhttp._models.charsets import chosen_charset, decode, known_charset
-from curlhttp._models.headers import HeaderInput, Headers
+from curlhttp._models.headers import Headers
 from curlhttp._models.scrub import scrub_url
 from curlhttp._models.timings import ReusedTimes, Timings, times_of_reused
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
 if TYPE_CHECKING:
     from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._models.inputs import HeadersInput
     from curlhttp._models.request import Request
 
 __all__ = ["REDIRECT_STATUSES", "Head", "Response"]
@@ -143,7 +144,7 @@ class Response:
         request: Request,
         status_code: int = 200,
         *,
-        headers: HeaderInput = None,
+        headers: HeadersInput | None = None,
         content: bytes | str = b"",
     ) -> Response:
         """Make a response without a server, for a middleware that answers by itself.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from curlhttp._models.headers import HeaderInput
 from curlhttp._models.request import Request
 from curlhttp.exceptions import ConnectionError, ConnectTimeout, RequestException, SSLError
+
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import HeadersInput
 
 __all__ = [
     "Answer",
@@ -42,7 +44,7 @@ class Answer:
     """
 
     status_code: int = 200
-    headers: HeaderInput = None
+    headers: HeadersInput | None = None
     content: bytes | str | Sequence[bytes] = b""
     delay: float = 0.0
     pace: float = 0.0

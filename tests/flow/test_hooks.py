@@ -126,8 +126,8 @@ def test_a_hook_that_turns_out_async_changes_nothing_in_client(
     async def wait(event: AttemptEvent) -> None:
         await anyio.sleep(1)
 
-    hooks = {"before_attempt": lambda event: wait(event)}
-    with curlhttp.Client(transport=ScriptedEngine([200]), hooks=hooks) as client:
+    engine = ScriptedEngine([200])
+    with curlhttp.Client(transport=engine, hooks={"before_attempt": lambda e: wait(e)}) as client:
         assert client.get(URL).status_code == 200
     assert "an async hook needs AsyncClient" in caplog.text
 

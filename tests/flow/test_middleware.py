@@ -333,4 +333,4 @@ async def test_hooks_may_be_coroutine_functions(make_client: MakeClient, app: Ap
 
 def test_an_unknown_hook_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown hook 'respons'"):
-        curlhttp.Client(hooks={"respons": print})
+        curlhttp.Client(hooks={"respons": print})  # type: ignore[arg-type]

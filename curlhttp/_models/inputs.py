@@ -1,0 +1,129 @@
+"""The types of what callers give: headers, cookies, params, bodies, auth and hooks.
+
+For type checkers; nothing imports this module at run time, so that it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from http.cookiejar import CookieJar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    from curlhttp._flow.hooks import AttemptEvent
+    from curlhttp._models.request import Request
+    from curlhttp._models.response import Response
+    from curlhttp._policy.auth import Auth
+    from curlhttp._policy.breaker.breaker import Transition
+
+__all__ = [
+    "JSON",
+    "AuthInput",
+    "BinaryFile",
+    "ContentInput",
+    "CookiesInput",
+    "DataInput",
+    "FileInput",
+    "FilesInput",
+    "FormInput",
+    "HeaderChanges",
+    "HeadersInput",
+    "Hook",
+    "HooksInput",
+    "ParamsInput",
+    "Piece",
+    "Text",
+]
+
+Text: TypeAlias = str | bytes
+
+# --- headers and cookies ---
+
+HeadersInput: TypeAlias = Mapping[str, Text] | Mapping[bytes, Text] | Iterable[tuple[Text, Text]]
+"""Names and values; bytes are latin-1."""
+
+HeaderChanges: TypeAlias = (
+    Mapping[str, Text | None] | Mapping[bytes, Text | None] | Iterable[tuple[Text, Text | None]]
+)
+"""Headers on top of others; a value of None takes the name away."""
+
+CookiesInput: TypeAlias = CookieJar | Mapping[str, str] | Iterable[tuple[str, str]]
+"""A jar, or names and values."""
+
+# --- queries and forms ---
+
+# Any: a mapping's key type is invariant, and any name is taken by its str().
+FormInput: TypeAlias = Mapping[Any, object] | Iterable[tuple[object, object]]
+"""Names and values; a list repeats its name, None is left out, others are taken by their str()."""
+
+ParamsInput: TypeAlias = FormInput | Text
+"""Names and values of a query, or the finished query."""
+
+# --- bodies ---
+
+Piece: TypeAlias = bytes | bytearray | memoryview
+
+
+class BinaryFile(Protocol):
+    """Anything that is read like a file in binary mode."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many bytes, b"" at the end."""
+
+
+_Source: TypeAlias = str | Piece | BinaryFile | Iterable[Piece]
+
+ContentInput: TypeAlias = (
+    _Source | AsyncIterable[Piece] | Callable[[], _Source | AsyncIterable[Piece]]
+)
+"""A body as it is; a function that returns one makes it replayable."""
+
+DataInput: TypeAlias = Mapping[Any, object] | Sequence[tuple[object, object]] | ContentInput
+"""A form, or a body as it is."""
+
+# Any: a mapping's key type is invariant; numbers are good as names, too. Values are objects, since
+# a TypedDict is no mapping of anything else.
+JSON: TypeAlias = Mapping[Any, object] | Sequence[object] | float | bool | None
+"""What JSON can express; str is a Sequence, int a float."""
+
+_Part: TypeAlias = _Source | Callable[[], _Source] | None
+
+FileInput: TypeAlias = (
+    _Part
+    | tuple[Text | None, _Part]
+    | tuple[Text | None, _Part, Text | None]
+    | tuple[Text | None, _Part, Text | None, HeaderChanges | None]
+)
+"""A file, (file name, file), and on demand its content type and further headers of its part."""
+
+FilesInput: TypeAlias = (
+    Mapping[str, FileInput] | Mapping[bytes, FileInput] | Iterable[tuple[Text, FileInput]]
+)
+"""Field names and files."""
+
+# --- authentication ---
+
+AuthInput: TypeAlias = "tuple[Text, Text] | Auth | Callable[[Request], Request | None]"
+"""(user, password), an Auth, or a function that changes a request."""
+
+# --- hooks ---
+
+Hook: TypeAlias = Callable[..., object]
+"""A function for any of the events."""
+
+_RequestHook: TypeAlias = "Callable[[Request], Request | Awaitable[Request | None] | None]"
+_ResponseHook: TypeAlias = "Callable[[Response], Response | Awaitable[Response | None] | None]"
+_AttemptHook: TypeAlias = "Callable[[AttemptEvent], object]"
+_TransitionHook: TypeAlias = "Callable[[Transition], object]"
+
+
+class HooksInput(TypedDict, total=False):
+    """Functions by event, one or several each."""
+
+    request: _RequestHook | Sequence[_RequestHook]
+    response: _ResponseHook | Sequence[_ResponseHook]
+    before_attempt: _AttemptHook | Sequence[_AttemptHook]
+    after_attempt: _AttemptHook | Sequence[_AttemptHook]
+    before_sleep: _AttemptHook | Sequence[_AttemptHook]
+    on_give_up: _AttemptHook | Sequence[_AttemptHook]
+    breaker_transition: _TransitionHook | Sequence[_TransitionHook]
