@@ -13,7 +13,7 @@ Names are loaded when they are first used.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curlhttp._curl.version import check_libcurl
 from curlhttp._version import __version__
@@ -282,18 +282,20 @@ _MODULE = {name: f"{home}.{name}" for home, names in _SUBMODULES.items() for nam
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULE:
-        return importlib.import_module(_MODULE[name])
-    if name == "ClientRequest":
-        return importlib.import_module("curlhttp._models.request").Request
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'curlhttp' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    if home != "curlhttp.requests":  # there, packages put classes of theirs in place of ours
-        globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+
+    def __getattr__(name):
+        if name in _MODULE:
+            return importlib.import_module(_MODULE[name])
+        if name == "ClientRequest":
+            return importlib.import_module("curlhttp._models.request").Request
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'curlhttp' has no attribute {name!r}")
+        value = getattr(importlib.import_module(home), name)
+        if home != "curlhttp.requests":  # there, packages put classes of theirs in place of ours
+            globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -249,7 +249,7 @@ def test_every_exception_is_public() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'gett'"):
-        _ = curlhttp.gett
+        _ = curlhttp.gett  # type: ignore[attr-defined]
     assert not hasattr(curlhttp, "__wrapped__")
 
 
