@@ -201,6 +201,8 @@ class Transfer:
         self.driver: Any = None
         self.origin = ""
         self.attached: Any = None
+        self.watches: Any = None
+        self.recheck = 0.0
         self.performs = self.is_dropped = False
         self.released = 0
         self.stamp = 0.0
@@ -226,9 +228,8 @@ class Transfer:
         self.limit: float = _LOOK_AT
         self.wake: Callable[[], None] | None = None
         self.feed: Callable[[int], bytes | None] | None = None
-        self.queued = self.recheck = 0.0
+        self.queued = 0.0
         self.mark: Any = None
-        self.watches: Any = None
         self._route: Route | None = None
 
     # what is set

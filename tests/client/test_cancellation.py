@@ -65,7 +65,7 @@ def assert_free(client: AnyClient) -> None:
     assert engine._slots.used == 0
     assert not engine._slots.waiters
     assert not engine._driver.running
-    assert not any(engine._driver._watches.values())
+    assert not any(engine._driver._read_timeouts._queues.values())
     assert all(transfer.request is None for transfer in engine._handles.all)
 
 

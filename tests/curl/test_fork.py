@@ -222,7 +222,7 @@ async def main():
     pid = os.fork()
     if pid == 0:  # in a loop that goes on, and shares its sockets with the parent's
         engine._driver.poller.poll = lambda seconds: os._exit(1)
-        engine._driver.turn()
+        engine._driver.run_once()
         os._exit(0)
     wait(pid)
     await client.get(url + "/")

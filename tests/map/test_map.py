@@ -43,7 +43,7 @@ async def assert_free(client: AnyClient) -> None:
             await anyio.sleep(0.001)
     assert not engine._slots.waiters
     assert not engine._driver.running
-    assert not any(engine._driver._watches.values())
+    assert not any(engine._driver._read_timeouts._queues.values())
     assert all(transfer.request is None for transfer in engine._handles.all)
     if client.is_blocking:
         assert not engine._jobs

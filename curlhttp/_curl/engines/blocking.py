@@ -19,6 +19,7 @@ import pycurl
 
 from curlhttp._config import Limits
 from curlhttp._curl.connections import Connections, Suspects
+from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.forks import forsake, forsake_transfer, survive
 from curlhttp._curl.handles import (
@@ -29,7 +30,6 @@ from curlhttp._curl.handles import (
     open_files_bound,
 )
 from curlhttp._curl.race import Race
-from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import HedgePlan
 from curlhttp._models.request import Request
@@ -278,7 +278,7 @@ class BlockingEngine:
         transfer.wake = _ignore
         transfer.stamp = time.monotonic()
         while not is_over():
-            driver.turn(driver.wait_seconds())
+            driver.run_once(driver.wait_seconds())
         transfer.wake = None
 
     # several attempts at once
@@ -291,7 +291,7 @@ class BlockingEngine:
         first.wake = _ignore
         try:
             while (winner := race.winner()) is None:
-                driver.turn(race.wait_seconds(driver.wait_seconds()))
+                driver.run_once(race.wait_seconds(driver.wait_seconds()))
                 if race.is_due:
                     self._join(race, driver)
             race.settle(winner)
@@ -321,7 +321,7 @@ class BlockingEngine:
             raise
         race.running.append(rival)
         if rival.multiplexes and not race.may_share:
-            driver.separate(rival)
+            driver.use_own_connection(rival)
         return None
 
     def _leave(self, driver: Driver, loser: Transfer, other: Transfer) -> None:
@@ -434,7 +434,7 @@ class BlockingEngine:
         """Go on in the parent of a forked child."""
         for transfer in list(self._handles.all):
             if transfer.driver is not None:
-                transfer.driver.part()
+                transfer.driver.after_fork_in_parent()
 
 
 def _perform(transfer: Transfer) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from time import monotonic
 
 from curlhttp._config import Limits
+from curlhttp._curl.driver import Driver
 from curlhttp._curl.forks import forsake, forsake_transfer, survive
 from curlhttp._curl.handles import (
     Handles,
@@ -22,7 +23,6 @@ from curlhttp._curl.handles import (
     open_files_bound,
 )
 from curlhttp._curl.race import Race
-from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate, HedgePlan
 from curlhttp._models.body.body import Body
@@ -78,7 +78,7 @@ class AsyncEngine(ABC):
         driver = self._make_driver(self._limits, self._bound)
         # Until it is known, requests to an origin count as connections: libcurl serves those that
         # wait for one in no order, and counts their wait as time to connect.
-        driver.on_shared = self._slots.unbind
+        driver.multiplexing.on_shared = self._slots.unbind
         return driver
 
     def _start(self, request: Request) -> Transfer | None:
@@ -298,7 +298,7 @@ class AsyncEngine(ABC):
         rival = self._begin(request, slot)
         race.running.append(rival)
         if rival.multiplexes and not race.may_share:
-            self._driver.separate(rival)
+            self._driver.use_own_connection(rival)
         if rival.feed is not None:
             await self._pump(rival, race)
         return None
@@ -356,4 +356,4 @@ class AsyncEngine(ABC):
     def part(self) -> None:
         """Go on in the parent of a forked child."""
         if not self.is_closed:
-            self._driver.part()
+            self._driver.after_fork_in_parent()

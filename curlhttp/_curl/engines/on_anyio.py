@@ -18,8 +18,8 @@ import anyio
 from anyio.lowlevel import EventLoopToken
 
 from curlhttp._config import Limits
+from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import LoopEngine, wait_so_long
-from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AnyioEngine", "EventGate"]
@@ -184,7 +184,7 @@ class AnyioEngine(LoopEngine):
                     await anyio.wait_readable(driver.poller.fileno())
                 if not driver.is_attached:
                     return
-                driver.turn()
+                driver.run_once()
         finally:
             driver.scope = None
 

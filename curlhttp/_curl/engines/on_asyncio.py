@@ -10,8 +10,8 @@ from functools import partial
 from time import monotonic
 
 from curlhttp._config import Limits
+from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import LoopEngine, wait_so_long
-from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AsyncioEngine", "FutureGate"]
@@ -52,7 +52,7 @@ class _LoopDriver(Driver):
         self._timer: asyncio.TimerHandle | None = None
         self._fires = math.inf
         super().__init__(limits, connections)
-        loop.add_reader(self.poller.fileno(), self.turn)
+        loop.add_reader(self.poller.fileno(), self.run_once)
 
     def rearm(self, due: float) -> None:
         if due >= self._fires or self._soon:
@@ -60,28 +60,28 @@ class _LoopDriver(Driver):
         delay = due - monotonic()
         if delay <= 0:
             self._soon = True
-            self._loop.call_soon(self._proceed)
+            self._loop.call_soon(self._run_soon)
             return
         if self._timer is not None:
             self._timer.cancel()
         self._fires = due
         self._timer = self._loop.call_later(delay, self._on_timeout)
 
-    def _proceed(self) -> None:
+    def _run_soon(self) -> None:
         # What the sockets have is left to the reader, which gets more of it at once.
         self._soon = False
         if self.is_attached:
-            self.proceed()
+            self.run_due()
             due = self.due()
             if due is not None and due <= monotonic():
-                self.turn()  # whether somebody is silent, only the sockets can tell
+                self.run_once()  # whether somebody is silent, only the sockets can tell
             self._set_timer()
 
     def _on_timeout(self) -> None:
         # Not to be told by the clock: uvloop rounds to milliseconds, and calls too early.
         self._timer, self._fires = None, math.inf
         if self.is_attached:
-            self.turn()
+            self.run_once()
             self._set_timer()
 
     def _set_timer(self) -> None:

@@ -16,9 +16,9 @@ from time import monotonic
 from typing import Any
 
 from curlhttp._config import Limits
+from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import AsyncEngine
 from curlhttp._curl.race import Race
-from curlhttp._curl.readiness import Driver
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body.body import Body
 from curlhttp._run import NEEDS_A_LOOP
@@ -129,7 +129,7 @@ class BulkEngine(AsyncEngine):
             self._connect_anew()
         self._waits = waits
         try:  # what is woken from here on, from another thread, ends the wait
-            self._driver.turn(self._wait_seconds() if waits and not self._ready else 0)
+            self._driver.run_once(self._wait_seconds() if waits and not self._ready else 0)
         finally:
             self._waits = False
         if self._alarm:
@@ -201,7 +201,7 @@ class BulkEngine(AsyncEngine):
             if not transfer.sends and limit is not None and away > limit / 2:
                 if request.deadline is not None:
                     transfer.set_deadline(request.deadline)  # it would begin again as well
-                self._driver.begin_again(transfer)
+                self._driver.restart(transfer)
 
     # what coroutines wait for
 

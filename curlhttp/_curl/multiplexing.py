@@ -1,0 +1,75 @@
+"""Which origins share a connection among requests, and who waits for such a connection.
+
+A transfer can wait for a connection that another one is opening (CURLOPT_PIPEWAIT). Where the
+server then speaks HTTP/1.1 alone, libcurl (8.23) would leave it waiting until the first response
+is complete: so what the server speaks is read in libcurl's log, as soon as it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from curlhttp._curl.transfer import Transfer
+
+__all__ = ["Multiplexing"]
+
+_ORIGINS = 1000  # whose protocol is remembered
+
+
+class Multiplexing:
+    """What one driver knows of the protocols of origins.
+
+    Attributes:
+        found_http1: an origin was just found to speak HTTP/1.1, for which transfers may wait.
+        has_http2: there may be connections of HTTP/2.
+        on_shared: called with an origin whose connections carry many requests at once, as soon as
+            that is known; or None.
+    """
+
+    __slots__ = ("_by_origin", "found_http1", "has_http2", "on_shared")
+
+    def __init__(self) -> None:
+        self.found_http1 = self.has_http2 = False
+        self.on_shared: Callable[[str], object] | None = None
+        self._by_origin: dict[str, bool] = {}  # on TLS: do its connections multiplex
+
+    def decide_pipewait(self, transfer: Transfer, origin: str) -> None:
+        """Let a transfer wait for another's connection unless the origin speaks HTTP/1.1 alone.
+
+        Args:
+            transfer: prepared; its connection may be shared.
+            origin: where it goes.
+        """
+        assert transfer.request is not None
+        knows = transfer.request.transport.http2 == "prior-knowledge"
+        shares = knows or self._by_origin.get(origin)
+        transfer.wait_to_share(shares is not False)
+        if shares is None:
+            transfer.listen(self._on_alpn)
+        elif shares:
+            self.has_http2 = True
+            if transfer.sends_once:
+                transfer.listen()
+
+    def _on_alpn(self, origin: str, shares: bool) -> None:
+        if len(self._by_origin) >= _ORIGINS:
+            self._by_origin.clear()
+        self._by_origin[origin] = shares
+        self.found_http1 = self.found_http1 or not shares
+        self.has_http2 = self.has_http2 or shares
+        if shares and self.on_shared is not None:
+            self.on_shared(origin)
+
+    def stop_waiting(self, transfers: Iterable[Transfer]) -> list[Transfer]:
+        """Return the transfers that wait for a connection which cannot be shared.
+
+        Args:
+            transfers: all that run.
+        """
+        self.found_http1 = False
+        found = []
+        for transfer in transfers:
+            assert transfer.request is not None
+            if transfer.is_waiting and self._by_origin.get(transfer.request.url.origin) is False:
+                found.append(transfer)
+        return found

@@ -1,0 +1,148 @@
+"""The readiness of many sockets behind one descriptor, by what the platform has for that.
+
+Not CurlMulti.select: select(2) cannot see descriptors above 1023 and spins on them. Knows nothing
+of transfers: which sockets there are, and for what to watch them, libcurl tells the driver.
+"""
+
+from __future__ import annotations
+
+import select
+from contextlib import suppress
+from typing import Any, Protocol
+
+import pycurl
+
+__all__ = ["Poller", "make_poller"]
+
+_select: Any = select  # no platform has all of it
+_IN, _OUT = pycurl.POLL_IN, pycurl.POLL_OUT
+_BATCH = 256  # events taken at once
+
+
+class Poller(Protocol):
+    """A set of sockets that can be waited for as one."""
+
+    def fileno(self) -> int:
+        """Return the descriptor that gets readable when one of the sockets is ready."""
+
+    def watch(self, descriptor: int, what: int) -> None:
+        """Report from now on when a socket is ready for what libcurl wants of it.
+
+        Args:
+            descriptor: the socket.
+            what: pycurl.POLL_IN, POLL_OUT or both (POLL_INOUT).
+        """
+
+    def forget(self, descriptor: int) -> None:
+        """Report nothing of a socket any more; it may be closed already."""
+
+    def poll(self, seconds: float | None) -> list[tuple[int, int]]:
+        """Wait until something is ready, and return what is.
+
+        Args:
+            seconds: how long to wait; None for as long as it takes.
+
+        Returns:
+            Descriptors with libcurl's CSELECT bits.
+        """
+
+    def close(self) -> None:
+        """Close the descriptor, not the sockets."""
+
+
+class EpollSockets:
+    """The readiness of a set of sockets, as one descriptor (Linux)."""
+
+    def __init__(self) -> None:
+        self._epoll = _select.epoll()
+        self.fileno = self._epoll.fileno
+        self.close = self._epoll.close
+
+    def watch(self, descriptor: int, what: int) -> None:
+        """Report from now on when a socket is ready for what libcurl wants of it."""
+        # POLL_IN is EPOLLIN; POLL_OUT is 2 and EPOLLOUT 4
+        mask = (what & _IN) | ((what & _OUT) << 1)
+        try:
+            self._epoll.modify(descriptor, mask)
+        except FileNotFoundError:  # new, or its number is of a socket that was closed meanwhile
+            self._epoll.register(descriptor, mask)
+
+    def forget(self, descriptor: int) -> None:
+        """Report nothing of a socket any more."""
+        with suppress(OSError):  # closed already, which unregisters
+            self._epoll.unregister(descriptor)
+
+    def poll(self, seconds: float | None) -> list[tuple[int, int]]:
+        """Return what is ready."""
+        found = self._epoll.poll(seconds, _BATCH)
+        # Errors and hang-ups go to libcurl as readable: it finds out what happened by reading.
+        return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
+
+
+class KqueueSockets:
+    """The readiness of a set of sockets, as one descriptor (macOS and the BSDs)."""
+
+    def __init__(self) -> None:
+        self._kqueue = _select.kqueue()
+        self.fileno = self._kqueue.fileno
+        self.close = self._kqueue.close
+
+    def watch(self, descriptor: int, what: int) -> None:
+        """Report from now on when a socket is ready for what libcurl wants of it."""
+        self._change(descriptor, what)
+
+    def forget(self, descriptor: int) -> None:
+        """Report nothing of a socket any more."""
+        self._change(descriptor, 0)
+
+    def _change(self, descriptor: int, what: int) -> None:
+        for bit, filter_ in ((_IN, _select.KQ_FILTER_READ), (_OUT, _select.KQ_FILTER_WRITE)):
+            flags = _select.KQ_EV_ADD if what & bit else _select.KQ_EV_DELETE
+            try:
+                self._kqueue.control([_select.kevent(descriptor, filter_, flags)], 0)
+            except OSError:
+                if what & bit:
+                    raise
+
+    def poll(self, seconds: float | None) -> list[tuple[int, int]]:
+        """Return what is ready."""
+        found = self._kqueue.control(None, _BATCH, seconds)
+        readable = _select.KQ_FILTER_READ
+        return [(event.ident, 1 if event.filter == readable else 2) for event in found]
+
+
+class SelectorSockets:
+    """The readiness of a set of sockets, on platforms where nothing else can wait for it."""
+
+    def __init__(self) -> None:
+        import selectors
+
+        self._selector = selectors.DefaultSelector()
+        self.close = self._selector.close
+
+    def fileno(self) -> int:
+        """Refuse: whoever drives must call `poll` instead of waiting for a descriptor."""
+        raise NotImplementedError("this platform has no pollable set of sockets")
+
+    def watch(self, descriptor: int, what: int) -> None:
+        """Report from now on when a socket is ready for what libcurl wants of it."""
+        self.forget(descriptor)
+        self._selector.register(descriptor, what)
+
+    def forget(self, descriptor: int) -> None:
+        """Report nothing of a socket any more."""
+        with suppress(KeyError):
+            self._selector.unregister(descriptor)
+
+    def poll(self, seconds: float | None) -> list[tuple[int, int]]:
+        """Return what is ready."""
+        return [(key.fd, events) for key, events in self._selector.select(seconds)]
+
+
+def make_poller() -> Poller:
+    """Return a new set of sockets, of the best kind that this platform has."""
+    if hasattr(select, "epoll"):
+        return EpollSockets()
+    if hasattr(select, "kqueue"):
+        return KqueueSockets()
+    return SelectorSockets()
