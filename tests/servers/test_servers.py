@@ -185,7 +185,7 @@ def test_a_handler_may_close_reset_or_stall(browser: Browser) -> None:
     with RawServer(close_at_once) as server:
         assert browser.error(server.url) in {52, 56}
     with RawServer(reset_at_once) as server:
-        assert browser.error(server.url) in {52, 55, 56}
+        assert browser.error(server.url) in {7, 52, 55, 56}  # 7: before libcurl saw it connected
     with RawServer(handler) as server:
         assert browser.error(server.url, timeout_ms=50) == 28
         browser.curl.close()
