@@ -10,16 +10,31 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw import RawResponse
-from curlhttp.requests._retries import after_error, after_response, pause
 from curlhttp.requests._wire import BrokenOff
 
 if TYPE_CHECKING:
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp.requests._prepared import PreparedRequest
 
-__all__ = ["send_again", "send_once"]
+__all__ = ["is_plain", "send_again", "send_once"]
 
 Attempt: TypeAlias = "Callable[[CoreRequest], Any]"
+
+
+def is_plain(retries: Any) -> bool:
+    """Return whether nothing is ever sent again, so that there is nothing to ask it.
+
+    Args:
+        retries: what an adapter has for max_retries.
+    """
+    if retries is None or isinstance(retries, int):
+        return retries == 0
+    return bool(
+        retries.total == 0
+        and retries.read is False
+        and not retries.status_forcelist
+        and type(retries).__module__ == "urllib3.util.retry"
+    )
 
 
 def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
@@ -39,6 +54,8 @@ def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> 
         error.request = request  # type: ignore[assignment]
         if error.response is not None:
             return RawResponse(BrokenOff(error))
+        from curlhttp.requests._retries import after_error
+
         after_error(0, sent.method, str(request.url), error)
         raise  # never: with no attempt left after_error raises
 
@@ -57,6 +74,8 @@ def send_again(
     Raises:
         RequestException: no response came of it.
     """
+    from curlhttp.requests._retries import after_error, after_response, pause
+
     method, url = sent.method, str(request.url)
     while True:
         try:

@@ -86,7 +86,7 @@ class RawResponse:
     def headers(self) -> Any:
         """Return the header fields, repeated ones apart (getlist)."""
         if self._headers is None:
-            from curlhttp.requests.packages._urllib3._collections import HTTPHeaderDict
+            from urllib3 import HTTPHeaderDict
 
             self._headers = HTTPHeaderDict()
             for name, value in self.received.headers.multi_items():

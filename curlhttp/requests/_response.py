@@ -462,7 +462,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
         self.raw = None
 
 
-# What third-party bodies raise: urllib3's exceptions by name, since it need not be installed.
+# What third-party bodies raise: urllib3's exceptions by name, since it need not be loaded.
 _OF_URLLIB3: dict[str, type[RequestException]] = {
     "ProtocolError": ChunkedEncodingError,
     "DecodeError": ContentDecodingError,

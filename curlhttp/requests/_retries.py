@@ -1,16 +1,17 @@
-"""Send again as a Retry says: urllib3's, the stand-in's or anything that works like them.
+"""Send again as a Retry says: urllib3's, or anything that works like it.
 
-A Retry speaks of urllib3's errors. Those of libcurl are told to it in the words of the urllib3
-that it comes from; its answer is told in requests' exceptions.
+A Retry speaks of urllib3's errors. Those of libcurl are told to it in urllib3's words; its answer
+is told in requests' exceptions. Import this late: it loads urllib3.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from urllib3 import exceptions as names
+from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
 from curlhttp._models.scrub import scrub_text
@@ -18,9 +19,8 @@ from curlhttp._models.scrub import scrub_text
 if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
 
-__all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "is_plain", "pause"]
+__all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "pause"]
 
-_SHIM = "curlhttp.requests.packages._urllib3"
 _COULD_NOT_RESOLVE_HOST = 6  # libcurl's code
 # How messages end: of what the server broke only they tell, and no URL comes so late.
 _IS_CUT_HEAD = re.compile("the response ended within its header block$").search
@@ -43,31 +43,7 @@ def as_retries(value: Any) -> Any:
     """
     if value is not None and not isinstance(value, int):
         return value
-    retry = _retry_class()
-    return retry.from_int(value) if value != 0 else retry(0, read=False)
-
-
-def _retry_class() -> Any:
-    """Return the Retry that the program knows."""
-    known = sys.modules.get("urllib3.util.retry")
-    module = known or importlib.import_module(f"{_SHIM}.util.retry")
-    return module.Retry
-
-
-def is_plain(retries: Any) -> bool:
-    """Tell whether nothing is ever sent again, so that there is nothing to ask it.
-
-    Args:
-        retries: what an adapter has for max_retries.
-    """
-    if retries is None or isinstance(retries, int):
-        return retries == 0
-    return bool(
-        retries.total == 0
-        and retries.read is False
-        and not retries.status_forcelist
-        and type(retries).__module__.endswith("urllib3.util.retry")
-    )
+    return Retry.from_int(value) if value != 0 else Retry(0, read=False)
 
 
 def after_error(retries: Any, method: str, url: str, error: e.RequestException) -> Any:
@@ -85,9 +61,8 @@ def after_error(retries: Any, method: str, url: str, error: e.RequestException) 
     """
     retries = as_retries(retries)
     pool = _Pool(url)
-    names = _exceptions_of(retries)
-    error = _as_requests_has_it(error, names)
-    cause = _translated(error, names, pool)
+    error = _as_requests_has_it(error)
+    cause = _translated(error, pool)
     if cause is None:
         raise error
     if error.request_sent and isinstance(error, e.SSLError) and not _may_repeat(retries, method):
@@ -104,14 +79,14 @@ def after_error(retries: Any, method: str, url: str, error: e.RequestException) 
     raise failure
 
 
-def _as_requests_has_it(error: e.RequestException, names: Any) -> e.RequestException:
+def _as_requests_has_it(error: e.RequestException) -> e.RequestException:
     """Return an error that is also one of the kind that requests raises for it."""
     if type(error) is e.RemoteProtocolError:
         message = str(error)
         if _IS_CUT_HEAD(message):
             return _like(error, CutHead, *error.args)
         if _IS_BAD_LENGTH(message):
-            return _like(error, BadContentLength, _made(names.InvalidHeader, message))
+            return _like(error, BadContentLength, names.InvalidHeader(message))
     return error
 
 
@@ -138,7 +113,7 @@ def after_response(retries: Any, method: str, url: str, raw: Any) -> Any:
     pool = _Pool(url)
     try:
         return retries.increment(method, pool.target, response=raw, _pool=pool)
-    except _exceptions_of(retries).MaxRetryError as given_up:
+    except names.MaxRetryError as given_up:
         if not retries.raise_on_status:
             return None
         raw.drain_conn()
@@ -157,7 +132,7 @@ def pause(retries: Any, raw: RawResponse | None) -> None:
     """
     try:
         retries.sleep(raw)
-    except _exceptions_of(retries).InvalidHeader as error:
+    except names.InvalidHeader as error:
         raise e.InvalidHeader(error) from error
 
 
@@ -188,46 +163,34 @@ class _Pool:
         return f"(host={self.host!r}, port={self.port!r})"
 
 
-def _exceptions_of(retries: Any) -> Any:
-    """Return the module of the exceptions that a Retry raises and knows."""
-    for kind in type(retries).__mro__:
-        if kind.__module__.endswith("urllib3.util.retry"):
-            package = kind.__module__.removesuffix(".util.retry")
-            return importlib.import_module(f"{package}.exceptions")
-    known = sys.modules.get("urllib3.exceptions")
-    return known or importlib.import_module(f"{_SHIM}.exceptions")
-
-
 def as_urllib3(error: e.RequestException) -> Exception:
-    """Return the error of the urllib3 that the program knows for one of ours.
+    """Return urllib3's error for one of ours.
 
     Args:
         error: how the reading of a body failed.
     """
     url = getattr(error.request, "url", "")
-    names = _exceptions_of(None)
-    found = _translated(error, names, _Pool(str(url)))
-    return found or _made(names.ProtocolError, str(error))
+    return _translated(error, _Pool(str(url))) or names.ProtocolError(str(error))
 
 
-def _translated(error: e.RequestException, names: Any, pool: _Pool) -> Exception | None:
+def _translated(error: e.RequestException, pool: Any) -> Exception | None:
     """Return urllib3's error for one of ours, or None where another attempt would be pointless."""
     if isinstance(error, _FINAL):
         return None
     message = str(error)
     if isinstance(error, e.ConnectTimeout):
-        return _made(names.ConnectTimeoutError, pool.connection, message)
+        return names.ConnectTimeoutError(pool.connection, message)
     if isinstance(error, e.SSLError):
-        return _made(names.SSLError, message)
+        return names.SSLError(message)
     if isinstance(error, e.ProxyError):
-        below = OSError(message) if error.request_sent else _not_connected(error, names, pool)
-        return _made(names.ProxyError, "Unable to connect to proxy", below)
+        below = OSError(message) if error.request_sent else _not_connected(error, pool)
+        return names.ProxyError("Unable to connect to proxy", below)
     if isinstance(error, e.ReadTimeout):
-        return _made(names.ReadTimeoutError, pool, pool.target, f"Read timed out. {message}")
+        return names.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
     if isinstance(error, e.ConnectionError) and not error.request_sent:
-        return _not_connected(error, names, pool)
+        return _not_connected(error, pool)
     if isinstance(error, (e.ConnectionError, e.ChunkedEncodingError)):
-        return _made(names.ProtocolError, "Connection aborted.", ConnectionResetError(message))
+        return names.ProtocolError("Connection aborted.", ConnectionResetError(message))
     return None
 
 
@@ -240,19 +203,14 @@ _FINAL = (
 )
 
 
-def _made(kind: Any, *args: Any) -> Exception:
-    made: Exception = kind(*args)
-    return made
-
-
-def _not_connected(error: e.RequestException, names: Any, pool: _Pool) -> Exception:
-    if error.curl_code == _COULD_NOT_RESOLVE_HOST and hasattr(names, "NameResolutionError"):
+def _not_connected(error: e.RequestException, pool: Any) -> Exception:
+    if error.curl_code == _COULD_NOT_RESOLVE_HOST:
         from socket import EAI_NONAME, gaierror
 
         reason = gaierror(EAI_NONAME, str(error))
-        return _made(names.NameResolutionError, pool.host, pool.connection, reason)
+        return names.NameResolutionError(pool.host, pool.connection, reason)
     text = f"Failed to establish a new connection: {error}"
-    return _made(names.NewConnectionError, pool.connection, text)
+    return names.NewConnectionError(pool.connection, text)
 
 
 def _given_up(error: e.RequestException, given_up: Exception) -> e.RequestException:

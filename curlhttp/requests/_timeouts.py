@@ -44,7 +44,7 @@ def as_pair(timeout: Any) -> tuple[float | None, float | None, float | None]:
             ) from None
     if isinstance(timeout, Timeout):
         return timeout.connect, timeout.read, timeout.total
-    if hasattr(timeout, "connect_timeout"):
+    if hasattr(timeout, "_connect"):
         return _of_urllib3(timeout)
     seconds = check_seconds("connect", timeout)
     return seconds, seconds, None
@@ -92,16 +92,15 @@ def check_seconds(name: str, value: Any) -> float | None:
 
 def _of_urllib3(timeout: Any) -> tuple[float | None, float | None, None]:
     total = _given(timeout.total)
-    connect = _given(getattr(timeout, "_connect", timeout.connect_timeout))
-    # The property read_timeout is for connections that are there already.
-    read = _given(timeout._read) if hasattr(timeout, "_read") else _given(timeout.read_timeout)
+    connect = _given(timeout._connect)
+    read = _given(timeout._read)  # the property read_timeout is for connections that are there
     return _least(connect, total), _least(read, total), None
 
 
 def _given(value: Any) -> float | None:
     if value is None:
         return None
-    # Whatever else stands for the default, an object of its own.
+    # An object of its own stands for the default.
     return float(value) if isinstance(value, (int, float)) else socket.getdefaulttimeout()
 
 

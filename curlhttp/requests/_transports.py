@@ -43,24 +43,19 @@ def proxy_url(url: str) -> str:
 
 def ip_version() -> int | None:
     """Return 4 when the program has switched IPv6 off in urllib3, as many do, else None."""
-    known = sys.modules
-    if _URLLIB3 not in known and _STAND_IN not in known:
+    module = sys.modules.get(_URLLIB3)
+    if module is None:
         return None
-    for name in (_URLLIB3, _STAND_IN):
-        module = known.get(name)
-        if module is None:
-            continue
-        if not getattr(module, "HAS_IPV6", True):
-            return 4
-        family = getattr(module, "allowed_gai_family", None)
-        # Only one that was put there by the program says something.
-        if family is not None and getattr(family, "__module__", name) != name:
-            return {2: 4, 10: 6, 30: 6, 23: 6}.get(int(family()))
+    if not getattr(module, "HAS_IPV6", True):
+        return 4
+    family = getattr(module, "allowed_gai_family", None)
+    # Only one that was put there by the program says something.
+    if family is not None and getattr(family, "__module__", _URLLIB3) != _URLLIB3:
+        return {2: 4, 10: 6, 30: 6, 23: 6}.get(int(family()))
     return None
 
 
 _URLLIB3 = "urllib3.util.connection"
-_STAND_IN = "curlhttp.requests.packages._urllib3.util.connection"
 
 
 def transport_from(

@@ -15,13 +15,12 @@ from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._run import run_sync
 from curlhttp.requests._aside import goes_on
-from curlhttp.requests._attempts import send_again, send_once
+from curlhttp.requests._attempts import is_plain, send_again, send_once
 from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
 from curlhttp.requests._pools import Manager, Pool, cert_files, host_of
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._response import Response
-from curlhttp.requests._retries import as_retries, is_plain
 from curlhttp.requests._transports import ca_paths, ip_version, proxy_url, transport_from
 
 if TYPE_CHECKING:
@@ -158,6 +157,8 @@ class HTTPAdapter(BaseAdapter):
     @property
     def max_retries(self) -> Any:
         """Return the Retry that this adapter goes by."""
+        from curlhttp.requests._retries import as_retries
+
         self._retries = as_retries(self._retries)
         return self._retries
 
@@ -496,13 +497,11 @@ def _copy_head(response: Response, resp: Any) -> None:
 
 
 def _warn_of_no_verification(url: URL) -> None:
-    # The class that the program knows, and filters by.
-    known: Any = sys.modules.get("urllib3.exceptions")
-    if known is None:
-        from curlhttp.requests.packages._urllib3 import exceptions as known
+    from urllib3.exceptions import InsecureRequestWarning
+
     warnings.warn(
         f"Unverified HTTPS request is being made to host '{url.host}'. Adding certificate "
         "verification is strongly advised: verify=True or verify='path of the authorities'.",
-        known.InsecureRequestWarning,
+        InsecureRequestWarning,
         stacklevel=5,
     )

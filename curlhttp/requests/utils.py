@@ -45,7 +45,7 @@ from curlhttp.requests._header_values import (
     unquote_header_value,
 )
 from curlhttp.requests._internal_utils import to_native_string
-from curlhttp.requests._quoting import (
+from curlhttp.requests._url import (
     UNRESERVED_SET,
     get_auth_from_url,
     prepend_scheme_if_needed,

@@ -1,7 +1,6 @@
 """requests.packages: urllib3, idna and chardet under requests' own names.
 
-`urllib3` is the real one where it is installed, else the stand-in beside this file. Each is loaded
-when it is first asked for, by attribute or by import, whole or a module of it.
+Each is loaded when it is first asked for, by attribute or by import, whole or a module of it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["chardet", "idna", "urllib3"]
 
 _CANDIDATES = {
-    "urllib3": ("urllib3", f"{__name__}._urllib3"),
+    "urllib3": ("urllib3",),
     "idna": ("idna",),
     "chardet": ("chardet", "charset_normalizer"),
 }
@@ -41,7 +40,7 @@ def _target(name: str) -> str | None:
 
 
 def _adopt() -> None:
-    """Make ContentDecodingError one of the real urllib3's errors, as it is in requests."""
+    """Make ContentDecodingError one of urllib3's errors, as it is in requests."""
     from urllib3.exceptions import HTTPError
 
     exceptions.ContentDecodingError.__bases__ = (exceptions.RequestException, HTTPError)
