@@ -147,11 +147,8 @@ URLS_IN_THE_MAKING = {
     ("_models/url/url.py", "self.target"),
     ("cli/doctor.py", "proxy.url"),
     ("requests/_outgoing.py", "url.target"),
-    ("requests/_quoting.py", "url"),
     ("requests/_redirects.py", "location"),
     ("requests/_transports.py", "url"),
-    ("requests/_url.py", "url"),
-    ("requests/packages/_urllib3/util/url.py", "url"),
 }
 
 

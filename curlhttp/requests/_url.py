@@ -117,9 +117,10 @@ def _parsed(url: str) -> Url:
     try:
         return parse_url(url)
     except LocationParseError as error:
+        shown = shown_url(url)
         # With an "@" behind it, what looks like a host may be half of a password.
-        reason = f"Failed to parse: {shown_url(url)}" if "@" in url else str(error)
-        raise InvalidURL(reason) from None
+        reason = f"Failed to parse: {shown}" if "@" in url else str(error).replace(url, shown)
+    raise InvalidURL(reason)  # out of the handler, as the error there shows all of the URL
 
 
 def _a_labels(host: str) -> str:

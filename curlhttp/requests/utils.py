@@ -45,6 +45,13 @@ from curlhttp.requests._header_values import (
     unquote_header_value,
 )
 from curlhttp.requests._internal_utils import to_native_string
+from curlhttp.requests._text import (
+    get_encodings_from_content,
+    get_unicode_from_response,
+    guess_json_utf,
+    iter_slices,
+    stream_decode_response_unicode,
+)
 from curlhttp.requests._url import (
     UNRESERVED_SET,
     get_auth_from_url,
@@ -52,13 +59,6 @@ from curlhttp.requests._url import (
     requote_uri,
     unquote_unreserved,
     urldefragauth,
-)
-from curlhttp.requests._text import (
-    get_encodings_from_content,
-    get_unicode_from_response,
-    guess_json_utf,
-    iter_slices,
-    stream_decode_response_unicode,
 )
 from curlhttp.requests.compat import (
     basestring,

@@ -341,7 +341,7 @@ def test_bodies_of_an_adapter_of_ones_own_are_bounded(session: requests.Session,
 def test_bodies_through_pools_of_urllib3_are_bounded(
     session: requests.Session, kind: str, streamed: bool
 ) -> None:
-    urllib3 = pytest.importorskip("urllib3")
+    import urllib3
 
     class Adapter(HTTPAdapter):
         def get_connection_with_tls_context(self, request: Any, *_: Any, **__: Any) -> Any:

@@ -1,148 +1,56 @@
-"""The stand-in for urllib3, and retries on top of it or of urllib3, from libcurl's errors."""
+"""When urllib3 is loaded, and its retries and timeouts, from libcurl's errors."""
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from curlhttp import Timeout
 from curlhttp import exceptions as e
-from curlhttp.requests._retries import after_error, after_response, as_retries, is_plain, pause
+from curlhttp.requests._attempts import is_plain
+from curlhttp.requests._retries import after_error, after_response, as_retries, pause
 from curlhttp.requests._timeouts import as_pair
-from tests.servers import AppServer, Certs, refused_port
+from tests.servers import AppServer
 
-SHIM = "curlhttp.requests.packages._urllib3"
 URL = "https://host:8443/path?q=1#f"
 
 
-@pytest.fixture(params=["urllib3", SHIM])
-def urllib3(request: pytest.FixtureRequest) -> Any:
-    """Return urllib3 where it is installed, then the stand-in."""
-    pytest.importorskip(request.param)
-    for name in ("util.retry", "util.timeout", "exceptions"):
-        importlib.import_module(f"{request.param}.{name}")
-    return sys.modules[request.param]
-
-
-@pytest.fixture
-def no_urllib3(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no module of urllib3 be loaded."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "urllib3"]:
-        monkeypatch.delitem(sys.modules, name)
-
-
-# --- a process without urllib3 ---
-
-WITHOUT_URLLIB3 = """
-    import sys, warnings
-
-    class Hider:
-        def find_spec(self, name, path=None, target=None):
-            if name in ("urllib3", "requests"):
-                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    sys.meta_path.insert(0, Hider())
-    http, https, refused, ca = sys.argv[1:]
-
-    import curlhttp.requests as requests
-    from curlhttp.requests.adapters import HTTPAdapter
-
-    got = requests.get(http + "/set-header?Set-Cookie=a")
-    assert not [name for name in sys.modules if "urllib3" in name], "a plain request loads it"
-
-    from curlhttp.requests.packages._urllib3._collections import HTTPHeaderDict
-    assert isinstance(got.raw.headers, HTTPHeaderDict)
-    assert "curlhttp.requests.packages._urllib3.util" not in sys.modules
-
-    from curlhttp.requests.packages.urllib3.util.retry import Retry
-    import curlhttp.requests.packages.urllib3 as urllib3
-    from curlhttp.requests.packages.urllib3.exceptions import InsecureRequestWarning
-    assert urllib3.__name__ == "curlhttp.requests.packages._urllib3"
-    assert requests.packages.urllib3 is urllib3 is requests.urllib3
-    assert urllib3.util.retry.Retry is Retry
-    assert requests.DependencyWarning is urllib3.exceptions.DependencyWarning
-    assert issubclass(requests.exceptions.ContentDecodingError, urllib3.exceptions.HTTPError)
-
-    session = requests.Session()
-    session.trust_env = False
-    for prefix in ("http://", "https://"):
-        session.mount(prefix, HTTPAdapter(max_retries=Retry(2, status_forcelist=[500])))
-    assert isinstance(HTTPAdapter().max_retries, Retry)
-
-    def failure(*args, **kw):
-        try:
-            session.get(*args, **kw)
-        except requests.RequestException as error:
-            return error
-        raise AssertionError(args)
-
-    error = failure(http + "/status/500")
-    assert type(error) is requests.exceptions.RetryError, error
-    assert isinstance(error.args[0], urllib3.exceptions.MaxRetryError)
-    assert str(error.args[0].reason) == "too many 500 error responses"
-
-    error = failure(refused)
-    assert type(error) is requests.ConnectionError
-    assert isinstance(error.args[0].reason, urllib3.exceptions.NewConnectionError)
-
-    session.get(http, timeout=urllib3.Timeout(connect=30, read=30))
-    error = failure(http + "/stall", timeout=urllib3.Timeout(read=0.05))
-    assert isinstance(error.args[0].reason, urllib3.exceptions.ReadTimeoutError), error
-
-    error = failure(https)
-    assert type(error) is requests.exceptions.SSLError, error
-    assert isinstance(error.args[0].reason, urllib3.exceptions.SSLError)
-    assert session.get(https, verify=ca).ok
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        session.get(https, verify=False)
-        urllib3.disable_warnings()
-        session.get(https, verify=False)
-    assert [warning.category for warning in caught] == [InsecureRequestWarning], caught
-
-    urllib3.util.connection.HAS_IPV6 = False
-    assert session.get(http).ok
-    print("done")
-"""
+# --- what loads urllib3 ---
 
 
 @pytest.mark.slow
-def test_the_stand_in_does_without_urllib3(
-    app: AppServer, tls_app: AppServer, certs: Certs
-) -> None:
-    with refused_port() as port:
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(WITHOUT_URLLIB3), app.url, tls_app.url,
-             f"http://127.0.0.1:{port}/", certs.ca_path],
-            capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2],
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "done\n"
-    assert [record.path for record in app.requests].count("/status/500") == 3
-
-
-def test_installed_urllib3_is_not_loaded_before_it_is_needed(app: AppServer) -> None:
-    pytest.importorskip("urllib3")
+@pytest.mark.parametrize(
+    "use",
+    [
+        "r.raw.headers",
+        "s.adapters['http://'].max_retries",
+        "requests.packages.urllib3.util.retry.Retry",
+        "from requests.packages.urllib3.util.retry import Retry",
+        "r.raw.retries",
+        "s.prepare_request(requests.Request('GET', 'HTTP://Host/'))",
+    ],
+)
+def test_urllib3_is_not_loaded_before_it_is_needed(app: AppServer, use: str) -> None:
     program = (
-        "import sys, curlhttp.requests as requests; s = requests.Session(); "
-        f"s.get({app.url!r}); s.get({app.url!r}).raw.headers; s.adapters['http://'].max_retries; "
-        "assert 'urllib3' not in sys.modules; "
-        "from curlhttp.requests.packages.urllib3.util.retry import Retry; "
-        "assert 'urllib3' in sys.modules; "
-        "assert isinstance(requests.adapters.HTTPAdapter().max_retries, Retry)"
+        "import sys, curlhttp; curlhttp.alias_requests(); import requests; "
+        f"s = requests.Session(); r = s.get({app.url!r}); r.text; r.headers; r.cookies; "
+        "assert 'urllib3' not in sys.modules, 'a plain request loads it'\n"
+        f"{use}\n"
+        "assert 'urllib3' in sys.modules\n"
+        "assert requests.adapters.HTTPAdapter().max_retries.__class__ is "
+        "sys.modules['urllib3'].Retry"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         timeout=120,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parent.parent.parent,
     )
     assert done.returncode == 0, done.stderr
 
@@ -150,7 +58,7 @@ def test_installed_urllib3_is_not_loaded_before_it_is_needed(app: AppServer) -> 
 # --- retries, with errors of libcurl's ---
 
 
-def test_nothing_is_ever_sent_again_by_default(urllib3: Any) -> None:
+def test_nothing_is_ever_sent_again_by_default() -> None:
     for plain in (0, False, as_retries(0), urllib3.Retry(0, read=False)):
         assert is_plain(plain)
     for other in (1, True, None, urllib3.Retry(0), urllib3.Retry(1, read=False)):
@@ -158,13 +66,6 @@ def test_nothing_is_ever_sent_again_by_default(urllib3: Any) -> None:
     assert not is_plain(urllib3.Retry(0, read=False, status_forcelist=[500]))
     own = type("Own", (urllib3.Retry,), {"__module__": "own"})
     assert not is_plain(own(0, read=False))
-
-
-def test_the_default_retry_is_the_one_that_the_program_knows(no_urllib3: None) -> None:
-    assert type(as_retries(0)).__module__ == f"{SHIM}.util.retry"
-    assert "urllib3" not in sys.modules
-    real = pytest.importorskip("urllib3.util.retry")
-    assert type(as_retries(0)) is real.Retry
 
 
 def fail(kind: type[e.RequestException], sent: bool = False, code: int | None = None) -> Any:
@@ -186,7 +87,7 @@ TRIED_AGAIN = [
 
 @pytest.mark.parametrize(("error", "count", "reason", "kind"), TRIED_AGAIN)
 def test_an_error_is_counted_and_given_up_in_urllib3s_words(
-    urllib3: Any, error: e.RequestException, count: str, reason: str, kind: Any
+    error: e.RequestException, count: str, reason: str, kind: Any
 ) -> None:
     retries = urllib3.Retry(2, connect=2, read=2, other=2, status=2)
     fewer = after_error(retries, "GET", URL, error)
@@ -223,7 +124,7 @@ def test_an_error_is_counted_and_given_up_in_urllib3s_words(
     ],
 )
 def test_an_error_where_another_attempt_is_pointless_comes_as_it_is(
-    urllib3: Any, error: e.RequestException, method: str, settings: dict[str, Any]
+    error: e.RequestException, method: str, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(type(error)) as caught:
         after_error(urllib3.Retry(**{"total": 5, **settings}), method, URL, error)
@@ -242,7 +143,6 @@ def test_an_error_where_another_attempt_is_pointless_comes_as_it_is(
     ],
 )
 def test_an_error_that_is_not_to_be_tried_again_comes_itself_with_urllib3s_in_it(
-    urllib3: Any,
     kind: type[e.RequestException],
     sent: bool,
     method: str,
@@ -256,7 +156,7 @@ def test_an_error_that_is_not_to_be_tried_again_comes_itself_with_urllib3s_in_it
     assert type(error.args[0]) is getattr(urllib3.exceptions, inner)
 
 
-def test_a_body_that_breaks_off_is_the_same_error_with_retries_and_without(urllib3: Any) -> None:
+def test_a_body_that_breaks_off_is_the_same_error_with_retries_and_without() -> None:
     error = fail(e.ChunkedEncodingError, True)
     assert after_error(urllib3.Retry(1), "GET", URL, error).total == 0
     for method, retries in (("GET", urllib3.Retry(0)), ("POST", urllib3.Retry(5))):
@@ -265,8 +165,8 @@ def test_a_body_that_breaks_off_is_the_same_error_with_retries_and_without(urlli
         assert caught.value is error
 
 
-def test_what_a_retry_of_ones_own_raises_is_let_through(urllib3: Any) -> None:
-    class Own(urllib3.Retry):  # type: ignore[misc]
+def test_what_a_retry_of_ones_own_raises_is_let_through() -> None:
+    class Own(urllib3.Retry):
         def increment(self, *args: Any, **kw: Any) -> Any:
             raise KeyError("own")
 
@@ -316,7 +216,7 @@ class Raw:
         self.is_drained = True
 
 
-def test_a_response_is_asked_for_again_until_the_attempts_are_used_up(urllib3: Any) -> None:
+def test_a_response_is_asked_for_again_until_the_attempts_are_used_up() -> None:
     retries = urllib3.Retry(1, status_forcelist=[500])
     assert after_response(retries, "GET", URL, Raw(200)) is None
     fewer = after_response(retries, "GET", URL, Raw(500))
@@ -329,28 +229,15 @@ def test_a_response_is_asked_for_again_until_the_attempts_are_used_up(urllib3: A
     assert after_response(fewer.new(raise_on_status=False), "GET", URL, Raw(500)) is None
 
 
-def test_a_retry_after_that_cannot_be_read_is_requests_error(urllib3: Any) -> None:
+def test_a_retry_after_that_cannot_be_read_is_requests_error() -> None:
     with pytest.raises(e.InvalidHeader, match="Retry-After"):
         pause(urllib3.Retry(1), Raw(503, Retry_After="x"))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("error", "count", "reason", "kind"), TRIED_AGAIN)
-def test_the_stand_ins_retry_counts_our_errors_too(
-    error: e.RequestException, count: str, reason: str, kind: type
-) -> None:
-    from curlhttp.requests.packages._urllib3.util.retry import Retry
-
-    fewer = Retry(5, connect=5, read=5, other=5).increment("GET", "/", error=error)
-    assert {name: getattr(fewer, name) for name in ("connect", "read", "other")} == {
-        **dict.fromkeys(("connect", "read", "other"), 5),
-        count: 4,
-    }
 
 
 # --- timeouts ---
 
 
-def test_timeouts_of_all_kinds_become_numbers(urllib3: Any) -> None:
+def test_timeouts_of_all_kinds_become_numbers() -> None:
     kind = urllib3.Timeout
     assert as_pair(None) == (None, None, None)
     assert as_pair(2) == as_pair((2, 2)) == (2, 2, None)
