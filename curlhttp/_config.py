@@ -193,7 +193,7 @@ class Proxy:
         url: "http://", "https://", "socks4://", "socks4a://", "socks5://" or "socks5h://"
             (the "a" and "h" kinds resolve names at the proxy), with host and port.
         username: for the proxy only; no other host ever gets it.
-        password: the same.
+        password: for the proxy only, too.
         headers: names and values for the proxy only.
 
     Raises:

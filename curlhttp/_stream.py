@@ -11,7 +11,7 @@ from io import SEEK_END, BytesIO
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from curlhttp._engine import DRAINED
-from curlhttp._models.chunks import Cutter, Lines, Sized, Text, cut
+from curlhttp._models.chunks import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -251,7 +251,7 @@ class StreamedResponse(_Streamed):
         Args:
             chunk_size: bytes per piece; None for pieces as they come.
         """
-        return cut(self._pieces(self._raw()), Sized(chunk_size))
+        return rechunk(self._pieces(self._raw()), ByteChunks(chunk_size))
 
     def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
         """Give the body with its content coding undone.
@@ -259,17 +259,17 @@ class StreamedResponse(_Streamed):
         Args:
             chunk_size: bytes per piece, fewer in the last; None for pieces as they come.
         """
-        return cut(self._pieces(self._decoding(chunk_size)), Sized(chunk_size))
+        return rechunk(self._pieces(self._decoding(chunk_size)), ByteChunks(chunk_size))
 
     iter_content = iter_bytes
 
     def iter_text(self) -> Iterator[str]:
         """Give the body as text."""
-        return cut(self._pieces(self._decoding()), Text(self._charset()))
+        return rechunk(self._pieces(self._decoding()), TextChunks(self._charset()))
 
     def iter_lines(self) -> Iterator[str]:
         r"""Give the body line by line, without the line ends \n, \r\n and \r."""
-        return cut(self._pieces(self._decoding()), Lines(self._charset()))
+        return rechunk(self._pieces(self._decoding()), LineChunks(self._charset()))
 
     def _pieces(self, read: _Read) -> Iterator[bytes]:
         while piece := run_sync(read()):
@@ -300,7 +300,7 @@ class AsyncStreamedResponse(_Streamed):
         Args:
             chunk_size: bytes per piece; None for pieces as they come.
         """
-        return _AsyncCut(self._raw(), Sized(chunk_size))
+        return _AsyncChunks(self._raw(), ByteChunks(chunk_size))
 
     def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
         """Give the body with its content coding undone.
@@ -308,15 +308,15 @@ class AsyncStreamedResponse(_Streamed):
         Args:
             chunk_size: bytes per piece, fewer in the last; None for pieces as they come.
         """
-        return _AsyncCut(self._decoding(chunk_size), Sized(chunk_size))
+        return _AsyncChunks(self._decoding(chunk_size), ByteChunks(chunk_size))
 
     def aiter_text(self) -> AsyncIterator[str]:
         """Give the body as text."""
-        return _AsyncCut(self._decoding(), Text(self._charset()))
+        return _AsyncChunks(self._decoding(), TextChunks(self._charset()))
 
     def aiter_lines(self) -> AsyncIterator[str]:
         r"""Give the body line by line, without the line ends \n, \r\n and \r."""
-        return _AsyncCut(self._decoding(), Lines(self._charset()))
+        return _AsyncChunks(self._decoding(), LineChunks(self._charset()))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.aiter_bytes()
@@ -338,17 +338,17 @@ class _Whole:
         return body
 
 
-class _AsyncCut(Generic[T]):
+class _AsyncChunks(Generic[T]):
     """Iterate over cut pieces. No generator: one that is left early needs a loop to end."""
 
-    def __init__(self, read: _Read, cutter: Cutter[T]) -> None:
+    def __init__(self, read: _Read, chunker: Chunker[T]) -> None:
         self._read = read
-        self._cutter = cutter
+        self._chunker = chunker
         self._parts: Iterator[T] = iter(())
         self._has_ended = False
         self._error: Exception | None = None
 
-    def __aiter__(self) -> _AsyncCut[T]:
+    def __aiter__(self) -> _AsyncChunks[T]:
         return self
 
     async def __anext__(self) -> T:
@@ -366,9 +366,9 @@ class _AsyncCut(Generic[T]):
             piece = await self._read()
         except Exception as error:
             self._error, self._has_ended = error, True
-            return self._cutter.fail()
+            return self._chunker.fail()
         self._has_ended = not piece
-        return self._cutter.add(piece) if piece else self._cutter.end()
+        return self._chunker.add(piece) if piece else self._chunker.end()
 
     def _fail(self) -> NoReturn:
         error, self._error = self._error, None

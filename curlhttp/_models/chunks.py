@@ -11,13 +11,13 @@ from typing import Protocol, TypeVar
 from curlhttp._models.charsets import Decoder
 from curlhttp._models.parts import Parts
 
-__all__ = ["Cutter", "Lines", "Sized", "Text", "cut"]
+__all__ = ["ByteChunks", "Chunker", "LineChunks", "TextChunks", "rechunk"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Cutter(Protocol[T_co]):
+class Chunker(Protocol[T_co]):
     """Make other pieces of the pieces of a body."""
 
     def add(self, piece: bytes) -> Iterator[T_co]:
@@ -30,18 +30,18 @@ class Cutter(Protocol[T_co]):
         """Give what of the rest is good even though the body broke off."""
 
 
-def cut(pieces: Iterable[bytes], cutter: Cutter[T]) -> Iterator[T]:
-    """Give what a cutter makes of all pieces."""
+def rechunk(pieces: Iterable[bytes], chunker: Chunker[T]) -> Iterator[T]:
+    """Give what a chunker makes of all pieces."""
     try:
         for piece in pieces:
-            yield from cutter.add(piece)
+            yield from chunker.add(piece)
     except Exception:
-        yield from cutter.fail()
+        yield from chunker.fail()
         raise
-    yield from cutter.end()
+    yield from chunker.end()
 
 
-class Sized:
+class ByteChunks:
     """Cut pieces to one size; None leaves them as they are."""
 
     def __init__(self, size: int | None) -> None:
@@ -71,7 +71,7 @@ class Sized:
     fail = end
 
 
-class Text:
+class TextChunks:
     """Decode pieces, characters that are split over two included; what is wrong is replaced."""
 
     def __init__(self, charset: str) -> None:
@@ -92,11 +92,11 @@ class Text:
         return iter(())
 
 
-class Lines:
+class LineChunks:
     """Cut text into lines; the start of a line is kept in parts, so that long ones stay cheap."""
 
     def __init__(self, charset: str = "utf_8") -> None:
-        self._text = Text(charset)
+        self._text = TextChunks(charset)
         self._held: Parts[str] = Parts()
         self._has_cr = False
 

@@ -49,7 +49,7 @@ class Codec:
         raise NotImplementedError
 
     def complete(self) -> bool:
-        """Tell whether the input may end here."""
+        """Return whether the input may end here."""
         raise NotImplementedError
 
 

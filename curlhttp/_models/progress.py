@@ -18,7 +18,7 @@ _PIECE = 64 * 1024
 
 
 class Meter:
-    """Tell a function of progress: at the beginning, at the end, and 20 times a second between.
+    """Call a function with the progress: at the beginning, at the end, and 20 times a second between.
 
     Args:
         tell: the function, or None to tell nobody. What it raises goes through.
@@ -40,17 +40,17 @@ class Meter:
         self._due = 0.0
 
     def begin(self, done: int, total: int | None) -> None:
-        """Tell where it begins, for the first time or anew."""
+        """Report the beginning, for the first time or anew."""
         self._told, self._total = None, total
         self._call(done)
 
     def move(self, done: int) -> None:
-        """Tell how far it is, if it is time."""
+        """Report how far it is, if it is time."""
         if self._tell is not None and self._now() >= self._due:
             self._call(done)
 
     def end(self, done: int) -> None:
-        """Tell that this is all."""
+        """Report the end."""
         self._total = done
         if self._told != (done, done):
             self._call(done)
@@ -112,7 +112,7 @@ class WatchedBody(Body):
 
 
 class AsyncWatchedBody(WatchedBody):
-    """The same for AsyncClient: the meter is told in the loop's thread, whatever reads the body.
+    """A WatchedBody for AsyncClient: the meter is told in the loop's thread, whatever reads the body.
 
     Args:
         body: what is sent.

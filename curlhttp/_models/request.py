@@ -159,11 +159,11 @@ class Request:
 
     @property
     def is_idempotent(self) -> bool:
-        """Tell whether the method may be sent twice without harm (RFC 9110, section 9.2.2)."""
+        """Return whether the method may be sent twice without harm (RFC 9110, section 9.2.2)."""
         return self.method in IDEMPOTENT
 
     def is_late(self, now: float) -> bool:
-        """Tell whether the total has run out, for a timer that fired.
+        """Return whether the total has run out, for a timer that fired.
 
         Args:
             now: time.monotonic(); timers of event loops may be 2 ms early.

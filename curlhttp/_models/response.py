@@ -77,7 +77,7 @@ class Head:
 
     @property
     def redirects(self) -> bool:
-        """Tell whether status and Location send the client elsewhere, without reading fields."""
+        """Return whether status and Location send the client elsewhere, without reading fields."""
         return self.status_code in REDIRECT_STATUSES and _LOCATION(self.lower) is not None
 
     @property
@@ -211,7 +211,7 @@ class Response:
 
     @property
     def sets_cookies(self) -> bool:
-        """Tell whether there is a Set-Cookie, without reading the fields."""
+        """Return whether there is a Set-Cookie, without reading the fields."""
         return "\nset-cookie:" in self._head.lower
 
     @property
@@ -251,7 +251,7 @@ class Response:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the status is below 400."""
+        """Return whether the status is below 400."""
         return self.status_code < 400 or self.status_code > 599
 
     def __bool__(self) -> bool:
@@ -259,17 +259,17 @@ class Response:
 
     @property
     def is_success(self) -> bool:
-        """Tell whether the status is 2xx."""
+        """Return whether the status is 2xx."""
         return 200 <= self.status_code <= 299
 
     @property
     def is_error(self) -> bool:
-        """Tell whether the status is 4xx or 5xx."""
+        """Return whether the status is 4xx or 5xx."""
         return 400 <= self.status_code <= 599
 
     @property
     def is_redirect(self) -> bool:
-        """Tell whether this response redirects: its status and a Location say so."""
+        """Return whether this response redirects: its status and a Location say so."""
         return self._head.redirects
 
     def raise_for_status(self: Self) -> Self:

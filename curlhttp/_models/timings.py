@@ -13,7 +13,7 @@ ReusedTimes: TypeAlias = tuple[float, int, int, tuple[str, str, int, int]]
 
 
 class Timings(NamedTuple):
-    """Tell where the time of the last transfer went, in seconds.
+    """Hold where the time of the last transfer went, in seconds.
 
     Attributes:
         queue: waiting for a free handle and, on HTTP/2, for a connection.

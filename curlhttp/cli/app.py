@@ -55,7 +55,7 @@ class App(click.Group):
 
 
 def _occupy_closed_streams() -> None:
-    """Have the use of a standard stream that is closed fail, and no socket get its number."""
+    """Let the use of a closed standard stream fail, and give no socket its number."""
     for name, mode, access in (
         ("stdin", "r", os.O_WRONLY),
         ("stdout", "w", os.O_RDONLY),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from curlhttp.cli.connection import Connection, with_connection
-from curlhttp.cli.exits import Failure
+from curlhttp.cli.connection import ConnectionOptions, with_connection
+from curlhttp.cli.exits import CommandFailed
 from curlhttp.cli.latency import Latencies, shown_seconds
 from curlhttp.cli.numbers import count, seconds
 from curlhttp.cli.terminal import console
@@ -113,7 +113,7 @@ class _Load:
 @click.option("-d", "--data", metavar="DATA", help="Send this body, as it is.")
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON, on stdout.")
 @with_connection
-def bench(url: str, connection: Connection, **options: Any) -> int:
+def bench(url: str, connection: ConnectionOptions, **options: Any) -> int:
     """Send many requests."""
     concurrency = options["concurrency"]
     most = options["requests"] or (None if options["duration"] else _REQUESTS)
@@ -134,7 +134,7 @@ def _check_open_files(concurrency: int) -> None:
 
     bound = open_files_bound(concurrency)
     if bound < concurrency:
-        raise Failure(
+        raise CommandFailed(
             f"-c {concurrency} needs more than the open files allow, which is {bound}: "
             "see ulimit -n",
             2,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from curlhttp._models.charsets import Decoder
 from curlhttp._policy.resume import content_length
-from curlhttp.cli.exits import WRITE_ERROR, Failure
+from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console, has_color, printable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def print_body(response: StreamedResponse, *, raw: bool = False) -> None:
         raw: as into a pipe.
 
     Raises:
-        Failure: it is binary, and stdout is a terminal.
+        CommandFailed: it is binary, and stdout is a terminal.
     """
     if raw or not sys.stdout.isatty():
         for piece in response.iter_bytes():
@@ -44,14 +44,16 @@ def print_body(response: StreamedResponse, *, raw: bool = False) -> None:
     begin = b"".join(_until(pieces, _PRETTY if is_json else 1))
     if not _is_text(begin, charset):
         kind = printable(response.headers.get("content-type", "of unknown type"))
-        raise Failure(f"the body is binary ({kind}): save it with -o FILE, or pipe it", WRITE_ERROR)
+        raise CommandFailed(
+            f"the body is binary ({kind}): save it with -o FILE, or pipe it", WRITE_ERROR
+        )
     more = next(pieces, b"") if is_json else b""
     if more or not (is_json and _print_json(begin)):
         _print_text(chain([begin, more], pieces), charset)
 
 
 def _is_text(begin: bytes, charset: str) -> bool:
-    """Tell whether a body that begins like this is text."""
+    """Return whether a body that begins like this is text."""
     try:
         return "\0" not in Decoder(charset, errors="strict").decode(begin)
     except UnicodeError:

@@ -1,6 +1,6 @@
 """The options that all commands share: how to connect, what every request carries, how long.
 
-They are checked when they are given, and become one `Connection`.
+They are checked when they are given, and become one `ConnectionOptions`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from curlhttp.cli.exits import Failure
+from curlhttp.cli.exits import CommandFailed
 from curlhttp.cli.numbers import count, seconds
 from curlhttp.cli.terminal import color_option
 
 if TYPE_CHECKING:
     from curlhttp._client import Client
 
-__all__ = ["Connection", "with_connection"]
+__all__ = ["ConnectionOptions", "with_connection"]
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True)
 _CA_ERROR = 77  # CURLE_SSL_CACERT_BADFILE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection:
+class ConnectionOptions:
     """What the shared options say; see their help."""
 
     header: tuple[tuple[str, str | None], ...]
@@ -50,7 +50,7 @@ class Connection:
             settings: further arguments of Client.
 
         Raises:
-            Failure: the options, or what the environment says, are no good.
+            CommandFailed: the options, or what the environment says, are no good.
         """
         from curlhttp._client import Client
         from curlhttp.exceptions import RequestException
@@ -60,9 +60,9 @@ class Connection:
         except RequestException:  # which is an OSError, and some are a ValueError
             raise
         except ValueError as error:
-            raise Failure(str(error), 2) from None
+            raise CommandFailed(str(error), 2) from None
         except OSError as error:
-            raise Failure(str(error), _CA_ERROR) from None
+            raise CommandFailed(str(error), _CA_ERROR) from None
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -147,14 +147,14 @@ _OPTIONS = (
 
 def with_connection(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the shared options; it gets them as one argument, `connection`."""
-    names = [field.name for field in fields(Connection)]
+    names = [field.name for field in fields(ConnectionOptions)]
 
     @functools.wraps(command)
     def wrapped(**options: Any) -> Any:
         if options["key"] and not options["cert"]:
             raise click.UsageError("--key needs --cert")
         chosen = {name: options.pop(name) for name in names}
-        return command(connection=Connection(**chosen), **options)
+        return command(connection=ConnectionOptions(**chosen), **options)
 
     decorated: Callable[..., Any] = wrapped
     for option in reversed(_OPTIONS):

@@ -7,7 +7,7 @@ import click
 from curlhttp import exceptions as e
 from curlhttp.cli.terminal import printable
 
-__all__ = ["INTERRUPTED", "READ_ERROR", "WRITE_ERROR", "Failure", "exit_status", "failure_of"]
+__all__ = ["INTERRUPTED", "READ_ERROR", "WRITE_ERROR", "CommandFailed", "exit_status", "failure_of"]
 
 INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 _USAGE = 2
@@ -38,7 +38,7 @@ _STATUSES: tuple[tuple[type[e.RequestException], int], ...] = (
 )
 
 
-class Failure(Exception):
+class CommandFailed(Exception):
     """What ends a command: one line on stderr, unless it is empty, and an exit status."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -63,15 +63,15 @@ def exit_status(error: e.RequestException) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 1)
 
 
-def failure_of(error: Exception) -> Failure | None:
+def failure_of(error: Exception) -> CommandFailed | None:
     """Return how an error ends the command; None for one that is our own mistake."""
-    if isinstance(error, Failure):
+    if isinstance(error, CommandFailed):
         return error
     if isinstance(error, e.RequestException):
-        return Failure(str(error), exit_status(error))
+        return CommandFailed(str(error), exit_status(error))
     if isinstance(error, BrokenPipeError):  # `| head` has seen enough
-        return Failure("", WRITE_ERROR)
+        return CommandFailed("", WRITE_ERROR)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return Failure(f"{where}{error.strerror or error}", WRITE_ERROR)
+        return CommandFailed(f"{where}{error.strerror or error}", WRITE_ERROR)
     return None

@@ -27,7 +27,7 @@ class Interrupts:
             self._previous = signal.signal(signal.SIGINT, self._handle)
 
     def restore(self) -> None:
-        """Have SIGINT handled as before."""
+        """Handle SIGINT as before."""
         if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
 

@@ -33,7 +33,7 @@ color_option = click.option(
 
 
 def has_color() -> bool:
-    """Tell whether colours are wanted: not with --no-color, NO_COLOR or TERM=dumb."""
+    """Return whether colours are wanted: not with --no-color, NO_COLOR or TERM=dumb."""
     context = click.get_current_context(silent=True)
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False

@@ -46,7 +46,7 @@ async def trace(request: Request, send: Send) -> Response:
 
 
 def tell_attempt(event: Any) -> None:
-    """Say that a request is sent again; a hook for before_sleep."""
+    """Print that a request is sent again; a hook for before_sleep."""
     came = event.error or event.status_code
     _say(f"* attempt {event.number}: {came}; the next one in {event.delay:.2f} s")
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from curlhttp.cli.body import print_body, save_body
-from curlhttp.cli.connection import Connection, with_connection
-from curlhttp.cli.exits import WRITE_ERROR, Failure
-from curlhttp.cli.payload import body_options, take_body
+from curlhttp.cli.body_options import body_options, take_body
+from curlhttp.cli.connection import ConnectionOptions, with_connection
+from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console
 from curlhttp.cli.trace import print_head, print_timing, tell_attempt, trace
 
@@ -70,7 +70,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Output:
+class _OutputOptions:
     """What the options of _OPTIONS say; see their help."""
 
     output: str | None
@@ -88,7 +88,7 @@ class _Output:
 
     @property
     def shows_progress(self) -> bool:
-        """Tell whether to draw a bar."""
+        """Return whether to draw a bar."""
         return not self.silent and sys.stderr.isatty()
 
 
@@ -96,10 +96,10 @@ def _verb(method: str) -> click.Command:
     """Make the command that sends one method."""
 
     @with_connection
-    def command(url: str, connection: Connection, **options: Any) -> None:
-        chosen = {field.name: options.pop(field.name) for field in fields(_Output)}
+    def command(url: str, connection: ConnectionOptions, **options: Any) -> None:
+        chosen = {field.name: options.pop(field.name) for field in fields(_OutputOptions)}
         with ExitStack() as files:
-            _send(method, url, connection, take_body(options, files), _Output(**chosen))
+            _send(method, url, connection, take_body(options, files), _OutputOptions(**chosen))
 
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -110,12 +110,16 @@ def _verb(method: str) -> click.Command:
 
 
 def _send(
-    method: str, url: str, connection: Connection, body: dict[str, Any], wanted: _Output
+    method: str,
+    url: str,
+    connection: ConnectionOptions,
+    body: dict[str, Any],
+    wanted: _OutputOptions,
 ) -> None:
     if wanted.resumes and (method != "GET" or wanted.path is None or body):
         raise click.UsageError("-C continues a GET that -o saves to a file")
     if wanted.path is not None and not wanted.path.parent.is_dir():
-        raise Failure(f"{wanted.path}: there is no such folder", WRITE_ERROR)
+        raise CommandFailed(f"{wanted.path}: there is no such folder", WRITE_ERROR)
     told = {"middleware": [trace], "hooks": {"before_sleep": tell_attempt}}
     with connection.client(**(told if wanted.verbose else {})) as client:
         for name, value in body.pop("defaults", ()):
@@ -138,7 +142,7 @@ def _download(client: Client, url: str, path: Path, *, shows_progress: bool) -> 
         client.download(url, path, progress=tell)
 
 
-def _show(response: StreamedResponse, wanted: _Output, *, is_head: bool) -> None:
+def _show(response: StreamedResponse, wanted: _OutputOptions, *, is_head: bool) -> None:
     if wanted.fail:
         response.raise_for_status()
     if wanted.include or is_head:

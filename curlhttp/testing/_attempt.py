@@ -15,7 +15,7 @@ from curlhttp._models.timings import Timings
 from curlhttp.exceptions import DeadlineExceeded, ReadTimeout, RequestException
 from curlhttp.testing._script import Answer, Fault
 
-__all__ = ["Attempted", "Incoming", "Race", "copy_of", "limited"]
+__all__ = ["Attempted", "ScriptedIncoming", "ScriptedRace", "copy_of", "limited"]
 
 _NO_BODY = frozenset({204, 304})
 
@@ -120,7 +120,7 @@ def _pieces(request: Request, answer: Answer) -> list[bytes]:
     return answer.pieces if has_body else []
 
 
-class Incoming:
+class ScriptedIncoming:
     """A response on the wire, as far as there is one.
 
     Args:
@@ -147,7 +147,7 @@ class Incoming:
         """Return None: there was no TLS."""
 
 
-class Race:
+class ScriptedRace:
     """The attempts of one hedged request.
 
     Args:

@@ -12,7 +12,7 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge, client_closed
-from curlhttp.testing._attempt import Attempted, Incoming, Race, copy_of, limited
+from curlhttp.testing._attempt import Attempted, ScriptedIncoming, ScriptedRace, copy_of, limited
 from curlhttp.testing._script import Answer, Fault, Script, Step
 
 __all__ = ["ScriptedEngine", "Sent"]
@@ -92,9 +92,9 @@ class ScriptedEngine:
         self.sleeps.append(seconds)
         self.advance(seconds)
 
-    def gate(self) -> _Gate:
+    def gate(self) -> _ScriptedGate:
         """Return a closed gate."""
-        return _Gate(self)
+        return _ScriptedGate(self)
 
     # exchanges
 
@@ -113,7 +113,7 @@ class ScriptedEngine:
         self._decode(response, request)
         return response
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> ScriptedIncoming:
         """Play the next step up to the head of the response.
 
         Args:
@@ -126,7 +126,7 @@ class ScriptedEngine:
         if attempt.error is not None:
             raise attempt.take_error()
         assert isinstance(attempt.step, Answer)
-        return Incoming(attempt.request, attempt.step, attempt.ends - attempt.begun)
+        return ScriptedIncoming(attempt.request, attempt.step, attempt.ends - attempt.begun)
 
     async def _begin(self, request: Request) -> Attempted:
         if self._is_closed:
@@ -141,7 +141,7 @@ class ScriptedEngine:
 
     async def _race(self, first: Attempted, plan: HedgePlan) -> Attempted:
         """Return the attempt that surfaces; the others are cancelled."""
-        race = Race(first, plan)
+        race = ScriptedRace(first, plan)
         while (due := race.due()) is not None:
             self._move_to(due)
             again = plan.again()
@@ -153,7 +153,7 @@ class ScriptedEngine:
         with self._lock:
             self._now = max(self._now, moment)
 
-    async def read(self, incoming: Incoming) -> bytes:
+    async def read(self, incoming: ScriptedIncoming) -> bytes:
         """Return the next piece of a body, b"" at its end."""
         if not incoming.pieces:
             if incoming.error is not None:
@@ -177,12 +177,12 @@ class ScriptedEngine:
             )
         return piece
 
-    def abort(self, incoming: Incoming) -> None:
+    def abort(self, incoming: ScriptedIncoming) -> None:
         """Let go of a response before its end."""
         self.aborted += 1
         incoming.pieces.clear()
 
-    def orphan(self, incoming: Incoming) -> None:
+    def orphan(self, incoming: ScriptedIncoming) -> None:
         """Let go of a response that was dropped."""
         self.abort(incoming)
 
@@ -220,7 +220,7 @@ class ScriptedEngine:
             raise
 
 
-class _Gate:
+class _ScriptedGate:
     """Something that a request waits at, for others that the script may not have."""
 
     def __init__(self, engine: ScriptedEngine) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from curlhttp import exceptions
 from curlhttp.cli.exits import exit_status
-from curlhttp.cli.fetch.lines import Line, Lines
+from curlhttp.cli.fetch.lines import InputLine, InputLines
 from curlhttp.cli.fetch.recorded import Recorded
 from curlhttp.cli.interrupts import Interrupts
 from curlhttp.cli.latency import Latencies, shown_seconds
@@ -184,8 +184,8 @@ def test_ctrl_c_waits_for_the_end_of_a_write() -> None:
 # --- the list ---
 
 
-def lines(*texts: bytes) -> list[Line]:
-    return list(Lines(BytesIO(b"".join(text.removesuffix(b"\n") + b"\n" for text in texts))))
+def lines(*texts: bytes) -> list[InputLine]:
+    return list(InputLines(BytesIO(b"".join(text.removesuffix(b"\n") + b"\n" for text in texts))))
 
 
 def test_a_line_without_an_end_is_bad_and_not_held(monkeypatch: pytest.MonkeyPatch) -> None:

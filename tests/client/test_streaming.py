@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import curlhttp
-from curlhttp._models.chunks import Lines, Sized
+from curlhttp._models.chunks import ByteChunks, LineChunks
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ContentDecodingError,
@@ -225,33 +225,33 @@ async def test_a_line_comes_before_the_body_has_ended(client: AnyClient) -> None
 @given(st.text(alphabet="ab\r\n", max_size=30), st.lists(st.integers(0, 30), max_size=8))
 def test_no_split_changes_the_lines(text: str, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    cutter = Lines()
+    chunker = LineChunks()
     lines: list[str] = []
     for start, end in itertools.pairwise(edges):
         if text[start:end]:
-            lines += cutter.add(text[start:end].encode())
-    lines += cutter.end()
+            lines += chunker.add(text[start:end].encode())
+    lines += chunker.end()
     expected = re.split(r"\r\n|\r|\n", text)
     assert lines == (expected if expected[-1] else expected[:-1])
 
 
 def test_a_long_line_in_small_parts_costs_little_more_than_its_characters() -> None:
-    cutter = Lines()
+    chunker = LineChunks()
     tracemalloc.start()
     try:
         for _ in range(50_000):
-            assert list(cutter.add(b"ab")) == []
+            assert list(chunker.add(b"ab")) == []
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 6 * 100_000
-    assert list(cutter.add(b"\nc")) == ["ab" * 50_000]
-    assert list(cutter.end()) == ["c"]
+    assert list(chunker.add(b"\nc")) == ["ab" * 50_000]
+    assert list(chunker.end()) == ["c"]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=8), st.integers(1, 9))
 def test_no_split_changes_the_pieces(pieces: list[bytes], size: int) -> None:
-    sized = Sized(size)
+    sized = ByteChunks(size)
     got = [part for piece in pieces for part in sized.add(piece)]
     got += sized.end()
     whole = b"".join(pieces)

@@ -79,7 +79,7 @@ def matching_domains(host: str) -> tuple[str, ...]:
 
 
 def host_allowed(cookie: Cookie, host: str) -> bool:
-    """Tell whether a cookie of a matching domain may go to the host: host-only or not."""
+    """Return whether a cookie of a matching domain may go to the host: host-only or not."""
     return cookie.domain_specified or cookie.domain in ("", host, _local(host))
 
 
@@ -89,7 +89,7 @@ def _local(host: str) -> str:
 
 
 def path_matches(path: str, cookie_path: str) -> bool:
-    """Tell whether a path lies at or below the cookie's, RFC 6265 section 5.1.4."""
+    """Return whether a path lies at or below the cookie's, RFC 6265 section 5.1.4."""
     if not path.startswith(cookie_path):
         return False
     return path == cookie_path or cookie_path[-1:] == "/" or path[len(cookie_path)] == "/"
@@ -117,7 +117,7 @@ class CookieRequest:
         return f"{self.type}://{host}:{self.url.port}{self.url.path or '/'}"
 
     def has_header(self, name: str) -> bool:
-        """Say no: the flow has looked for a Cookie header already."""
+        """Return False: the flow has looked for a Cookie header already."""
         return False
 
     def get_header(self, name: str, default: str | None = None) -> str | None:
@@ -174,13 +174,13 @@ class CookieRules(DefaultCookiePolicy):
     """
 
     def set_ok(self, cookie: Cookie, request: Any) -> bool:
-        """Tell whether the response to the request may set the cookie."""
+        """Return whether the response to the request may set the cookie."""
         if cookie.secure and request.type not in ("https", "wss"):
             return False
         return super().set_ok(cookie, request)
 
     def set_ok_domain(self, cookie: Cookie, request: Any) -> bool:
-        """Tell whether the request's host may set cookies for the cookie's domain."""
+        """Return whether the request's host may set cookies for the cookie's domain."""
         host, _ = place_of(request)
         if cookie.domain not in matching_domains(host) or not host_allowed(cookie, host):
             return False
@@ -189,29 +189,29 @@ class CookieRules(DefaultCookiePolicy):
         return super().set_ok_domain(cookie, request)
 
     def domain_return_ok(self, domain: str, request: Any) -> bool:
-        """Tell whether the request's host may get any cookie of the domain."""
+        """Return whether the request's host may get any cookie of the domain."""
         host, _ = place_of(request)
         return domain in matching_domains(host) and self.domain_allowed(domain)
 
     def domain_allowed(self, domain: str) -> bool:
-        """Tell whether the user's block and allow lists let the domain's cookies out."""
+        """Return whether the user's block and allow lists let the domain's cookies out."""
         return not (self.is_blocked(domain) or self.is_not_allowed(domain))
 
     def path_return_ok(self, path: str, request: Any) -> bool:
-        """Tell whether the request's path lies below the cookie's."""
+        """Return whether the request's path lies below the cookie's."""
         return path_matches(place_of(request)[1], path)
 
     def return_ok_domain(self, cookie: Cookie, request: Any) -> bool:
-        """Tell whether the request's host may get this very cookie."""
+        """Return whether the request's host may get this very cookie."""
         return host_allowed(cookie, place_of(request)[0])
 
     def return_ok(self, cookie: Cookie, request: Any) -> bool:
-        """Tell whether the cookie may go out with the request."""
+        """Return whether the cookie may go out with the request."""
         return is_clean(cookie) and super().return_ok(cookie, request)
 
 
 def is_clean(cookie: Cookie) -> bool:
-    """Tell whether name and value are free of control characters."""
+    """Return whether name and value are free of control characters."""
     return not CONTROL.search(f"{cookie.name}{cookie.value or ''}")
 
 
@@ -329,7 +329,7 @@ def _scope(attribute: str, host: str) -> tuple[str, bool] | None:
 
 
 def _prefix_holds(name: str, known: Mapping[str, str]) -> bool:
-    """Tell whether a __Secure- or __Host- name keeps its promise, RFC 6265bis section 4.1.3."""
+    """Return whether a __Secure- or __Host- name keeps its promise, RFC 6265bis section 4.1.3."""
     if name.startswith("__host-"):
         return "secure" in known and known.get("path") == "/" and not known.get("domain")
     return not name.startswith("__secure-") or "secure" in known

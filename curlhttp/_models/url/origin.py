@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from curlhttp.exceptions import InvalidURL
 
-__all__ = ["Site", "parse_site"]
+__all__ = ["Origin", "parse_origin"]
 
 _HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
 _HOST = re.compile(r"(?:[a-z0-9_~-]{1,63}\.)*[a-z0-9_~-]{1,63}\.?").fullmatch
@@ -22,19 +22,19 @@ _ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?").fullmatch
 _NUMBER = re.compile(r"0x([0-9a-f]+)|(0[0-7]*)|([1-9][0-9]*)").fullmatch
 
 
-class Site(NamedTuple):
+class Origin(NamedTuple):
     """What every URL of an origin has in common."""
 
     scheme: str
     host: str
     port: int
-    origin: str
+    text: str  # "scheme://host:port", always with the port
     authority: str
     prefix: str  # URL.wire up to the target
 
 
 @lru_cache(4096)
-def parse_site(prefix: str) -> Site:
+def parse_origin(prefix: str) -> Origin:
     """Parse "scheme://host:port", where the scheme is http or https; recent ones are cached.
 
     Raises:
@@ -56,7 +56,7 @@ def parse_site(prefix: str) -> Site:
     suffix = "" if port == default else f":{port}"
     origin_host = f"[{host}]" if ":" in host else host
     origin = f"{scheme}://{origin_host}:{port}"
-    return Site(scheme, host, port, origin, named + suffix, f"{scheme}://{wired}{suffix}")
+    return Origin(scheme, host, port, origin, named + suffix, f"{scheme}://{wired}{suffix}")
 
 
 def _port(digits: str) -> int:

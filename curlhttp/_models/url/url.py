@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 from urllib.parse import unquote
 
 from curlhttp._models.scrub import scrub_text, shown_url
-from curlhttp._models.url.origin import Site, parse_site
+from curlhttp._models.url.origin import Origin, parse_origin
 from curlhttp._models.url.params import Params, encode_params
 from curlhttp._models.url.target import PATH_SAFE, QUERY_SAFE, build_target, quoted
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
@@ -37,7 +37,7 @@ _PARTS = re.compile(r"(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTA
 _FORBIDDEN_IN_AUTHORITY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]").search
 
 
-class _Parts:
+class _Draft:
     """A URL while it is filled in.
 
     It turns into a `URL` by a change of class: three times faster than object.__setattr__
@@ -45,7 +45,7 @@ class _Parts:
     """
 
     __slots__ = (
-        "_site",
+        "_origin",
         "authority",
         "fragment",
         "host",
@@ -60,15 +60,15 @@ class _Parts:
 
     def __init__(
         self,
-        site: Site,
+        origin: Origin,
         target: str,
         wire: str,
         fragment: str = "",
         username: str | None = None,
         password: str | None = None,
     ) -> None:
-        self._site = site
-        self.scheme, self.host, self.port, self.origin, self.authority, _ = site
+        self._origin = origin
+        self.scheme, self.host, self.port, self.origin, self.authority, _ = origin
         self.target = target
         self.wire = wire
         self.fragment = fragment
@@ -76,7 +76,7 @@ class _Parts:
         self.password = password
 
 
-class URL(_Parts):
+class URL(_Draft):
     """Hold an http or https URL in canonical form; immutable and hashable.
 
     Args:
@@ -150,7 +150,7 @@ class URL(_Parts):
             elif path[0] != "/":
                 path = self.path[: self.path.rindex("/") + 1] + path
             target, fragment = build_target(path, query), quoted(fragment or "", QUERY_SAFE)
-        return _built(self._site, target, fragment)
+        return _built(self._origin, target, fragment)
 
     def with_params(self, params: Params | None) -> URL:
         """Return this URL with parameters appended to its query, by requests' rules.
@@ -173,10 +173,10 @@ class URL(_Parts):
         """Return this URL without user name and password."""
         if self.username is None:
             return self
-        return _built(self._site, self.target, self.fragment)
+        return _built(self._origin, self.target, self.fragment)
 
     def _with(self, target: str, fragment: str) -> URL:
-        return _built(self._site, target, fragment, self.username, self.password)
+        return _built(self._origin, target, fragment, self.username, self.password)
 
     def __str__(self) -> str:
         fragment = f"#{self.fragment}" if self.fragment else ""
@@ -207,24 +207,24 @@ class URL(_Parts):
 
 
 def _built(
-    site: Site,
+    origin: Origin,
     target: str,
     fragment: str = "",
     username: str | None = None,
     password: str | None = None,
 ) -> URL:
-    parts = _Parts(site, target, site.prefix + target, fragment, username, password)
+    parts = _Draft(origin, target, origin.prefix + target, fragment, username, password)
     return _finished(parts)
 
 
-def _finished(parts: _Parts) -> URL:
+def _finished(parts: _Draft) -> URL:
     parts.__class__ = URL
     return cast("URL", parts)
 
 
 def _restored(wire: str, fragment: str, username: str | None, password: str | None) -> URL:
     url = parse_url(wire)
-    return _built(url._site, url.target, fragment, username, password)
+    return _built(url._origin, url.target, fragment, username, password)
 
 
 def parse_url(url: str | bytes | URL) -> URL:
@@ -260,11 +260,11 @@ def _parsed(text: str) -> URL:
         prefix, target = match.groups()
         if "/." not in target:  # a dot segment, perhaps
             try:
-                site = parse_site(prefix)
+                origin = parse_origin(prefix)
             except InvalidURL:
                 return _parsed_slowly(text)  # which says what is wrong with it
             return _finished(
-                _Parts(site, target, text if site.prefix == prefix else site.prefix + target)
+                _Draft(origin, target, text if origin.prefix == prefix else origin.prefix + target)
             )
     return _parsed_slowly(text)
 
@@ -278,10 +278,10 @@ def _parsed_slowly(text: str) -> URL:
     authority, path, query, fragment = _split(rest)
     with _naming(text):
         userinfo, host_port = _after_userinfo(authority or "")
-        site = parse_site(f"{scheme}://{host_port}")
+        origin = parse_origin(f"{scheme}://{host_port}")
         target = build_target(path, query)
         username, password = _credentials(userinfo)
-        return _built(site, target, quoted(fragment or "", QUERY_SAFE), username, password)
+        return _built(origin, target, quoted(fragment or "", QUERY_SAFE), username, password)
 
 
 @contextmanager

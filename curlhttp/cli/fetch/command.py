@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from curlhttp.cli.connection import Connection, with_connection
-from curlhttp.cli.exits import INTERRUPTED, Failure
+from curlhttp.cli.connection import ConnectionOptions, with_connection
+from curlhttp.cli.exits import INTERRUPTED, CommandFailed
 from curlhttp.cli.numbers import count, rate, size
 from curlhttp.cli.terminal import console
 
 if TYPE_CHECKING:
-    from curlhttp.cli.fetch.lines import Lines
+    from curlhttp.cli.fetch.lines import InputLines
     from curlhttp.cli.fetch.run import Run
 
 __all__ = ["fetch"]
@@ -118,10 +118,10 @@ Examples:
     help="Of the end; json goes to stdout if PATH is given.",
 )
 @with_connection
-def fetch(file: str, connection: Connection, **options: Any) -> int:
+def fetch(file: str, connection: ConnectionOptions, **options: Any) -> int:
     """Fetch a list of URLs."""
-    from curlhttp.cli.fetch.lines import Lines
-    from curlhttp.cli.fetch.output import open_output
+    from curlhttp.cli.fetch.formats import open_output
+    from curlhttp.cli.fetch.lines import InputLines
     from curlhttp.cli.fetch.run import Run
 
     path: Path | None = options["output"]
@@ -132,7 +132,7 @@ def fetch(file: str, connection: Connection, **options: Any) -> int:
         status = os.fstat(stream.fileno())
         if path is not None and path.exists() and os.path.samestat(path.stat(), status):
             raise click.UsageError("FILE and PATH are the same")
-        lines = Lines(stream)
+        lines = InputLines(stream)
         output = open_output(path, options["kind"], mode, keeps_bodies=not options["no_body"])
         run = Run(
             client,
@@ -183,7 +183,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _go(
-    run: Run, lines: Lines, size: int | None, path: Path | None, options: dict[str, Any]
+    run: Run, lines: InputLines, size: int | None, path: Path | None, options: dict[str, Any]
 ) -> int:
     """Run, show the summary however it ends, and return the exit status."""
     from curlhttp.cli.fetch.progress import Progress
@@ -201,8 +201,10 @@ def _go(
     except KeyboardInterrupt:
         _print_summary(run, path, options)
         hint = "" if path is None else "; go on with --resume"
-        raise Failure(f"interrupted, what was complete is recorded{hint}", INTERRUPTED) from None
-    except Failure:
+        raise CommandFailed(
+            f"interrupted, what was complete is recorded{hint}", INTERRUPTED
+        ) from None
+    except CommandFailed:
         _print_summary(run, path, options)
         raise
     _print_summary(run, path, options)

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from curlhttp.cli.exits import WRITE_ERROR, Failure
+from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.jsonl import JSONLines
 from curlhttp.cli.fetch.output import Mode, refuse
 from curlhttp.cli.fetch.record import Record
@@ -38,7 +38,7 @@ class Folder(JSONLines):
             if mode == "new" and any(path.iterdir()):
                 raise refuse(path)
         except OSError as error:
-            raise Failure(f"{path}: {error.strerror}", WRITE_ERROR) from None
+            raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
         super().__init__(path / _INDEX, mode, keeps_bodies=keeps_bodies)
         for file in path.iterdir():  # now that no other run is here
             if (found := _OURS(file.name)) and (mode == "overwrite" or found[1]):
@@ -66,5 +66,5 @@ class Folder(JSONLines):
                 part.write_bytes(record.body)
                 part.replace(file)
             except OSError as error:
-                raise Failure(f"{file}: {error.strerror}", WRITE_ERROR) from None
+                raise CommandFailed(f"{file}: {error.strerror}", WRITE_ERROR) from None
         super().add(record)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from curlhttp.cli.exits import WRITE_ERROR, Failure
+from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.output import Mode, Output, refuse
 from curlhttp.cli.fetch.record import Record
 
@@ -55,7 +55,7 @@ class JSONLines(Output):
                 try:
                     self._learn(line)
                 except ValueError:
-                    raise Failure(
+                    raise CommandFailed(
                         f"{path}, line {number}: this was not written by curlhttp fetch", 2
                     ) from None
         os.ftruncate(self._file, end)
@@ -73,7 +73,7 @@ class JSONLines(Output):
             self.recorded.add(int(found[1]), int(found[2], 16), found[3] == b"true")
 
     def _is_kept(self, line: bytes) -> bool:
-        """Tell whether all that a recorded line speaks of is there."""
+        """Return whether all that a recorded line speaks of is there."""
         return True
 
     def _keep(self, batch: list[Record]) -> None:
@@ -84,7 +84,9 @@ class JSONLines(Output):
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise Failure(f"{self._path or 'stdout'}: {error.strerror}", WRITE_ERROR) from None
+            raise CommandFailed(
+                f"{self._path or 'stdout'}: {error.strerror}", WRITE_ERROR
+            ) from None
 
     def add(self, record: Record) -> None:
         """Take a record; who reads a pipe gets it at once."""
@@ -110,7 +112,7 @@ def _opened(path: Path, mode: Mode) -> int:
     except FileExistsError:
         raise refuse(path) from None
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror}", WRITE_ERROR) from None
+        raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
 
 
 def _lock(file: int, path: Path) -> None:
@@ -122,7 +124,7 @@ def _lock(file: int, path: Path) -> None:
     try:
         flock(file, LOCK_EX | LOCK_NB)
     except BlockingIOError:
-        raise Failure(f"{path}: another run is writing to it", WRITE_ERROR) from None
+        raise CommandFailed(f"{path}: another run is writing to it", WRITE_ERROR) from None
     except OSError:  # not every file system has locks
         return
 

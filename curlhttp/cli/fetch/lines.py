@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
-__all__ = ["BadLine", "Line", "Lines"]
+__all__ = ["BadLine", "InputLine", "InputLines"]
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = {"url", "method", "headers", "body", "body_base64", "json", "id"}
@@ -23,7 +23,7 @@ class BadLine(ValueError):
     """Report a line that is no request; the message shows no more of it than names."""
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """One request of the list.
 
     Attributes:
@@ -44,7 +44,7 @@ class Line(NamedTuple):
     problem: str = ""
 
 
-class Lines:
+class InputLines:
     """Read a list line by line.
 
     Args:
@@ -58,18 +58,18 @@ class Lines:
         self._stream = stream
         self.position = 0
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[InputLine]:
         for number, raw in enumerate(iter(self._read, b""), 1):
             if len(raw) > _LONGEST:
                 self._skip(raw)
-                yield Line(number, problem=f"longer than {_LONGEST} bytes")
+                yield InputLine(number, problem=f"longer than {_LONGEST} bytes")
                 continue
             text = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
             if text and not text.startswith(b"#"):
                 try:
                     yield _line(number, text)
                 except BadLine as error:
-                    yield Line(number, problem=str(error))
+                    yield InputLine(number, problem=str(error))
 
     def _read(self) -> bytes:
         raw = self._stream.readline(_LONGEST + 1)
@@ -82,13 +82,13 @@ class Lines:
             raw = self._read()
 
 
-def _line(number: int, raw: bytes) -> Line:
+def _line(number: int, raw: bytes) -> InputLine:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         raise BadLine("not UTF-8") from None
     if not text.startswith("{"):
-        return Line(number, _fingerprint(text), text)
+        return InputLine(number, _fingerprint(text), text)
     try:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
@@ -98,7 +98,7 @@ def _line(number: int, raw: bytes) -> Line:
     return _from_fields(number, fields)
 
 
-def _from_fields(number: int, fields: dict[str, Any]) -> Line:
+def _from_fields(number: int, fields: dict[str, Any]) -> InputLine:
     unknown = fields.keys() - _FIELDS
     if unknown:
         known = ", ".join(sorted(_FIELDS))
@@ -114,11 +114,13 @@ def _from_fields(number: int, fields: dict[str, Any]) -> Line:
     if "json" in fields and "content-type" not in map(str.lower, headers):
         headers["Content-Type"] = "application/json"
     asked = json.dumps([url, sorted(fields.items())])
-    return Line(number, _fingerprint(asked), url, {**_options(fields), "headers": headers}, name)
+    return InputLine(
+        number, _fingerprint(asked), url, {**_options(fields), "headers": headers}, name
+    )
 
 
 def _is_id(name: object) -> bool:
-    """Tell whether a name can be recorded as it is in all kinds of output."""
+    """Return whether a name can be recorded as it is in all kinds of output."""
     if isinstance(name, str):
         return not any("\ud800" <= letter <= "\udfff" for letter in name)
     return name is None or (isinstance(name, int) and -(2**63) <= name < 2**63)

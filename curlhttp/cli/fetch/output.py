@@ -1,4 +1,4 @@
-"""Where records go: what all kinds of output have in common, and which kind a path means.
+"""Where records go: what all kinds of output have in common.
 
 Records are kept in batches, each at once, so that whoever kills the process leaves whole ones.
 """
@@ -9,21 +9,13 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from curlhttp.cli.exits import Failure
+from curlhttp.cli.exits import CommandFailed
 from curlhttp.cli.fetch.record import Record
 from curlhttp.cli.fetch.recorded import Recorded
 
-__all__ = ["Mode", "Output", "kind_of", "open_output"]
+__all__ = ["Mode", "Output", "refuse"]
 
 Mode = Literal["new", "resume", "overwrite"]
-Kind = Literal["jsonl", "folder", "sqlite"]
-_SUFFIXES: dict[str, Kind] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".db": "sqlite",
-    ".sqlite": "sqlite",
-    ".sqlite3": "sqlite",
-}
 # A batch is kept with the record that gives it so many, so many bytes of bodies, or seconds.
 _RECORDS = 500
 _BYTES = 8 * 1024 * 1024
@@ -67,7 +59,7 @@ class Output:
         """Keep what was collected.
 
         Raises:
-            Failure: it cannot be written; what was kept before is whole.
+            CommandFailed: it cannot be written; what was kept before is whole.
         """
         batch, self._batch, self._bytes = self._batch, [], 0
         if batch:
@@ -87,42 +79,8 @@ class Output:
         raise NotImplementedError
 
 
-def kind_of(path: Path) -> Kind:
-    """Return the kind of output that a path means.
-
-    Raises:
-        Failure: its name says nothing.
-    """
-    if path.is_dir() or not path.suffix:
-        return "folder"
-    kind = _SUFFIXES.get(path.suffix.lower())
-    if kind is None:
-        raise Failure(f"{path}: say what it is with --format jsonl, folder or sqlite", 2)
-    return kind
-
-
-def open_output(path: Path | None, kind: Kind | None, mode: Mode, *, keeps_bodies: bool) -> Output:
-    """Return an output that is ready for records.
-
-    Args:
-        path: None for JSONL on stdout.
-        kind: None to find it out from the path.
-        mode: what to do with what is there already: refuse, go on, or replace it.
-        keeps_bodies: bodies are kept as well.
-
-    Raises:
-        Failure: it is there and must not be, is something else, or cannot be written.
-    """
-    from curlhttp.cli.fetch.folder import Folder
-    from curlhttp.cli.fetch.jsonl import JSONLines
-    from curlhttp.cli.fetch.sqlite import SQLite
-
-    if path is None:
-        return JSONLines(None, mode, keeps_bodies=keeps_bodies)
-    kinds = {"jsonl": JSONLines, "folder": Folder, "sqlite": SQLite}
-    return kinds[kind or kind_of(path)](path, mode, keeps_bodies=keeps_bodies)
-
-
-def refuse(path: Path) -> Failure:
+def refuse(path: Path) -> CommandFailed:
     """Return the error for an output that is there already."""
-    return Failure(f"{path} is there already: go on with --resume, or replace it: --overwrite", 2)
+    return CommandFailed(
+        f"{path} is there already: go on with --resume, or replace it: --overwrite", 2
+    )

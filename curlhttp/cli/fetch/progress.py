@@ -68,7 +68,7 @@ class Progress:
             self._print(self.line())
 
     def tell_bad_line(self, number: int, problem: str) -> None:
-        """Tell of a line that is no request; after some of them, no more.
+        """Print that a line is no request; after some of them, no more.
 
         Args:
             number: of the line.

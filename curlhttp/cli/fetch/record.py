@@ -12,7 +12,7 @@ from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._models.response import Response
-    from curlhttp.cli.fetch.lines import Line
+    from curlhttp.cli.fetch.lines import InputLine
 
 __all__ = ["Record"]
 
@@ -29,9 +29,9 @@ class Record:
 
     Attributes:
         line: its number.
-        fingerprint: see Line.
+        fingerprint: see InputLine.
         ok: there is a response, and its status is below 400.
-        id: see Line.
+        id: see InputLine.
         method: of the request; None of a bad line.
         url: that was asked for, without user and password; None of a bad line.
         final_url: where redirects led, or None.
@@ -64,7 +64,7 @@ class Record:
     body: bytes | None = None
 
     @classmethod
-    def of_problem(cls, line: Line, problem: str) -> Record:
+    def of_problem(cls, line: InputLine, problem: str) -> Record:
         """Return the record of a bad line.
 
         Args:
@@ -80,7 +80,9 @@ class Record:
         )
 
     @classmethod
-    def of(cls, line: Line, method: str, url: str, outcome: Response | RequestException) -> Record:
+    def of(
+        cls, line: InputLine, method: str, url: str, outcome: Response | RequestException
+    ) -> Record:
         """Return the record of a request.
 
         Args:

@@ -30,7 +30,7 @@ class Recorded:
 
         Args:
             number: of the line, from 1 on.
-            fingerprint: see Line.
+            fingerprint: see InputLine.
             ok: it need not be fetched again.
 
         Raises:

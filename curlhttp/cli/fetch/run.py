@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._models.cookies.late import Jar
-from curlhttp.cli.exits import Failure
-from curlhttp.cli.fetch.lines import Line, Lines
+from curlhttp.cli.exits import CommandFailed
+from curlhttp.cli.fetch.lines import InputLine, InputLines
 from curlhttp.cli.fetch.output import Output
 from curlhttp.cli.fetch.progress import Progress
 from curlhttp.cli.fetch.record import Record
@@ -40,7 +40,7 @@ class Run:
     """
 
     def __init__(
-        self, client: Client, lines: Lines, output: Output, *, method: str, retry_failed: bool
+        self, client: Client, lines: InputLines, output: Output, *, method: str, retry_failed: bool
     ) -> None:
         self.tally = Tally()
         self.begin = 0  # the position in the list when the first request was made
@@ -66,7 +66,7 @@ class Run:
 
         Raises:
             KeyboardInterrupt: all that was complete is recorded.
-            Failure: the output cannot be written, or the list was edited.
+            CommandFailed: the output cannot be written, or the list was edited.
         """
         self._progress = progress
         self._interrupts.listen()
@@ -96,7 +96,7 @@ class Run:
         for line in self._lines:
             state = recorded.state(line.number, line.fingerprint)
             if state == "changed":
-                raise Failure(
+                raise CommandFailed(
                     f"line {line.number} is not what is recorded for it: the list was edited. "
                     "Add lines at its end only, or fetch into another output",
                     2,
@@ -110,7 +110,7 @@ class Run:
             if request is not None:
                 yield request
 
-    def _request(self, line: Line) -> Request | None:
+    def _request(self, line: InputLine) -> Request | None:
         """Return the request of a line; of a bad one, record that and return None."""
         problem = line.problem
         if not problem:
@@ -127,7 +127,7 @@ class Run:
         self._keep(Record.of_problem(line, problem))
         return None
 
-    def _build(self, line: Line) -> Request:
+    def _build(self, line: InputLine) -> Request:
         options: dict[str, Any] = {"method": self._method, **line.options}
         return self._client.build_request(url=line.url, **options)
 

@@ -10,7 +10,7 @@ import json
 import sqlite3
 from pathlib import Path
 
-from curlhttp.cli.exits import WRITE_ERROR, Failure
+from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.output import Mode, Output, refuse
 from curlhttp.cli.fetch.record import Record
 
@@ -84,7 +84,7 @@ class SQLite(Output):
                 self.recorded.add(number, int(fingerprint, 16), bool(ok))
             except (TypeError, ValueError):
                 message = f"{self._path}, line {number}: this was not written by curlhttp fetch"
-                raise Failure(message, 2) from None
+                raise CommandFailed(message, 2) from None
 
     def _keep(self, batch: list[Record]) -> None:
         try:
@@ -97,8 +97,8 @@ class SQLite(Output):
     def _close(self) -> None:
         self._database.close()
 
-    def _failure(self, error: sqlite3.Error) -> Failure:
-        return Failure(f"{self._path}: {error}", WRITE_ERROR)
+    def _failure(self, error: sqlite3.Error) -> CommandFailed:
+        return CommandFailed(f"{self._path}: {error}", WRITE_ERROR)
 
 
 def _row(record: Record) -> list[object]:

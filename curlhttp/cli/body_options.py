@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from curlhttp.cli.exits import READ_ERROR, Failure
+from curlhttp.cli.exits import READ_ERROR, CommandFailed
 
 __all__ = ["body_options", "take_body"]
 
@@ -47,7 +47,7 @@ def take_body(options: dict[str, Any], files: ExitStack) -> dict[str, Any]:
         files: closes what is opened.
 
     Raises:
-        Failure: a file cannot be read.
+        CommandFailed: a file cannot be read.
         click.UsageError: two kinds of body, or no JSON.
     """
     taken = {name: options.pop(name) for name in _NAMES}
@@ -112,4 +112,4 @@ def _opened(path: str, files: ExitStack) -> BinaryIO:
     try:
         return files.enter_context(Path(path).open("rb"))
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror}", READ_ERROR) from None
+        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
