@@ -18,7 +18,7 @@ _PIECE = 64 * 1024
 
 
 class Meter:
-    """Call a function with the progress: at the beginning, at the end, and 20 times a second between.
+    """Report progress: at the beginning, at the end, and 20 times a second between.
 
     Args:
         tell: the function, or None to tell nobody. What it raises goes through.
@@ -112,7 +112,7 @@ class WatchedBody(Body):
 
 
 class AsyncWatchedBody(WatchedBody):
-    """A WatchedBody for AsyncClient: the meter is told in the loop's thread, whatever reads the body.
+    """A WatchedBody for AsyncClient: its meter is told in the loop's thread.
 
     Args:
         body: what is sent.
