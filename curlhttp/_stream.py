@@ -61,12 +61,12 @@ class _Streamed(Response):
 
     @property
     def is_stream_consumed(self) -> bool:
-        """Tell whether the body was read, in part at least."""
+        """Return whether the body was read, in part at least."""
         return self._consumed
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether the connection was given back."""
+        """Return whether the connection was given back."""
         return self._incoming is None
 
     @property

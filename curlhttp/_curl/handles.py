@@ -94,7 +94,7 @@ class Slots:
         return self._admit(origin)
 
     def _only_others_wait(self, origin: str) -> bool:
-        """Tell whether every waiter is held up by its own origin's bound."""
+        """Return whether every waiter is held up by its own origin's bound."""
         return all(
             waiter.origin != origin and not self._has_room(waiter.origin) for waiter in self.waiters
         )

@@ -60,7 +60,7 @@ class Race:
 
     @property
     def is_due(self) -> bool:
-        """Tell whether it is time for one more attempt."""
+        """Return whether it is time for one more attempt."""
         if self._due is None or monotonic() < self._due - _EARLY:
             return False
         if any(transfer.status() for transfer in self.running):  # a slow body is no reason
@@ -76,7 +76,7 @@ class Race:
 
     @property
     def may_share(self) -> bool:
-        """Tell whether one more attempt may wait for a connection that this one opens."""
+        """Return whether one more attempt may wait for a connection that this one opens."""
         return any(transfer.sends for transfer in self.running)
 
     def next(self) -> Request | None:

@@ -423,12 +423,12 @@ class Transfer:
 
     @property
     def was_sent(self) -> bool:
-        """Tell whether the server may have seen the request."""
+        """Return whether the server may have seen the request."""
         return self.sends > 0 or self.is_second
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether it neither was sent nor has begun to connect."""
+        """Return whether it neither was sent nor has begun to connect."""
         return not self.sends and not self._connecting
 
     def restart(self) -> None:
@@ -618,7 +618,7 @@ class Transfer:
         return None
 
     def _is_enough(self, piece: bytes, size: int) -> bool:
-        """Tell whether a body that exceeds the limit so far must end here, or raise the limit."""
+        """Return whether a body that exceeds the limit so far must end here, or raise the limit."""
         most = self.most = self.most or self._find_most()
         self.limit = most
         if size <= most:
@@ -1114,7 +1114,7 @@ def _set_socket_options(descriptor: int, options: tuple[Any, ...]) -> int:
 
 
 def may_multiplex(request: Request) -> bool:
-    """Tell whether the request's connection may be shared with others."""
+    """Return whether the request's connection may be shared with others."""
     http2 = request.transport.http2
     return (
         request.transport.http3

@@ -34,5 +34,5 @@ def libcurl_version() -> str:
 
 
 def has_http3() -> bool:
-    """Tell whether libcurl was built with HTTP/3."""
+    """Return whether libcurl was built with HTTP/3."""
     return bool(pycurl.version_info()[4] & pycurl.VERSION_HTTP3)

@@ -63,7 +63,7 @@ class Part:
 
     @property
     def is_kept(self) -> bool:
-        """Tell whether another download can go on from here."""
+        """Return whether another download can go on from here."""
         return self.stored is not None and self.size > 0 and not self._is_done
 
     def restart(self, stored: Stored | None) -> None:

@@ -131,7 +131,7 @@ class _HedgePlan:
         return request.derive(body=body)
 
     def is_good(self, status_code: int) -> bool:
-        """Tell whether an answer wins while others are under way."""
+        """Return whether an answer wins while others are under way."""
         return status_code not in HEDGED_STATUSES
 
     def dropped(self, result: AttemptResult, elapsed: float, was_sent: bool) -> None:

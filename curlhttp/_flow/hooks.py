@@ -58,7 +58,7 @@ class Hooks:
         self.watches_attempts = any(self._functions[event] for event in ATTEMPT_EVENTS)
 
     def hears(self, event: str) -> bool:
-        """Tell whether there is a function for an event."""
+        """Return whether there is a function for an event."""
         return bool(self._functions[event])
 
     async def tell(self, event: str, what: Any) -> None:

@@ -29,7 +29,7 @@ class Lane(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether it belongs to the process that this one was forked from."""
+        """Return whether it belongs to the process that this one was forked from."""
 
     def start(self, request: Request, finish: Finish) -> bool:
         """Send a request.

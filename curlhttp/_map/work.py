@@ -167,7 +167,7 @@ class Work:
 
     @property
     def wants_items(self) -> bool:
-        """Tell whether another one may be put into the queue."""
+        """Return whether another one may be put into the queue."""
         assert self.queue is not None
         ahead = self.running + len(self._results) + len(self.queue)
         return ahead < self._window and not self._is_over
@@ -212,12 +212,12 @@ class Work:
 
     @property
     def has_result(self) -> bool:
-        """Tell whether there is a result for the consumer, or an error to raise."""
+        """Return whether there is a result for the consumer, or an error to raise."""
         return bool(self._results.is_ready())
 
     @property
     def is_done(self) -> bool:
-        """Tell whether nothing is under way, and nothing more is to come."""
+        """Return whether nothing is under way, and nothing more is to come."""
         return self._is_over and not self.running
 
     def take(self) -> Result:

@@ -53,7 +53,7 @@ def read_environment() -> dict[str, str]:
 
 
 def names_proxies(environ: Mapping[str, str]) -> bool:
-    """Tell whether proxy_for() could name one."""
+    """Return whether proxy_for() could name one."""
     schemes = ("http", "https")
     return _HAS_SYSTEM_PROXIES or any(_proxy_variable(scheme, environ) for scheme in schemes)
 
@@ -127,7 +127,7 @@ def select_proxy(url: URL, proxies: Mapping[str, str | None]) -> str | None:
 
 
 def bypasses_proxy(url: URL, no_proxy: str) -> bool:
-    """Tell whether a NO_PROXY value covers a URL.
+    """Return whether a NO_PROXY value covers a URL.
 
     Args:
         url: where the request goes.

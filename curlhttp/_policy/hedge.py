@@ -71,7 +71,7 @@ class Hedge:
 
 
 def may_hedge(request: Request, policy: Hedge) -> bool:
-    """Tell whether two attempts of the request may be under way at once."""
+    """Return whether two attempts of the request may be under way at once."""
     if not request.is_idempotent and not (
         policy.idempotency_key and request.get_header("idempotency-key") is not None
     ):

@@ -32,7 +32,7 @@ class Turn:
 
     @property
     def is_first(self) -> bool:
-        """Tell whether nobody is before this one; wake is called when that becomes so."""
+        """Return whether nobody is before this one; wake is called when that becomes so."""
         return self._limit._is_first(self)
 
     def take(self, now: float) -> float:

@@ -69,7 +69,7 @@ def redirect_method(method: str, status: int) -> str:
 
 
 def may_keep_credentials(old: URL, new: URL) -> bool:
-    """Tell whether credentials for one URL may go to another: the same origin, or its upgrade.
+    """Return whether credentials for one URL may go to another: the same origin, or its upgrade.
 
     The upgrade is requests' exception: from http on port 80 to https on port 443 of one host.
     """

@@ -156,7 +156,7 @@ def _fits(headers: Headers, asked: Wanted) -> bool:
 
 
 def _is_same_version(headers: Headers, validator: str) -> bool:
-    """Tell whether a 206 is of our version, even if the server does not know If-Range."""
+    """Return whether a 206 is of our version, even if the server does not know If-Range."""
     if validator.startswith('"'):
         return headers.get_list("etag") == [validator]  # MUST be there: RFC 9110, section 15.3.7
     return headers.get("last-modified", validator) == validator and "etag" not in headers

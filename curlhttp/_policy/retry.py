@@ -161,7 +161,7 @@ class RetryPolicy:
         return None if self.may_repeat(request) else "not_idempotent"
 
     def may_repeat(self, request: Request) -> bool:
-        """Tell whether it does no harm if the request is processed twice."""
+        """Return whether it does no harm if the request is processed twice."""
         return (
             request.method in self.methods
             or self.retry_non_idempotent
@@ -169,7 +169,7 @@ class RetryPolicy:
         )
 
     def heeds_retry_after(self, status_code: int) -> bool:
-        """Tell whether a status is one whose Retry-After counts."""
+        """Return whether a status is one whose Retry-After counts."""
         return status_code in _MAY_ASK_TO_WAIT
 
     def delay(self, backoff: float, asked: float | None) -> float | None:
@@ -193,7 +193,7 @@ NO_RETRIES = RetryPolicy(0, statuses=(), budget=None)
 
 
 def _happens_by_chance(error: RequestException) -> bool:
-    """Tell whether the same request may well succeed the next time."""
+    """Return whether the same request may well succeed the next time."""
     if isinstance(error, _NEVER) or not isinstance(error, _BY_CHANCE):
         return False
     if isinstance(error, ProxyError) and error.connect_status not in _CONNECT_STATUSES:

@@ -36,13 +36,13 @@ def _replaced() -> Any:
 
 
 def speaks() -> bool:
-    """Tell whether a proxy or authorities may be set."""
+    """Return whether a proxy or authorities may be set."""
     variables = _below if os.environ is _environ else _replaced()
     return _has_system_proxies or not variables.keys().isdisjoint(_either)
 
 
 def may_have_proxies() -> bool:
-    """Tell whether a proxy may be set."""
+    """Return whether a proxy may be set."""
     variables = _below if os.environ is _environ else _replaced()
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies)
 

@@ -15,7 +15,7 @@ _checked: set[tuple[str, str | bytes]] = set()
 
 
 def are_known(headers: Iterable[tuple[str, Any]]) -> bool:
-    """Tell whether all headers have been found good; False may only mean that nobody knows."""
+    """Return whether all headers have been found good; False may only mean that nobody knows."""
     try:
         return _checked.issuperset(headers)
     except TypeError:  # a value that cannot be hashed is no good one

@@ -38,7 +38,7 @@ def to_native_string(string: str | bytes, encoding: str = "ascii") -> str:
 
 
 def unicode_is_ascii(u_string: str) -> bool:
-    """Tell whether a text is ASCII.
+    """Return whether a text is ASCII.
 
     Args:
         u_string: the text; bytes will not do.

@@ -103,7 +103,7 @@ class RequestsCookieJar(CookieStore, MutableMapping[str, "str | None"]):
         return list(dict.fromkeys(cookie.path for cookie in self))
 
     def multiple_domains(self) -> bool:
-        """Tell whether any domain has more than one cookie; the name misleads, as in requests."""
+        """Return whether any domain has more than one cookie; the name misleads, as in requests."""
         domains = [cookie.domain for cookie in self if cookie.domain is not None]
         return len(set(domains)) < len(domains)
 

@@ -136,12 +136,12 @@ class RawResponse:
 
     @property
     def chunked(self) -> bool:
-        """Tell whether the body came in chunks."""
+        """Return whether the body came in chunks."""
         return is_chunked(self.received)
 
     @property
     def sets_cookies(self) -> bool:
-        """Tell whether there is a Set-Cookie, without reading the fields."""
+        """Return whether there is a Set-Cookie, without reading the fields."""
         return self.received.sets_cookies
 
     # the body
@@ -365,11 +365,11 @@ class RawResponse:
 
     @property
     def closed(self) -> bool:
-        """Tell whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or given up."""
         return bool(self._fp.closed)
 
     def isclosed(self) -> bool:
-        """Tell whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or given up."""
         return self.closed
 
     def close(self) -> None:

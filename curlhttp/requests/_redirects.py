@@ -54,7 +54,7 @@ class SessionRedirectMixin:
             return location
 
     def should_strip_auth(self, old_url: str, new_url: str) -> bool:
-        """Tell whether credentials for one URL must not go to another.
+        """Return whether credentials for one URL must not go to another.
 
         Args:
             old_url: where they were meant for.

@@ -170,7 +170,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def sets_cookies(self) -> bool:
-        """Tell whether there may be a Set-Cookie, without reading the fields."""
+        """Return whether there may be a Set-Cookie, without reading the fields."""
         head = self._head
         if head is None:
             return self.raw is not None
@@ -200,13 +200,13 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def is_error(self) -> bool:
-        """Tell whether the status is 4xx or 5xx."""
+        """Return whether the status is 4xx or 5xx."""
         status: int = self.status_code
         return 400 <= status < 600
 
     @property
     def ok(self) -> bool:
-        """Tell whether raise_for_status() would not raise."""
+        """Return whether raise_for_status() would not raise."""
         try:
             self.raise_for_status()
         except HTTPError:
@@ -221,12 +221,12 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def is_redirect(self) -> bool:
-        """Tell whether this response redirects: its status and a Location say so."""
+        """Return whether this response redirects: its status and a Location say so."""
         return self.status_code in REDIRECT_STATI and "location" in self.headers
 
     @property
     def is_permanent_redirect(self) -> bool:
-        """Tell whether this response redirects for good."""
+        """Return whether this response redirects for good."""
         return self.status_code in (301, 308) and "location" in self.headers
 
     @property

@@ -43,7 +43,7 @@ def read_some(body: Any, amt: int | None = None) -> bytes:
 
 
 def is_chunked(received: Response) -> bool:
-    """Tell whether a body comes in chunks."""
+    """Return whether a body comes in chunks."""
     return "chunked" in received.headers.get("transfer-encoding", "").lower()
 
 
@@ -132,7 +132,7 @@ class Wire:
 
     @property
     def chunked(self) -> bool:
-        """Tell whether the body comes in chunks."""
+        """Return whether the body comes in chunks."""
         return is_chunked(self._received)
 
     @property
@@ -151,11 +151,11 @@ class Wire:
 
     @property
     def closed(self) -> bool:
-        """Tell whether there is nothing more to come."""
+        """Return whether there is nothing more to come."""
         return self._is_closed or not (self._rest or self._is_streamed)
 
     def isclosed(self) -> bool:
-        """Tell whether there is nothing more to come."""
+        """Return whether there is nothing more to come."""
         return self.closed
 
     @property
@@ -238,7 +238,7 @@ class OriginalResponse:
         return self.msg.items()
 
     def isclosed(self) -> bool:
-        """Tell whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or given up."""
         return self._raw.closed
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ class MockRequest:
         return True
 
     def has_header(self, name: str) -> bool:
-        """Tell whether the request has the header, or was given it here."""
+        """Return whether the request has the header, or was given it here."""
         return name in self._r.headers or name in self._new_headers
 
     def get_header(self, name: str, default: Any = None) -> Any:

@@ -186,7 +186,7 @@ def add_dict_to_cookiejar(cj: CookieJar, cookie_dict: Mapping[str, Any]) -> Cook
 
 
 def is_ipv4_address(string_ip: str) -> bool:
-    """Tell whether it is an address, in any of the forms that the C library knows."""
+    """Return whether it is an address, in any of the forms that the C library knows."""
     try:
         socket.inet_aton(string_ip)
     except OSError:
@@ -195,7 +195,7 @@ def is_ipv4_address(string_ip: str) -> bool:
 
 
 def is_valid_cidr(string_network: str) -> bool:
-    """Tell whether it is a network such as 192.168.1.0/24, with 1 to 32 bits."""
+    """Return whether it is a network such as 192.168.1.0/24, with 1 to 32 bits."""
     address, *masks = string_network.split("/")
     if len(masks) != 1:
         return False
@@ -207,7 +207,7 @@ def is_valid_cidr(string_network: str) -> bool:
 
 
 def address_in_network(ip: str, net: str) -> bool:
-    """Tell whether an IPv4 address is within a network such as 192.168.1.0/24."""
+    """Return whether an IPv4 address is within a network such as 192.168.1.0/24."""
     network, bits = net.split("/")
     mask = _number(dotted_netmask(int(bits)))
     return _number(ip) & mask == _number(network) & mask
@@ -243,7 +243,7 @@ def set_environ(env_name: str, value: str | None) -> Iterator[None]:
 
 
 def should_bypass_proxies(url: str, no_proxy: str | None) -> bool:
-    """Tell whether a URL is to be reached without the environment's proxies.
+    """Return whether a URL is to be reached without the environment's proxies.
 
     Args:
         url: where the request goes.

@@ -40,7 +40,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture(params=[False, True], ids=["buffered", "streamed"])
 def streams(request: pytest.FixtureRequest) -> bool:
-    """Tell whether the body is read from a streamed response."""
+    """Return whether the body is read from a streamed response."""
     return bool(request.param)
 
 

@@ -53,7 +53,7 @@ def finished(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Finishe
 
 
 def is_installed(name: str) -> bool:
-    """Tell whether the package of a scenario can be imported."""
+    """Return whether the package of a scenario can be imported."""
     module = MODULES.get(name, name)
     try:
         return importlib.util.find_spec(module) is not None

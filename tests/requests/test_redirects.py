@@ -83,7 +83,7 @@ class Script(RawServer):
             say(conn)
 
     def is_left(self) -> bool:
-        """Tell whether no endless body is being read any more."""
+        """Return whether no endless body is being read any more."""
         return self.wait_for(lambda: self.open_connections <= 1)
 
 

@@ -68,7 +68,7 @@ class Connection:
         return self._take(end + 2)
 
     def starts_with(self, prefix: bytes) -> bool:
-        """Tell whether the unread bytes start with `prefix`, waiting for as many as needed."""
+        """Return whether the unread bytes start with `prefix`, waiting for as many as needed."""
         while len(self._buffer) < len(prefix) and prefix.startswith(self._buffer):
             if not self._fill():
                 return False

@@ -488,7 +488,7 @@ def _perform_apart(transfer: Transfer) -> None:
 
 
 def _is_resolving(transfer: Transfer) -> bool:
-    """Tell whether the name may be being looked up still."""
+    """Return whether the name may be being looked up still."""
     return (
         not transfer.sends
         and transfer.code != pycurl.E_COULDNT_RESOLVE_HOST

@@ -153,7 +153,7 @@ class LoopEngine(AsyncEngine):
 
     @abstractmethod
     def has_ended(self) -> bool:
-        """Tell whether the event loop runs no more, for good."""
+        """Return whether the event loop runs no more, for good."""
 
 
 class _Feed:

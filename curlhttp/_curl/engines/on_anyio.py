@@ -198,7 +198,7 @@ class AnyioEngine(LoopEngine):
         self._soon(call)
 
     def has_ended(self) -> bool:
-        """Tell whether the event loop runs no more, for good."""
+        """Return whether the event loop runs no more, for good."""
         try:
             self._soon(_nothing)
         except RuntimeError:  # trio.RunFinishedError, or a closed asyncio loop

@@ -145,7 +145,7 @@ class AsyncioEngine(LoopEngine):
         self.loop.call_soon_threadsafe(call)
 
     def has_ended(self) -> bool:
-        """Tell whether the event loop runs no more, for good."""
+        """Return whether the event loop runs no more, for good."""
         return self.loop.is_closed()
 
     def __del__(self) -> None:

@@ -77,7 +77,7 @@ class Permit:
         self._number = number
 
     def changes_nothing(self) -> bool:
-        """Tell whether a success would: then it need not be told, and the permit is done with."""
+        """Return whether a success would: then it need not be told, and the permit is done with."""
         breaker = self._breaker
         if not breaker._successes_may_be_no_news:
             return False
@@ -368,7 +368,7 @@ class CircuitBreaker:
 
     @property
     def disabled(self) -> bool:
-        """Tell whether force_close() has switched it off for all origins."""
+        """Return whether force_close() has switched it off for all origins."""
         return self._forced == "forced_closed"
 
     def state(self, origin: str) -> State:

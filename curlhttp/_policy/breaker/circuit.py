@@ -87,7 +87,7 @@ class Circuit:
         self.refused = 0
 
     def may_go(self, now: float) -> bool:
-        """Tell whether it may be forgotten for the sake of another origin's circuit."""
+        """Return whether it may be forgotten for the sake of another origin's circuit."""
         if self.state == "open":
             return now >= self.reopens_at
         return self.state in ("closed", "half_open")

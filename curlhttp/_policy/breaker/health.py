@@ -162,5 +162,5 @@ def _is_failure(error: BaseException, count_tls: bool) -> bool:
 
 
 def _connected(error: e.RequestException) -> bool:
-    """Tell whether there was a TCP connection, to the proxy that is."""
+    """Return whether there was a TCP connection, to the proxy that is."""
     return error.timings is not None and error.timings.connect > 0
