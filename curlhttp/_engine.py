@@ -13,7 +13,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
 if TYPE_CHECKING:
-    from curlhttp._models.response import Head
+    from curlhttp._models.head import Head
     from curlhttp._models.timings import ReusedTimes, Timings
 
 __all__ = [

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
-from curlhttp._models.response import Head
 
 __all__ = ["ENDS", "contradicts", "final_head", "is_final", "is_odd"]
 

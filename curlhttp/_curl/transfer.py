@@ -39,9 +39,10 @@ from curlhttp._curl.options import (
 )
 from curlhttp._engine import DRAINED
 from curlhttp._models.decoders import codings, decode
+from curlhttp._models.head import Head
 from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
-from curlhttp._models.response import Head, Response
+from curlhttp._models.response import Response
 from curlhttp._models.timings import MICROSECOND, ReusedTimes, Timings, times_of_reused
 from curlhttp.exceptions import (
     ChunkedEncodingError,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from curlhttp._models.attempt import Attempt
 from curlhttp._models.charsets import chosen_charset, decode, known_charset
+from curlhttp._models.head import Head, phrase_of
 from curlhttp._models.headers import Headers
 from curlhttp._models.scrub import scrub_url
 from curlhttp._models.timings import ReusedTimes, Timings, times_of_reused
@@ -20,88 +20,9 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import HeadersInput
     from curlhttp._models.request import Request
 
-__all__ = ["REDIRECT_STATUSES", "Head", "Response"]
-
-REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
-
-# An empty one does not redirect: the body counts then, and must not be cut like a redirect's.
-_LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
-# libcurl passes on whatever looks like one to it: "HTTP/2026 05:", "HTTP/1.1 2000". What it writes
-# itself, for HTTP/2 and 3, has no reason.
-_STATUS_LINE = re.compile(rb"HTTP/(?:1\.[01] ([1-9]\d\d)[ \t\r\n]|[23] ([1-9]\d\d) \r\n)").match
-_STATUSES: dict[bytes, int] = {}  # by the bytes that say it: a few thousand at most
-_known_status = _STATUSES.get
+__all__ = ["Response", "read_json"]
 
 Self = TypeVar("Self", bound="Response")
-
-
-def _read_status(start: bytes) -> int:
-    """Return the status that a head begins with, 0 if that is no status line."""
-    found = _STATUS_LINE(start)
-    if found is None:
-        return 0
-    status = _STATUSES[start] = int(found[1] or found[2])
-    return status
-
-
-class Head:
-    """The head of a response, as received: status line, header fields and trailers.
-
-    Attributes:
-        block: all of it, as bytes.
-        lower: the same in lower case, as latin-1 text.
-        status_code: of three digits; 0 where the first line is no status line.
-        trailers: what came after the body.
-    """
-
-    __slots__ = ("block", "lower", "status_code", "trailers")
-
-    def __init__(self, block: bytes, trailers: bytes = b"") -> None:
-        self.block = block
-        start = block[:13]  # "HTTP/1.1 200 " or "HTTP/2 200 \r\n"
-        self.status_code: int = _known_status(start) or _read_status(start)
-        # To look for a field without reading all of them. In a str that is a third of the price.
-        self.lower = block.lower().decode("latin-1")
-        self.trailers = trailers
-
-    def _status_line(self) -> tuple[str, str]:
-        """Return version and reason as received."""
-        line = self.block.partition(b"\n")[0].decode("latin-1")
-        version, _, rest = line.partition(" ")
-        return version, rest[4:].strip()
-
-    @property
-    def http_version(self) -> str:
-        """Return "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "HTTP/3"."""
-        return self._status_line()[0]
-
-    @property
-    def redirects(self) -> bool:
-        """Return whether status and Location send the client elsewhere, without reading fields."""
-        return self.status_code in REDIRECT_STATUSES and _LOCATION(self.lower) is not None
-
-    @property
-    def is_framed_twice(self) -> bool:
-        """Return whether it has both a Transfer-Encoding and a Content-Length."""
-        lower = self.lower
-        return "\ntransfer-encoding:" in lower and "\ncontent-length:" in lower
-
-    @property
-    def reason_phrase(self) -> str:
-        """Return the reason, or the standard one: HTTP/2 and 3 send none."""
-        version, reason = self._status_line()
-        if reason or version.startswith("HTTP/1"):
-            return reason
-        return _phrase(self.status_code)
-
-
-def _phrase(status_code: int) -> str:
-    from http import HTTPStatus  # few responses are asked for their phrase
-
-    try:
-        return HTTPStatus(status_code).phrase
-    except ValueError:
-        return ""
 
 
 class Response:
@@ -159,7 +80,7 @@ class Response:
             InvalidHeader: a name or value is not fit for a header.
         """
         fields = Headers(headers).multi_items()
-        lines = [f"HTTP/1.1 {status_code:03} {_phrase(status_code)}"]
+        lines = [f"HTTP/1.1 {status_code:03} {phrase_of(status_code)}"]
         lines += [f"{name}: {value}" for name, value in fields]
         head = Head("\r\n".join([*lines, "", ""]).encode("latin-1"))
         body = content.encode() if isinstance(content, str) else content

@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Limits, transport_for
-from curlhttp._models.response import REDIRECT_STATUSES
+from curlhttp._models.head import REDIRECT_STATUSES
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._run import run_sync
 from curlhttp.requests._aside import goes_on

@@ -9,8 +9,9 @@ import copy
 import math
 
 from curlhttp._engine import AttemptResult, HedgePlan
+from curlhttp._models.head import Head
 from curlhttp._models.request import Request
-from curlhttp._models.response import Head, Response
+from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import DeadlineExceeded, ReadTimeout, RequestException
 from curlhttp.testing._script import Answer, Fault

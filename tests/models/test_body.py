@@ -24,10 +24,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp._models.body.arguments import encode_body
-from curlhttp._models.body.body import (
+from curlhttp._models.body.body import Body, BytesBody
+from curlhttp._models.body.streams import (
     AsyncIterBody,
-    Body,
-    BytesBody,
     FactoryBody,
     FileBody,
     IterBody,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curlhttp import TLS, CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
 from curlhttp._config import Transport
 from curlhttp._flow.extra_attempt import Admission
-from curlhttp._models.body.body import open_body
+from curlhttp._models.body.streams import open_body
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._policy.hedge import HeadTimes, may_hedge
 from curlhttp.exceptions import ProxyError, ReadTimeout

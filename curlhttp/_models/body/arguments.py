@@ -10,8 +10,9 @@ from json import JSONEncoder
 from typing import Any
 from urllib.parse import urlencode
 
-from curlhttp._models.body.body import WHOLE, Body, BytesBody, FileBody, open_body
+from curlhttp._models.body.body import Body, BytesBody
 from curlhttp._models.body.multipart import MultipartBody
+from curlhttp._models.body.streams import WHOLE, FileBody, open_body
 from curlhttp._models.url.params import pairs
 from curlhttp.exceptions import InvalidJSONError
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from curlhttp._models.body.body import Body, BytesBody, StreamBody, open_body
+from curlhttp._models.body.body import Body, BytesBody, StreamBody
+from curlhttp._models.body.streams import open_body
 from curlhttp._models.url.params import pairs
 from curlhttp.exceptions import InvalidHeader
 
