@@ -18,13 +18,20 @@ ROOT = Path(curlhttp.__file__).parent
 LOOPS = {"anyio", "asyncio", "sniffio", "trio", "uvloop"}
 SOCKETS = {"http.client", "select", "selectors", "socket", "ssl", "urllib.request"}
 CLOCKS = {"datetime", "time"}
-VALUES = ("curlhttp.exceptions", "curlhttp._config", "curlhttp._models", "curlhttp._version")
+VALUES = (
+    "curlhttp.exceptions",
+    "curlhttp._config",
+    "curlhttp._fork",
+    "curlhttp._models",
+    "curlhttp._version",
+)
 SEAM = ("curlhttp._engine", "curlhttp._run")
 POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._curl",)
 
 # part: (what of the package it may import, what else it must not import)
 RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "exceptions.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_fork.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_config.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_models": (VALUES, {"pycurl", *LOOPS, *SOCKETS, "time"}),
     "_policy": (VALUES + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
@@ -115,13 +122,13 @@ def test_flow_awaits_nothing_of_an_event_loop() -> None:
 def test_the_rules_find_what_they_forbid(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text(
-        "def f():\n    from curlhttp._curl import handles\n    import socket, time\n"
+        "def f():\n    from curlhttp._curl import slots\n    import socket, time\n"
         "if TYPE_CHECKING:\n    import select\n"
     )
     found = set(imports_of(bad))
     assert "select" not in found
-    assert {"curlhttp._curl.handles", "socket", "time"} <= found
-    assert not is_within("curlhttp._curl.handles", VALUES)
+    assert {"curlhttp._curl.slots", "socket", "time"} <= found
+    assert not is_within("curlhttp._curl.slots", VALUES)
     assert is_within("asyncio.events", LOOPS)
 
 

@@ -10,7 +10,7 @@ import math
 import threading
 from collections import OrderedDict
 
-from curlhttp._policy.after_fork import forget_after_fork
+from curlhttp._fork import register
 
 __all__ = ["RetryBudget"]
 
@@ -55,11 +55,14 @@ class RetryBudget:
         self.reserve = reserve
         self.window = window
         self.max_origins = max_origins
-        self.forget()
-        forget_after_fork(self)
+        self._clear()
+        register(self)
 
-    def forget(self) -> None:
-        """Know of no requests."""
+    def after_fork_in_child(self) -> None:
+        """Forget what the parent counted, whose lock may be held by a thread of its own."""
+        self._clear()
+
+    def _clear(self) -> None:
         self._lock = threading.Lock()
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 

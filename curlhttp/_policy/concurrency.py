@@ -76,9 +76,8 @@ class ConcurrencyLimit(Limit):
         self.limit = limit
         super().__init__(per)
 
-    def forget(self) -> None:
-        """Start afresh in a forked child."""
-        super().forget()
+    def _clear(self) -> None:
+        super()._clear()
         self._lines: dict[str, _Line] = {}
 
     def take(self, origin: str) -> Lease | None:

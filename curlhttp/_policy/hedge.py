@@ -10,8 +10,8 @@ from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
+from curlhttp._fork import register
 from curlhttp._models.request import Request
-from curlhttp._policy.after_fork import forget_after_fork
 from curlhttp._policy.budget import RetryBudget
 
 __all__ = ["HEDGED_STATUSES", "HeadTimes", "Hedge", "may_hedge"]
@@ -95,11 +95,14 @@ class HeadTimes:
         self._window = window
         self._minimum = minimum
         self._max_origins = max_origins
-        self.forget()
-        forget_after_fork(self)
+        self._clear()
+        register(self)
 
-    def forget(self) -> None:
-        """Know nothing any more."""
+    def after_fork_in_child(self) -> None:
+        """Forget what the parent counted, whose lock may be held by a thread of its own."""
+        self._clear()
+
+    def _clear(self) -> None:
         self._lock = threading.Lock()
         self._origins: OrderedDict[str, tuple[deque[float], list[float]]] = OrderedDict()
 

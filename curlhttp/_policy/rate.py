@@ -125,9 +125,8 @@ class RateLimit(Limit):
         self._tolerance = (burst - 1) / rate
         super().__init__(per)
 
-    def forget(self) -> None:
-        """Start afresh in a forked child."""
-        super().forget()
+    def _clear(self) -> None:
+        super()._clear()
         self._buckets: dict[str, _Bucket] = {}
         self._too_many = _MANY
 

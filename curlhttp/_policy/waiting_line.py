@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from curlhttp._policy.after_fork import forget_after_fork
+from curlhttp._fork import register
 
 __all__ = ["Limit", "Per", "Wake"]
 
@@ -31,11 +31,14 @@ class Limit:
         if per not in ("origin", None):
             raise ValueError(f"per must be 'origin', or None for all together, not {per!r}")
         self.per = per
-        self.forget()
-        forget_after_fork(self)
+        self._clear()
+        register(self)
 
-    def forget(self) -> None:
-        """Start afresh in a forked child."""
+    def after_fork_in_child(self) -> None:
+        """Forget what the parent counted, whose lock may be held by a thread of its own."""
+        self._clear()
+
+    def _clear(self) -> None:
         self._lock = threading.Lock()
         self._leavers: deque[Any] = deque()
 

@@ -130,7 +130,7 @@ def bench(url: str, connection: ConnectionOptions, **options: Any) -> int:
 
 
 def _check_open_files(concurrency: int) -> None:
-    from curlhttp._curl.handles import open_files_bound
+    from curlhttp._curl.slots import open_files_bound
 
     bound = open_files_bound(concurrency)
     if bound < concurrency:

@@ -121,7 +121,7 @@ def _open_files(concerns: list[str]) -> dict[str, Any] | None:
     except ImportError:
         return None
     from curlhttp._config import Limits
-    from curlhttp._curl.handles import open_files_bound
+    from curlhttp._curl.slots import open_files_bound
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = open_files_bound(2**31)

@@ -336,11 +336,8 @@ class HTTPAdapter(BaseAdapter):
     def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
         if _is_finalizing():  # the modules are gone, and the connections go with the process
             return
-        # A response keeps its adapter, so nobody is at work here. The lock may be this thread's,
-        # in the middle of which the collector came; then the engine is for the next collection.
-        engine = self._engine
-        if engine is not None and not engine._lock.locked():
-            engine.close()
+        if self._engine is not None:  # a response keeps its adapter, so nobody is at work here
+            self._engine.close_from_finalizer()
 
     def close(self) -> None:
         """Close the connections; the adapter makes new ones when it is used again."""

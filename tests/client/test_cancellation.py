@@ -62,11 +62,11 @@ async def cancel_once(
 
 def assert_free(client: AnyClient) -> None:
     engine = engine_of(client)
-    assert engine._slots.used == 0
-    assert not engine._slots.waiters
+    assert engine._pool.slots.used == 0
+    assert not engine._pool.slots.waiters
     assert not engine._driver.running
     assert not any(engine._driver._read_timeouts._queues.values())
-    assert all(transfer.request is None for transfer in engine._handles.all)
+    assert all(transfer.request is None for transfer in engine._pool.all)
 
 
 async def test_a_request_cancelled_while_it_waits_for_the_pool_leaves_the_queue(
@@ -311,7 +311,7 @@ async def test_a_thousand_cancels_leave_nothing_behind(
             url = urls[number % 4]
             await cancel_once(ready, lambda url=url: client.get(url), count=50)  # type: ignore[misc]
     assert_free(client)
-    assert len(engine_of(client)._handles.all) <= 60
+    assert len(engine_of(client)._pool.all) <= 60
     if tasks is not None:
         assert asyncio.all_tasks() == tasks
     assert app.wait_for(lambda: not app.open_connections)

@@ -134,7 +134,7 @@ async def main():
                 tasks.start_soon(one, number)
         (engine,) = client._engines.values()
         assert engine._bound == 192, engine._bound
-        assert engine._slots.used == 0 and len(engine._handles.all) <= 192
+        assert engine._pool.slots.used == 0 and len(engine._pool.all) <= 192
         assert not engine._driver.running
     print(right, most)
 
@@ -168,7 +168,7 @@ def one(number):
 
 with curlhttp.Client(max_connections=1000) as client, ThreadPoolExecutor(100) as threads:
     right = sum(threads.map(one, range(1000)))
-    print(right, client._engine._bound, len(os.listdir("/dev/fd")))
+    print(right, client._engine._pool._bound, len(os.listdir("/dev/fd")))
 """
 
 
@@ -335,5 +335,5 @@ async def test_after_a_failed_callback_the_engine_starts_over(
         assert (await client.get(app.url + "/")).status_code == 200
     engine = engine_of(client)
     assert engine._driver is not first
-    assert engine._slots.used == 0
+    assert engine._pool.slots.used == 0
     assert app.wait_for(lambda: app.open_connections == 1)

@@ -354,7 +354,7 @@ def test_task_cancel_is_what_it_is_for_any_other_await(app: AppServer, backend: 
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(client.get(app.url + "/stall"), 0.03)
             (engine,) = client._engines.values()
-            assert engine._slots.used == 0
+            assert engine._pool.slots.used == 0
             assert not engine._driver.running
             assert (await client.get(app.url + "/")).status_code == 200
 

@@ -125,14 +125,14 @@ thread = threading.Thread(target=lambda: slow.append(client.get(url + "/delay/0.
 slow = []
 ask(client, "warm", 0)
 thread.start()
-while client._engine._parked or client._engine._slots.used != 1:
+while client._engine._pool._ready or client._engine._pool.slots.used != 1:
     pass
 pid = os.fork()
 if pid == 0:
     for number in range(10):
         ask(client, "child", number)
-    client._engine._unpark()
-    assert client._engine._slots.used == 0
+    client._engine._pool.unready()
+    assert client._engine._pool.slots.used == 0
     client.close()
     sys.exit()
 wait(pid)

@@ -55,11 +55,11 @@ except KeyboardInterrupt:
 if held is not None:
     held.close()
 engine = client._engine
-engine._unpark()
-assert engine._slots.used == 0
-assert not engine._slots.waiters
+engine._pool.unready()
+assert engine._pool.slots.used == 0
+assert not engine._pool.slots.waiters
 assert client.get(url + "/bytes/3").status_code == 200
-assert len(engine._handles.all) == 1
+assert len(engine._pool.all) == 1
 with client.stream("GET", url + "/bytes/3") as streamed:
     assert len(streamed.read()) == 3
 client.close()
@@ -203,7 +203,8 @@ def interrupted(go, name, after):
         return repr(error)
     finally:
         sys.settrace(None)
-        assert client._engine._slots.used == len(client._engine._parked), (go, name, after)
+        pool = client._engine._pool
+        assert pool.slots.used == len(pool._ready), (go, name, after)
         assert client.get(url + "/bytes/3").status_code == 200
         client.close()
 

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
-from curlhttp._curl.handles import KeyedHandles, Slots, Waiter, open_files_bound
+from curlhttp._curl.slots import Slots, SlotWaiter, open_files_bound
+from curlhttp._curl.thread_pool import KeyedTransfers
 from tests.servers import AppServer, H2Server
 from tests.support.colours import AnyClient
 from tests.support.inner import apart, engine_of, slots_of, until_idle, until_waiting
@@ -32,10 +33,10 @@ class Queue:
         self, total: int, per_origin: int | None = None, *, in_order: bool = False
     ) -> None:
         self.slots = Slots(total, per_origin, in_order=in_order)
-        self.granted: list[Waiter] = []
+        self.granted: list[SlotWaiter] = []
 
-    def wait(self, origin: str = "a") -> Waiter:
-        waiter = Waiter(origin, lambda: self.granted.append(waiter))
+    def wait(self, origin: str = "a") -> SlotWaiter:
+        waiter = SlotWaiter(origin, lambda: self.granted.append(waiter))
         self.slots.wait(waiter)
         return waiter
 
@@ -160,8 +161,8 @@ def test_slots_never_exceed_their_bounds_and_never_idle_while_someone_may_go(
 ) -> None:
     queue = Queue(total, per_origin, in_order=in_order)
     taken: list[str] = []
-    waiting: list[Waiter] = []
-    woken: list[Waiter] = []
+    waiting: list[SlotWaiter] = []
+    woken: list[SlotWaiter] = []
     for what, origin, number in steps:
         if what == "ask":
             if queue.slots.take(origin):
@@ -204,7 +205,7 @@ class Thing:
 
 
 def things(keep: int) -> Any:
-    return KeyedHandles(Thing, keep)  # type: ignore[arg-type]
+    return KeyedTransfers(Thing, keep)  # type: ignore[arg-type]
 
 
 def test_the_handle_used_last_is_used_next() -> None:
@@ -558,4 +559,4 @@ async def test_many_dropped_responses_are_let_go_of_together(
     assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
     await until_idle(client)
     assert app.wait_for(lambda: app.open_connections <= 1)
-    assert len(engine_of(client)._handles.all) <= 20
+    assert len(engine_of(client)._pool.all) <= 20

@@ -104,7 +104,7 @@ async def test_a_refusal_touches_no_network(make_client: MakeClient, app: AppSer
         await client.get(app.url)
     assert app.connections == 0
     if client.is_blocking:
-        assert engine_of(client)._handles.all == set()  # no handle was made: no name looked up
+        assert engine_of(client)._pool.all == set()  # no handle was made: no name looked up
 
 
 async def test_what_is_wrong_with_a_request_does_not_touch_it(make_client: MakeClient) -> None:

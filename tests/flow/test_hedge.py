@@ -215,12 +215,12 @@ def assert_free(client: AnyClient, connections: int | None = None) -> None:
     """Nothing runs, and no handle remembers a request."""
     engine = engine_of(client)
     assert slots_of(client).used == 0
-    handles = engine._handles.all
+    handles = engine._pool.all
     assert all(transfer.request is None and not transfer.attached for transfer in handles)
     drivers = [t.driver for t in handles] if client.is_blocking else [engine._driver]
     for driver in filter(None, drivers):
         assert not driver.running
-        assert not any(driver._watches.values())
+        assert not any(driver._read_timeouts._queues.values())
 
 
 async def connect(client: AnyClient, course: Course) -> None:
@@ -627,8 +627,8 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 engine = client._engine
-assert engine._slots.used == 0
-assert not engine._handles.all
+assert engine._pool.slots.used == 0
+assert not engine._pool.all
 client.close()
 print("usable")
 """
@@ -668,7 +668,7 @@ async def test_closing_the_client_ends_a_race(hedging: MakeClient, plain: Course
         engine = engine_of(client)
         await client.aclose()
     assert errors == ([] if client.is_blocking else ["ClientClosed"])  # threads go on to their end
-    assert not engine._handles.all
+    assert not engine._pool.all
     assert plain.server.wait_for(lambda: not plain.server.open_connections)
 
 

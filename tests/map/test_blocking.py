@@ -77,7 +77,7 @@ def test_maps_in_threads_have_engines_of_their_own(app: AppServer) -> None:
     with Client() as client, ThreadPoolExecutor(4) as threads:
         assert set(threads.map(total, range(12))) == {sum(range(1, 61))}
         assert 1 <= len(_engines(client)) <= 4
-        assert all(not engine._slots.used for engine in _engines(client))
+        assert all(not engine._pool.slots.used for engine in _engines(client))
     assert app.wait_for(lambda: not app.open_connections)
 
 
@@ -131,7 +131,7 @@ def test_a_map_is_closed_from_another_thread(app: AppServer) -> None:
         thread.join()
         assert list(results) == []
         (engine,) = _engines(client)
-        assert not engine._slots.used
+        assert not engine._pool.slots.used
     assert app.wait_for(lambda: not app.open_connections)
 
 

@@ -39,12 +39,12 @@ async def assert_free(client: AnyClient) -> None:
         while client.is_blocking and not client.real._lanes._idle:
             await anyio.sleep(0.001)
         engine = engine_of_map(client)
-        while engine._slots.used:
+        while engine._pool.slots.used:
             await anyio.sleep(0.001)
-    assert not engine._slots.waiters
+    assert not engine._pool.slots.waiters
     assert not engine._driver.running
     assert not any(engine._driver._read_timeouts._queues.values())
-    assert all(transfer.request is None for transfer in engine._handles.all)
+    assert all(transfer.request is None for transfer in engine._pool.all)
     if client.is_blocking:
         assert not engine._jobs
         assert not engine._ready
@@ -655,7 +655,7 @@ async def test_aclose_waits_until_all_tasks_are_gone(
     await results.__anext__()
     await results.aclose()
     assert len(left) == 5
-    assert engine_of_map(client)._slots.used == 0
+    assert engine_of_map(client)._pool.slots.used == 0
 
 
 @ONLY_ASYNC

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from curlhttp._curl.handles import Slots
+from curlhttp._curl.slots import Slots
 from tests.support.colours import AnyClient
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +31,8 @@ def slots_of(client: AnyClient) -> Slots:
     """Return the slots, without those of parked transfers among the taken."""
     engine = engine_of(client)
     if client.is_blocking:
-        engine._unpark()
-    slots: Slots = engine._slots
+        engine._pool.unready()
+    slots: Slots = engine._pool.slots
     return slots
 
 

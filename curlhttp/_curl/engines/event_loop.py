@@ -147,7 +147,7 @@ class LoopEngine(AsyncEngine):
         if self.is_closed:
             return
         self._shut()
-        self._slots.lift()
+        self._pool.slots.lift()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._free)
 

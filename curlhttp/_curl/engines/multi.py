@@ -14,17 +14,13 @@ from time import monotonic
 
 from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.forks import forsake, forsake_transfer, survive
-from curlhttp._curl.handles import (
-    Handles,
-    Slots,
-    Waiter,
-    no_free_handle,
-    open_files_bound,
-)
+from curlhttp._curl.leak import leak, leak_transfer
+from curlhttp._curl.pool import TransferPool
 from curlhttp._curl.race import Race
+from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate, HedgePlan
+from curlhttp._fork import register
 from curlhttp._models.body.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -44,12 +40,12 @@ class AsyncEngine(ABC):
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
         self._limits = limits
         self._bound = open_files_bound(limits.max_connections)
-        self._slots = Slots(self._bound, limits.max_connections_per_host, in_order=True)
+        slots = Slots(self._bound, limits.max_connections_per_host, in_order=True)
+        self._pool = TransferPool(self._make, slots)
         self._multiplexes = multiplexes
-        self._handles = Handles(self._make)
         self._driver = self._start_driver()
         self.is_closed = False
-        survive(self)
+        register(self)
 
     def _make(self) -> Transfer:
         return Transfer(self._limits)
@@ -78,14 +74,14 @@ class AsyncEngine(ABC):
         driver = self._make_driver(self._limits, self._bound)
         # Until it is known, requests to an origin count as connections: libcurl serves those that
         # wait for one in no order, and counts their wait as time to connect.
-        driver.multiplexing.on_shared = self._slots.unbind
+        driver.multiplexing.on_shared = self._pool.slots.unbind
         return driver
 
     def _start(self, request: Request) -> Transfer | None:
         """Start a transfer, unless others run or wait that go first."""
         if self.is_closed:
             raise client_closed(request)
-        slots = self._slots
+        slots = self._pool.slots
         origin = "" if slots.per_origin is None else self._slot_of(request)
         return self._begin(request, origin) if slots.take(origin) else None
 
@@ -94,26 +90,26 @@ class AsyncEngine(ABC):
         begun = monotonic()
         origin = self._slot_of(request)
         gate = self._local_gate()
-        waiter = Waiter(origin, gate.open)
-        self._slots.wait(waiter)
+        waiter = SlotWaiter(origin, gate.open)
+        self._pool.slots.wait(waiter)
         try:
             await gate.wait(request.pool_seconds(begun))
         except BaseException:
-            self._slots.leave(waiter)
+            self._pool.slots.leave(waiter)
             raise
         if not waiter.granted:
-            self._slots.leave(waiter)
-            raise no_free_handle(request, self._bound)
-        self._slots.go_on()
+            self._pool.slots.leave(waiter)
+            raise no_free_slot(request, self._bound)
+        self._pool.slots.go_on()
         if self.is_closed:
-            self._slots.give(origin)
+            self._pool.slots.give(origin)
             raise client_closed(request)
         transfer = self._begin(request, origin)
         transfer.queued = transfer.stamp - begun
         return transfer
 
     def _slot_of(self, request: Request) -> str:
-        if self._slots.per_origin is None:
+        if self._pool.slots.per_origin is None:
             return ""
         transport = request.transport
         if self._multiplexes and (transport.http3 or transport.http2 == "prior-knowledge"):
@@ -123,10 +119,10 @@ class AsyncEngine(ABC):
     def _begin(self, request: Request, origin: str) -> Transfer:
         """Start a transfer in the slot that was taken."""
         try:
-            handles = self._handles
-            transfer = handles.idle.pop() if handles.idle else handles.make()
+            pool = self._pool
+            transfer = pool.idle.pop() if pool.idle else pool.make()
         except BaseException:
-            self._slots.give(origin)
+            self._pool.slots.give(origin)
             raise
         transfer.origin = origin
         try:
@@ -152,10 +148,10 @@ class AsyncEngine(ABC):
     def _keep(self, transfer: Transfer) -> None:
         transfer.clean()
         if self.is_closed:
-            self._handles.drop(transfer)
+            self._pool.drop(transfer)
         else:
-            self._handles.idle.append(transfer)
-        self._slots.give(transfer.origin)
+            self._pool.idle.append(transfer)
+        self._pool.slots.give(transfer.origin)
 
     def _drop(self, transfer: Transfer) -> None:
         """Let go of a transfer in whatever state it is; its handle is as good as new."""
@@ -290,11 +286,11 @@ class AsyncEngine(ABC):
     async def _join(self, race: Race) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
         slot = self._slot_of(race.request)
-        if self.is_closed or not self._slots.take(slot):
+        if self.is_closed or not self._pool.slots.take(slot):
             return race.stop()
         request = race.next()
         if request is None:
-            return self._slots.give(slot)
+            return self._pool.slots.give(slot)
         rival = self._begin(request, slot)
         race.running.append(rival)
         if rival.multiplexes and not race.may_share:
@@ -343,17 +339,17 @@ class AsyncEngine(ABC):
 
     def _free(self) -> None:
         self._driver.close()
-        self._handles.close()
+        self._pool.close()
 
-    def abandon(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Leave everything to the parent, in a forked child."""
         self.is_closed = True
         self._driver.is_attached = False
-        for transfer in self._handles.all:
-            forsake_transfer(transfer)
-        forsake(self, self._driver, self._driver.multi)
+        for transfer in self._pool.all:
+            leak_transfer(transfer)
+        leak(self, self._driver, self._driver.multi)
 
-    def part(self) -> None:
+    def after_fork_in_parent(self) -> None:
         """Go on in the parent of a forked child."""
         if not self.is_closed:
             self._driver.after_fork_in_parent()

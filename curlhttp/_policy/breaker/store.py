@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
-from curlhttp._policy.after_fork import forget_after_fork
+from curlhttp._fork import register
 from curlhttp._policy.breaker.circuit import Circuit
 
 __all__ = ["MemoryStore", "Step", "Store"]
@@ -66,7 +66,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._set(OrderedDict())
         self._serials = itertools.count()
-        forget_after_fork(self)
+        register(self)
 
     def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
         """Return step(circuit, now, what); a circuit that is not there yet is made for it."""
@@ -101,7 +101,7 @@ class MemoryStore:
                 return True
         return False
 
-    def forget(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Start afresh in a forked child, but for what was forced."""
         self._lock = threading.Lock()
         circuits = self._circuits

@@ -1,7 +1,7 @@
-"""The pool: how many transfers may run at once, who waits, and which idle handle is next.
+"""How many transfers may run at once, and who waits until one more may.
 
 It is the bound on sockets: callers wait here, in FIFO order, so that ten thousand tasks never
-mean ten thousand connections.
+mean ten thousand connections. Knows no transfer: a slot is a number.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
 
-from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-__all__ = ["Handles", "KeyedHandles", "Slots", "Waiter", "no_free_handle", "open_files_bound"]
+__all__ = ["SlotWaiter", "Slots", "no_free_slot", "open_files_bound"]
 
 _SPARE_FILES = 64  # for the rest of the process, at least half of that
 _ORIGINS = 1000  # without a bound, from which on those that are not in use are forgotten
@@ -39,7 +37,7 @@ def open_files_bound(wanted: int, each: int = 1) -> int:
     return max(1, min(wanted, max(soft - _SPARE_FILES, soft // 2) // each))
 
 
-class Waiter:
+class SlotWaiter:
     """One caller that waits for a slot.
 
     Attributes:
@@ -74,7 +72,7 @@ class Slots:
         self.per_origin = per_origin
         self.used = 0
         self._used_by: dict[str, int] = {}
-        self.waiters: OrderedDict[Waiter, None] = OrderedDict()  # any may leave, at no cost
+        self.waiters: OrderedDict[SlotWaiter, None] = OrderedDict()  # any may leave, at no cost
         self._unbound: set[str] = set()  # origins without a bound of their own
         self._in_order = in_order
         self._woken = 0  # were granted a slot and have not gone on yet
@@ -113,7 +111,7 @@ class Slots:
             self._used_by[origin] = self._used_by.get(origin, 0) + 1
         return True
 
-    def wait(self, waiter: Waiter) -> None:
+    def wait(self, waiter: SlotWaiter) -> None:
         """Queue up; waiter.wake is called with the slot granted."""
         self.waiters[waiter] = None
         if self.used < self.total and self._has_room(waiter.origin):
@@ -134,7 +132,7 @@ class Slots:
             self._is_held_up = False
             self._grant_all()
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: SlotWaiter) -> None:
         """Stop waiting; a slot that was granted meanwhile goes to the next."""
         if waiter.granted:
             self.give(waiter.origin)
@@ -175,123 +173,7 @@ class Slots:
         self._grant_all()
 
 
-class _Handles:
-    """Transfers, those in use and those that are idle.
-
-    Attributes:
-        all: both.
-    """
-
-    def __init__(self) -> None:
-        self.all: set[Transfer] = set()
-
-    def drop(self, transfer: Transfer) -> None:
-        """Close a transfer for good."""
-        self.all.discard(transfer)
-        transfer.close()
-
-
-class Handles(_Handles):
-    """Transfers that are as good as one another, since they share their connections.
-
-    Args:
-        make: makes one.
-
-    Attributes:
-        idle: the last used at the end.
-    """
-
-    def __init__(self, make: Callable[[], Transfer]) -> None:
-        super().__init__()
-        self._make = make
-        self.idle: list[Transfer] = []
-
-    def make(self) -> Transfer:
-        """Return a new one; the caller holds a slot."""
-        transfer = self._make()
-        self.all.add(transfer)
-        return transfer
-
-    def close(self) -> None:
-        """Close the idle ones."""
-        while self.idle:
-            self.drop(self.idle.pop())
-
-
-class KeyedHandles(_Handles):
-    """Keep idle transfers by the key of what they are connected to; the last used goes first.
-
-    Args:
-        make: makes a transfer for a key.
-        keep: idle transfers to keep.
-
-    Attributes:
-        idle_count: how many are idle.
-    """
-
-    def __init__(self, make: Callable[[Any], Transfer], keep: int) -> None:
-        super().__init__()
-        self._make = make
-        self.keep = keep
-        self._idle: dict[Any, list[Transfer]] = {}
-        self.idle_count = 0
-        self._serial = 0
-
-    def pop(self, key: Any, bound: int) -> Transfer:
-        """Return an idle transfer for the key, or a new one; the caller holds a slot.
-
-        Args:
-            key: what the transfer should be connected to.
-            bound: how many transfers there may be; at the bound the one idle for longest goes.
-        """
-        idle = self._idle.get(key)
-        if idle:
-            self.idle_count -= 1
-            transfer = idle.pop()
-            if not idle:
-                del self._idle[key]
-            return transfer
-        if len(self.all) >= bound and self.idle_count:
-            self._evict()
-        transfer = self._make(key)
-        transfer.key = key
-        self.all.add(transfer)
-        return transfer
-
-    def _evict(self) -> None:
-        key = min(self._idle, key=lambda key: self._idle[key][0].released)
-        idle = self._idle[key]
-        self.idle_count -= 1
-        self.drop(idle.pop(0))
-        if not idle:
-            del self._idle[key]
-
-    def push(self, transfer: Transfer) -> None:
-        """Take back a transfer that is ready for the next request."""
-        if self.idle_count >= self.keep:
-            if not self.keep:
-                self.drop(transfer)
-                return
-            self._evict()  # the one just used is the more likely to be used again
-        self._serial += 1
-        transfer.released = self._serial
-        self.idle_count += 1
-        idle = self._idle.get(transfer.key)
-        if idle is None:
-            self._idle[transfer.key] = [transfer]
-        else:
-            idle.append(transfer)
-
-    def close(self) -> None:
-        """Close all idle transfers, and those that come back."""
-        self.keep = 0
-        idle, self._idle, self.idle_count = self._idle, {}, 0
-        for transfers in idle.values():
-            for transfer in transfers:
-                self.drop(transfer)
-
-
-def no_free_handle(request: Request, bound: int) -> PoolTimeout | DeadlineExceeded:
+def no_free_slot(request: Request, bound: int) -> PoolTimeout | DeadlineExceeded:
     """Return the exception for a wait that was too long."""
     return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
         f"{request}: none of the {bound} connections became free in time; "

@@ -1,0 +1,318 @@
+"""The transfers of the blocking engine: each keeps one connection of its own, for any thread.
+
+A transfer that was used is idle under the key of what it is connected to. The last used of some
+keys are kept ready, together with their slots: a loop of requests takes and gives those without
+the lock, the slots and the idle lists, which is 5 % of a small request.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pycurl
+
+from curlhttp._config import Limits
+from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
+from curlhttp._curl.thread_gate import ThreadGate
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.request import Request
+from curlhttp.exceptions import client_closed
+
+__all__ = ["Key", "KeyedTransfers", "ThreadPool"]
+
+Key: TypeAlias = tuple[str, int, int]
+"""An origin, the id of a transport, and how many connections there are on a driver; 0 for none."""
+
+_FILES = 4  # per transfer: a socket, and what libcurl and the loop wake up with
+_READY = 8  # transfers that are kept ready
+
+
+class KeyedTransfers:
+    """Keep idle transfers by the key of what they are connected to; the last used goes first.
+
+    Args:
+        make: makes a transfer for a key.
+        keep: idle transfers to keep.
+
+    Attributes:
+        all: every transfer, in use or idle.
+        idle_count: how many are idle.
+    """
+
+    def __init__(self, make: Callable[[Key], Transfer], keep: int) -> None:
+        self.all: set[Transfer] = set()
+        self._make = make
+        self.keep = keep
+        self._idle: dict[Key, list[Transfer]] = {}
+        self.idle_count = 0
+        self._serial = 0
+
+    def pop(self, key: Key, bound: int) -> Transfer:
+        """Return an idle transfer for the key, or a new one; the caller holds a slot.
+
+        Args:
+            key: what the transfer should be connected to.
+            bound: how many transfers there may be; at the bound the one idle for longest goes.
+        """
+        idle = self._idle.get(key)
+        if idle:
+            self.idle_count -= 1
+            transfer = idle.pop()
+            if not idle:
+                del self._idle[key]
+            return transfer
+        if len(self.all) >= bound and self.idle_count:
+            self._evict()
+        transfer = self._make(key)
+        transfer.key = key
+        self.all.add(transfer)
+        return transfer
+
+    def _evict(self) -> None:
+        key = min(self._idle, key=lambda key: self._idle[key][0].released)
+        idle = self._idle[key]
+        self.idle_count -= 1
+        self.drop(idle.pop(0))
+        if not idle:
+            del self._idle[key]
+
+    def push(self, transfer: Transfer) -> None:
+        """Take back a transfer that is ready for the next request."""
+        if self.idle_count >= self.keep:
+            if not self.keep:
+                self.drop(transfer)
+                return
+            self._evict()  # the one just used is the more likely to be used again
+        self._serial += 1
+        transfer.released = self._serial
+        self.idle_count += 1
+        idle = self._idle.get(transfer.key)
+        if idle is None:
+            self._idle[transfer.key] = [transfer]
+        else:
+            idle.append(transfer)
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close a transfer for good."""
+        self.all.discard(transfer)
+        transfer.close()
+
+    def close(self) -> None:
+        """Close all idle transfers, and those that come back."""
+        self.keep = 0
+        idle, self._idle, self.idle_count = self._idle, {}, 0
+        for transfers in idle.values():
+            for transfer in transfers:
+                self.drop(transfer)
+
+
+class ThreadPool:
+    """Give transfers to threads, and hold all of them to the client's bounds.
+
+    Args:
+        limits: the client's limits.
+        make: makes a transfer for a key.
+
+    Attributes:
+        slots: how many transfers may be in use; those that are ready count as well.
+        all: every transfer, in use, ready or idle.
+        is_closed: whoever waits or comes gets an error.
+    """
+
+    def __init__(self, limits: Limits, make: Callable[[Key], Transfer]) -> None:
+        self._bound = open_files_bound(limits.max_connections, _FILES)
+        self._lock = threading.Lock()
+        self.slots = Slots(self._bound, limits.max_connections_per_host)
+        keep = limits.max_keepalive_connections
+        self._idle = KeyedTransfers(make, self._bound if keep is None else keep)
+        self.all = self._idle.all
+        self._ready: dict[Key, Transfer] = {}
+        self._dropped: deque[Transfer] = deque()  # by finalizers, which wait for no lock
+        self.is_closed = False
+
+    # take
+
+    def take(self, request: Request, connections: int) -> Transfer:
+        """Return a transfer for a request, as soon as one may run.
+
+        Args:
+            request: what it is for.
+            connections: how many its own driver may open, 0 for easy.perform.
+
+        Raises:
+            PoolTimeout: there was no slot in time.
+            DeadlineExceeded: the total ran out before.
+            ClientClosed: the client was closed.
+        """
+        origin = request.url.origin
+        key = (origin, id(request.transport), connections)
+        if self._dropped:
+            self._release_dropped()
+        ready = self._ready.pop(key, None)
+        if ready is not None:
+            return ready
+        self._make_room()
+        with self._lock:
+            if self.slots.take(origin):
+                return self._pop(key, request)
+            gate = ThreadGate()
+            waiter = SlotWaiter(origin, gate.open)
+            self.slots.wait(waiter)
+        self.unready()  # what was kept before it could be known that this thread waits
+        if self._dropped:  # while this thread had the lock
+            self._release_dropped()
+        self._wait(waiter, gate, request)
+        with self._lock:
+            return self._pop(key, request)
+
+    def take_slot(self, origin: str) -> bool:
+        """Take a slot for one more attempt of a request, unless it had to wait for one."""
+        self._make_room()
+        with self._lock:
+            return not self.is_closed and self.slots.take(origin)
+
+    def give_slot(self, origin: str) -> None:
+        """Give back a slot that no transfer was taken for."""
+        with self._lock:
+            self.slots.give(origin)
+
+    def take_in_slot(self, request: Request, connections: int) -> Transfer:
+        """Return a transfer for a request that has a slot; see `take`."""
+        with self._lock:
+            return self._pop((request.url.origin, id(request.transport), connections), request)
+
+    def _pop(self, key: Key, request: Request) -> Transfer:
+        try:
+            if self.is_closed:
+                raise client_closed(request)
+            return self._idle.pop(key, self._bound)
+        except BaseException:
+            self.slots.give(key[0])
+            raise
+
+    def _wait(self, waiter: SlotWaiter, gate: ThreadGate, request: Request) -> None:
+        seconds = request.pool_seconds(time.monotonic())
+        try:
+            if gate.pass_within(seconds):
+                return
+        except BaseException:  # Ctrl-C
+            with self._lock:
+                self.slots.leave(waiter)
+            raise
+        with self._lock:
+            if waiter.granted:
+                return
+            self.slots.leave(waiter)
+        raise no_free_slot(request, self._bound)
+
+    def _make_room(self) -> None:
+        """See to it that no transfer that is ready has the slot that is wanted."""
+        if self.slots.used >= self.slots.total or self.slots.per_origin is not None:
+            self.unready()
+
+    # give
+
+    def give(self, transfer: Transfer) -> None:
+        """Take back a transfer that is clean."""
+        if not self._keep_ready(transfer):
+            with self._lock:
+                self._idle.push(transfer)
+                self.slots.give(transfer.key[0])
+            self._keep_no_more()
+        if self._dropped:
+            self._release_dropped()
+
+    def _keep_ready(self, transfer: Transfer) -> bool:
+        """Keep a transfer of `perform` with its slot, unless somebody waits or it is too many."""
+        ready, idle, slots = self._ready, self._idle, self.slots
+        if transfer.key[2] or len(ready) >= _READY or not idle.keep or slots.waiters:
+            return False
+        if ready.setdefault(transfer.key, transfer) is not transfer:
+            return False
+        # A waiter, or whoever closes the client, may have looked before the transfer was here.
+        if slots.waiters or self.is_closed:
+            self.unready()
+        self._keep_no_more()
+        return True
+
+    def _keep_no_more(self) -> None:
+        """Hold transfers that are ready and those that are idle together to their bound."""
+        # Again and again: another thread may keep one ready while this one gives back.
+        while self._ready and self._idle.idle_count + len(self._ready) > self._idle.keep:
+            self.unready()
+
+    def unready(self) -> None:
+        """Give the slots of all transfers that are ready back, the oldest first."""
+        for key in list(self._ready):
+            transfer = self._ready.pop(key, None)
+            if transfer is not None:  # else another thread was faster
+                with self._lock:
+                    self._idle.push(transfer)
+                    self.slots.give(key[0])
+
+    # let go
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close a transfer that was taken, in whatever state it is."""
+        self._release(transfer)
+        if self._dropped:
+            self._release_dropped()
+
+    def drop_from_finalizer(self, transfer: Transfer) -> None:
+        """Close a transfer, from a finalizer that may run while its thread has the lock."""
+        self._dropped.append(transfer)
+        self._release_dropped()
+
+    def _release_dropped(self) -> None:
+        """Close what finalizers dropped, unless a thread has the lock: it does so afterwards."""
+        while self._dropped and not self._lock.locked():
+            try:
+                transfer = self._dropped.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self._release(transfer)
+
+    def _release(self, transfer: Transfer) -> None:
+        with self._lock:
+            if transfer not in self.all:  # it is the parent process's, or gone already
+                return
+            self.all.discard(transfer)
+            self.slots.give(transfer.key[0])
+        if transfer.performs:
+            return  # the thread that does so closes it
+        if _is_resolving(transfer):
+            # libcurl's close waits for the resolver, which knows no time limit.
+            threading.Thread(target=transfer.close, daemon=True).start()
+        else:
+            transfer.close()
+
+    def close(self) -> None:
+        """Close the idle transfers now, and those in use when they are given back."""
+        with self._lock:
+            self.is_closed = True
+            self.slots.lift()
+            self._idle.close()
+        self.unready()
+        self._release_dropped()
+
+    def close_from_finalizer(self) -> None:
+        """Close the idle transfers, unless the lock is taken.
+
+        It may be this thread's, in the middle of which the garbage collector came. The transfers
+        are for the next collection then.
+        """
+        if not self._lock.locked():
+            self.close()
+
+
+def _is_resolving(transfer: Transfer) -> bool:
+    """Return whether the name may be being looked up still."""
+    return (
+        not transfer.sends
+        and transfer.code != pycurl.E_COULDNT_RESOLVE_HOST
+        and transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T) == 0
+    )
