@@ -21,7 +21,8 @@ from curlhttp._version import __version__
 if TYPE_CHECKING:
     from curlhttp import _config, exceptions, progress, requests, testing
     from curlhttp._alias import alias_requests
-    from curlhttp._client import AsyncClient, Client
+    from curlhttp._async_client import AsyncClient
+    from curlhttp._client import Client
     from curlhttp._config import TLS, Limits, Proxy
     from curlhttp._engine import Middleware, Send
     from curlhttp._flow.hooks import AttemptEvent
@@ -234,7 +235,8 @@ _HOMES = {
     "curlhttp._alias": "alias_requests",
     "curlhttp._map.blocking": "Results",
     "curlhttp._map.tasks": "AsyncResults",
-    "curlhttp._client": "AsyncClient Client",
+    "curlhttp._async_client": "AsyncClient",
+    "curlhttp._client": "Client",
     "curlhttp._config": "Limits Proxy TLS",
     "curlhttp._engine": "Middleware Send",
     "curlhttp._flow.hooks": "AttemptEvent",

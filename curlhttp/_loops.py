@@ -6,9 +6,9 @@ import asyncio
 import warnings
 from asyncio import _get_running_loop, current_task
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
-from anyio.lowlevel import current_token
+from anyio.lowlevel import EventLoopToken, current_token
 from anyio.to_thread import run_sync as in_thread
 
 from curlhttp._config import Limits
@@ -17,6 +17,7 @@ from curlhttp._curl.engines.on_anyio import AnyioEngine
 from curlhttp._curl.engines.on_asyncio import AsyncioEngine
 
 __all__ = [
+    "Loop",
     "close_engines",
     "in_thread",
     "in_thread_or_leave",
@@ -24,6 +25,8 @@ __all__ = [
     "make_engine",
     "running_loop",
 ]
+
+Loop: TypeAlias = asyncio.AbstractEventLoop | EventLoopToken
 
 # Whoever is cancelled leaves the thread behind, to end when it can.
 in_thread_or_leave = partial(in_thread, abandon_on_cancel=True)
@@ -48,7 +51,7 @@ def install_uvloop() -> bool:
     return True
 
 
-def running_loop() -> Any:
+def running_loop() -> Loop:
     """Return what stands for the running event loop: the asyncio loop, or anyio's token."""
     loop = _get_running_loop()
     # In trio's guest mode there is a host loop, but this is no task of it.
@@ -58,7 +61,7 @@ def running_loop() -> Any:
 
 
 def make_engine(
-    engines: dict[Any, LoopEngine], loop: Any, limits: Limits, *, multiplexes: bool
+    engines: dict[Loop, LoopEngine], loop: Loop, limits: Limits, *, multiplexes: bool
 ) -> LoopEngine:
     """Make the engine for an event loop and note it; close those of loops that have ended.
 
@@ -79,7 +82,7 @@ def make_engine(
     return engine
 
 
-async def close_engines(engines: dict[Any, LoopEngine], loop: Any) -> None:
+async def close_engines(engines: dict[Loop, LoopEngine], loop: Loop) -> None:
     """Close the engine of the running loop, and those of loops that have ended.
 
     Args:
@@ -93,7 +96,7 @@ async def close_engines(engines: dict[Any, LoopEngine], loop: Any) -> None:
         await own.aclose()
 
 
-def _ended(engines: dict[Any, LoopEngine]) -> list[LoopEngine]:
+def _ended(engines: dict[Loop, LoopEngine]) -> list[LoopEngine]:
     """Take the engines of ended loops out."""
     ended = []
     for loop, engine in list(engines.items()):

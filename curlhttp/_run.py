@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 __all__ = ["NEEDS_A_LOOP", "run_sync"]
 
@@ -24,10 +24,9 @@ def run_sync(awaitable: Awaitable[T]) -> T:
     Raises:
         RuntimeError: it suspended: something in it awaits an event loop.
     """
-    coroutine: Any = awaitable  # an Awaitable has no `send`, of which this makes use
     try:
-        coroutine.send(None)
+        awaitable.send(None)  # type: ignore[attr-defined]  # most are coroutines
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
-    coroutine.close()
+    awaitable.close()  # type: ignore[attr-defined]
     raise RuntimeError(NEEDS_A_LOOP)

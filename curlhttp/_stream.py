@@ -1,230 +1,20 @@
-"""Streamed responses, one class per colour over one reader. Nothing is read ahead of the caller.
-
-A response that is dropped unread gives its connection back when it is collected.
-"""
+"""Streamed responses of both clients, which read them in their own ways."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import partial
-from io import SEEK_END, BytesIO
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from collections.abc import AsyncIterator, Iterator
+from typing import Generic, NoReturn, TypeVar
 
-from curlhttp._engine import DRAINED
+from curlhttp._flow.streamed import Read, Streamed
 from curlhttp._models.chunks import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
-from curlhttp._models.decoders import ContentDecoder, codings
-from curlhttp._models.request import Request
-from curlhttp._models.response import Response
 from curlhttp._run import run_sync
-from curlhttp.exceptions import (
-    RequestException,
-    ResponseTooLarge,
-    StreamConsumedError,
-    closed_amid,
-)
-
-if TYPE_CHECKING:
-    from curlhttp._engine import Engine
 
 __all__ = ["AsyncStreamedResponse", "StreamedResponse"]
 
 T = TypeVar("T")
-_Read = Callable[[], Coroutine[Any, Any, bytes]]
-
-_PIECE = 64 * 1024  # bytes decoded at once
 
 
-class _Streamed(Response):
-    """A response whose body is still on the wire."""
-
-    def __init__(self, request: Request, incoming: Any, engine: Engine) -> None:
-        # First what its finalizer needs: Ctrl-C may come at any line.
-        self._listeners: list[Callable[[BaseException | None], object]] | None = None
-        self._engine = engine
-        self._incoming: Any = incoming  # None once the transfer is given back
-        super().__init__(request, incoming.head, None, incoming.timings())
-        self._decoder: ContentDecoder | None = None
-        self._decoded = 0
-        self._certificate: str | None = None
-        self._consumed = False
-
-    @property
-    def content(self) -> bytes:
-        """Return the body once it was read."""
-        if self._content is None:
-            raise RuntimeError(
-                "The content for this response was already consumed"
-                if self._consumed
-                else "the body of this response was not read yet; call read() or aread() first"
-            )
-        return self._content
-
-    @property
-    def is_stream_consumed(self) -> bool:
-        """Return whether the body was read, in part at least."""
-        return self._consumed
-
-    @property
-    def is_closed(self) -> bool:
-        """Return whether the connection was given back."""
-        return self._incoming is None
-
-    @property
-    def certificate(self) -> str | None:
-        """Return the server's certificate as PEM, if this response opened the connection.
-
-        Source: CURLINFO_CERTINFO, which knows nothing of connections that were there before.
-        """
-        if self._certificate is None and self._incoming is not None:
-            self._certificate = self._incoming.certificate()
-        return self._certificate
-
-    # what both colours run
-
-    def _begin(self) -> None:
-        if self._consumed:
-            raise StreamConsumedError(
-                "The content for this response was already consumed", response=self
-            )
-        if self._incoming is None:
-            raise StreamConsumedError("this response was closed before it was read", response=self)
-        self._consumed = True
-
-    async def _read_raw(self) -> bytes:
-        """Return the next piece as it came, b"" at the end.
-
-        Raises:
-            StreamConsumedError: the response was closed meanwhile: what came is not all.
-        """
-        if self._incoming is None:
-            raise closed_amid(self.request)
-        try:
-            piece = await self._engine.read(self._incoming)
-        except BaseException as error:
-            self._incoming = None  # the engine let go of it
-            self._tell_end(error)
-            raise
-        if not piece:
-            self._incoming = None
-            self._tell_end(None)
-        return piece
-
-    def _at_end(self, tell: Callable[[BaseException | None], object]) -> None:
-        """Call tell(error or None) once, when the body has ended or was given up.
-
-        That may happen in a finalizer, in any thread.
-        """
-        if self._incoming is None:
-            tell(None)
-        else:
-            self._listeners = [*(self._listeners or ()), tell]
-
-    def _tell_end(self, error: BaseException | None) -> None:
-        listeners, self._listeners = self._listeners, None
-        for tell in listeners or ():
-            tell(error)
-
-    async def _read_decoded(self, size: int) -> bytes:
-        """Return the next piece of the body, b"" at the end; of a coded one at most size bytes."""
-        decoder = self._decoder
-        if decoder is None:
-            return await self._read_raw()
-        while True:
-            piece = decoder.take(size)
-            if piece:
-                self._count(len(piece))
-                return piece
-            raw = await self._read_raw()
-            if not raw:
-                decoder.finish()
-                return b""
-            decoder.feed(raw)
-
-    def _count(self, size: int) -> None:
-        self._decoded += size
-        limit = self.request.max_response_size
-        if limit is not None and self._decoded > limit:
-            raise ResponseTooLarge(
-                f"{self.request}: the decoded response body is larger than "
-                f"max_response_size={limit} bytes"
-            )
-
-    def _set_decoder(self) -> None:
-        try:
-            coded = codings(self.headers.get_list("content-encoding"))
-        except RequestException as error:
-            self._give_up(error)
-            raise
-        self._decoder = ContentDecoder(coded) if coded else None
-
-    async def _read_piece(self, size: int = _PIECE) -> bytes:
-        try:
-            return await self._read_decoded(size)
-        except BaseException as error:
-            self._give_up(error)
-            raise
-
-    def _give_up(self, error: BaseException) -> None:
-        """Let go of the rest of the body, and say in the error what it is about."""
-        self._abort()
-        if isinstance(error, RequestException):
-            error.request, error.response, error.request_sent = self.request, self, True
-
-    def _raw(self) -> _Read:
-        """Begin to read the body as it is; each call of what is returned gives a piece."""
-        self._begin()
-        return self._read_piece
-
-    def _decoding(self, size: int | None = None) -> _Read:
-        """Begin to read the body with its coding undone, in pieces of size bytes at most."""
-        if size is not None and size < 1:
-            raise ValueError(f"chunk_size must be at least 1, not {size}")
-        if self._content is not None:
-            return _Whole(self._content).read
-        self._begin()
-        self._set_decoder()
-        return partial(self._read_piece, min(size or _PIECE, _PIECE))
-
-    async def _read_all(self) -> bytes:
-        if self._content is None:
-            self._begin()
-            self._set_decoder()
-            piece = await self._read_piece()
-            body = BytesIO(piece)  # a list of small pieces would take a multiple of their memory
-            body.seek(0, SEEK_END)
-            while piece:
-                piece = await self._read_piece()
-                body.write(piece)
-            self._content = body.getvalue()
-        return self._content
-
-    async def discard(self) -> None:
-        """Do without the body: read a little to save the connection, else close that."""
-        self._consumed = True
-        left = DRAINED
-        while left > 0 and self._incoming is not None:
-            left -= len(await self._read_raw())
-        self._abort()
-
-    def _abort(self) -> None:
-        incoming, self._incoming = self._incoming, None
-        if incoming is not None:
-            self._engine.abort(incoming)
-            self._tell_end(None)
-
-    def __del__(self) -> None:
-        incoming = getattr(self, "_incoming", None)
-        if incoming is not None:
-            self._engine.orphan(incoming)
-            self._tell_end(None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None
-        return state
-
-
-class StreamedResponse(_Streamed):
+class StreamedResponse(Streamed):
     """A streamed response of `Client`; read it once, and close it or use it in `with`."""
 
     @property
@@ -271,7 +61,7 @@ class StreamedResponse(_Streamed):
         r"""Give the body line by line, without the line ends \n, \r\n and \r."""
         return rechunk(self._pieces(self._decoding()), LineChunks(self._charset()))
 
-    def _pieces(self, read: _Read) -> Iterator[bytes]:
+    def _pieces(self, read: Read) -> Iterator[bytes]:
         while piece := run_sync(read()):
             yield piece
 
@@ -283,7 +73,7 @@ class StreamedResponse(_Streamed):
         self._abort()
 
 
-class AsyncStreamedResponse(_Streamed):
+class AsyncStreamedResponse(Streamed):
     """A streamed response of `AsyncClient`; read it once, close it or use it in `async with`."""
 
     async def aread(self) -> bytes:
@@ -326,22 +116,10 @@ class AsyncStreamedResponse(_Streamed):
         self._abort()
 
 
-class _Whole:
-    """A body that was read, as one piece."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def read(self) -> bytes:
-        """Return it, then b""."""
-        body, self._body = self._body, b""
-        return body
-
-
 class _AsyncChunks(Generic[T]):
     """Iterate over cut pieces. No generator: one that is left early needs a loop to end."""
 
-    def __init__(self, read: _Read, chunker: Chunker[T]) -> None:
+    def __init__(self, read: Read, chunker: Chunker[T]) -> None:
         self._read = read
         self._chunker = chunker
         self._parts: Iterator[T] = iter(())

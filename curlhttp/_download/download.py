@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from curlhttp._download.checksum import Checksum
 from curlhttp._download.partial_file import Part
 from curlhttp._engine import Send
+from curlhttp._flow.streamed import Streamed, Whole
 from curlhttp._models.decoders import codings
 from curlhttp._models.progress import Meter, Progress
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.scrub import scrub_url
 from curlhttp._policy.resume import Answer, Stored, Wanted, content_length, judge, wanted
-from curlhttp._stream import _Streamed, _Whole
 from curlhttp.exceptions import (
     ChecksumMismatch,
     ChunkedEncodingError,
@@ -32,7 +32,8 @@ from curlhttp.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from curlhttp._core import Core, DownloadOptions
+    from curlhttp._building import DownloadOptions
+    from curlhttp._core import Core
     from curlhttp._models.url.url import URL
 
 __all__ = ["Apart", "download", "here"]
@@ -49,7 +50,7 @@ async def here(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 async def download(
-    client: Core,
+    core: Core,
     url: str | bytes | URL,
     path: str | os.PathLike[str],
     *,
@@ -63,7 +64,7 @@ async def download(
     """Download a file; the arguments are those of Client.download.
 
     Args:
-        client: builds the requests and sends them.
+        core: builds the requests and sends them.
         url: see there.
         path: see there.
         resume: see there.
@@ -74,12 +75,14 @@ async def download(
         batch: bytes to gather before they are written.
     """
     expected = None if checksum is None else Checksum.parse(checksum)
-    request = _request(client, url, options)
-    meter = Meter(progress, client._clock.now)
+    request = _request(core, url, options)
+    meter = Meter(progress, core.clock.now)
     part = Part(path, resumes=resume)
     try:
-        task = _Download(request, part, meter, client._clock.wall, apart, batch)
-        send = client._build(retries=True, within_retry=task.around)
+        task = _Download(request, part, meter, core.clock.wall, apart, batch)
+        send = core.chain.ending_in(
+            core.exchange, core.clock, core.gate, retries=True, within_retry=task.around
+        )
         response = await send(request)
         await task.accept(response)
         if expected is not None:
@@ -94,13 +97,13 @@ async def download(
     return response
 
 
-def _request(client: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
-    from curlhttp._core import DownloadOptions
+def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
+    from curlhttp._building import DownloadOptions
 
     for name in options:
         if name not in DownloadOptions.__annotations__:
             raise TypeError(f"download() takes no {name}")
-    request = client.build_request("GET", url, stream=True, **options)
+    request = core.build_request("GET", url, stream=True, **options)
     for name in _OWN:
         if request.get_header(name) is not None:
             raise ValueError(f"download() asks for ranges by itself: leave the header {name} out")
@@ -182,7 +185,7 @@ class _Download:
             total = self._begin(response, asked)
             await self._write(_reader(response))
         except BaseException:
-            if isinstance(response, _Streamed):
+            if isinstance(response, Streamed):
                 response._abort()
             raise
         if total is not None and self._part.size != total:
@@ -269,9 +272,9 @@ def _with_range(request: Request, asked: Wanted | None) -> Request:
 
 
 def _reader(response: Response) -> Callable[[], Awaitable[bytes]]:
-    if isinstance(response, _Streamed):
+    if isinstance(response, Streamed):
         return response._decoding()
-    return _Whole(response.content).read
+    return Whole(response.content).read
 
 
 async def _let_go(response: Response) -> None:

@@ -262,10 +262,11 @@ class Tries:
         )
 
     def _log(self, delay: float | None) -> None:
-        if not log.isEnabledFor(_LEVEL) or self.policy is NO_RETRIES:
+        logger = log()
+        if not logger.isEnabledFor(_LEVEL) or self.policy is NO_RETRIES:
             return
         request, (status_code, error, _) = self.request, self._facts
-        log.log(
+        logger.log(
             _LEVEL,
             "%s %s: attempt %d: %s; %s",
             request.method,

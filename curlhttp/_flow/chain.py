@@ -7,165 +7,162 @@ going when a server fails are in the chain, and loaded, only where they are aske
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from curlhttp._engine import Clock, Gate, Layer, Middleware, Send
+from curlhttp._engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
 from curlhttp._flow.auth import auth
 from curlhttp._flow.cookies import cookies
 from curlhttp._flow.deadline import deadline
-from curlhttp._flow.observe import observe
+from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, observe
 from curlhttp._flow.redirect import redirect
 from curlhttp._models.request import Request
+from curlhttp._models.response import Response
 
 if TYPE_CHECKING:
-    from curlhttp._flow.hooks import Hooks
+    from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["build", "hedging"]
+__all__ = ["Chain"]
 
 
-def build(
-    last: Send,
-    *,
-    clock: Clock,
-    gate: Callable[[], Gate],
-    hooks: dict[str, list[Any]],
-    awaits_hooks: bool,
-    max_redirects: int,
-    sensitive: frozenset[str],
-    netrc: Callable[[str], tuple[str, str] | None] | None,
-    middleware: Sequence[Middleware],
-    retries: bool = False,
-    within_retry: Layer | None = None,
-    rate_limit: RateLimit | None = None,
-    concurrency_limit: ConcurrencyLimit | None = None,
-    breaker: CircuitBreaker | None = None,
-    hedge: Layer | None = None,
-) -> Send:
-    """Return the function that takes a request through all layers to the engine.
+class Chain:
+    """The settings of all layers of a client, which may end in several engines.
 
     Args:
-        last: hands the request to the engine.
-        clock: the engine's.
-        gate: makes a gate of the engine.
+        now: gives monotonic seconds.
         hooks: lists of functions by event.
         awaits_hooks: hooks may be coroutine functions that wait.
         max_redirects: how many to follow.
         sensitive: lower-case header names that must not reach another origin.
         netrc: gives the user name and password that netrc has for a host, or None.
         middleware: the user's own, outermost first.
-        retries: requests may have a retry policy, or hooks want to hear of attempts.
-        within_retry: one more layer, whose work is part of each attempt, or None.
+        retry: the policy of requests that have none of their own.
         rate_limit: of attempts, or None.
         concurrency_limit: of attempts, or None.
-        breaker: or None.
-        hedge: what hedging() returned, the same for all chains of a client, or None.
+        breaker: refuses attempts, or None.
+        hedge: when to send a slow request again, or None.
+
+    Attributes:
+        retries: requests may have a retry policy, or hooks want to hear of attempts.
     """
-    told = _hooks(hooks, awaits_hooks) if retries or breaker is not None else None
-    layers: tuple[Layer, ...] = (
-        observe(hooks),  # sees the request first and the final response last
-        deadline(clock),  # one budget over all below
-        redirect(max_redirects, sensitive),  # each hop goes through all below anew
-        auth(netrc),
-        cookies,  # below auth: the answer to a challenge carries what the challenge set
-        *map(_layer, middleware),
-        *_retry(retries, clock, told),  # repeats all below: each attempt is admitted and counted
-        *(() if within_retry is None else (within_retry,)),
-        *_limits(rate_limit, concurrency_limit, clock, gate),
-        *_breaker(breaker, clock, told),
-        *(() if hedge is None else (hedge,)),
-    )
-    send = last
-    for layer in reversed(layers):
-        send = layer(send)
-    return send
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        hooks: Mapping[str, list[Hook]],
+        awaits_hooks: bool,
+        max_redirects: int,
+        sensitive: frozenset[str],
+        netrc: Callable[[str], tuple[str, str] | None] | None,
+        middleware: Sequence[Middleware],
+        retry: RetryPolicy | None,
+        rate_limit: RateLimit | None,
+        concurrency_limit: ConcurrencyLimit | None,
+        breaker: CircuitBreaker | None,
+        hedge: Hedge | None,
+    ) -> None:
+        self.middleware = tuple(middleware)
+        # Hooks and middleware may give a request a policy of its own.
+        self.retries = bool(
+            retry is not None
+            or any(map(hooks.get, ("request", *ATTEMPT_EVENTS)))
+            or self.middleware
+            or hedge is not None
+        )
+        self._hooks = hooks
+        self._told = Hooks(hooks, awaits=awaits_hooks)
+        self._max_redirects = max_redirects
+        self._sensitive = sensitive
+        self._netrc = netrc
+        self._rate_limit = rate_limit
+        self._concurrency_limit = concurrency_limit
+        self._breaker = breaker
+        # One for all engines: what a hedge learns of origins holds for each of them.
+        self._hedge = None if hedge is None else self._hedging(hedge, retry, now)
+
+    def ending_in(
+        self,
+        last: Exchange,
+        clock: Clock,
+        gate: MakeGate,
+        *,
+        retries: bool | None = None,
+        within_retry: Layer | None = None,
+    ) -> Send:
+        """Return the function that takes a request through all layers to an engine.
+
+        Args:
+            last: hands the request to the engine.
+            clock: the engine's.
+            gate: makes a gate of the engine.
+            retries: what to take in place of the attribute, or None.
+            within_retry: one more layer, whose work is part of each attempt, or None.
+        """
+        layers: tuple[Layer, ...] = (
+            observe(self._hooks),  # sees the request first and the final response last
+            deadline(clock),  # one budget over all below
+            redirect(self._max_redirects, self._sensitive),  # each hop goes through all below anew
+            auth(self._netrc),
+            cookies,  # below auth: the answer to a challenge carries what the challenge set
+            *map(_layer, self.middleware),
+            # Repeats all below: each attempt is admitted and counted by itself.
+            *(self._retry(clock) if (self.retries if retries is None else retries) else ()),
+            *(() if within_retry is None else (within_retry,)),
+            *self._limits(clock, gate),
+            *self._guard(clock),
+            *(() if self._hedge is None else (self._hedge,)),
+        )
+        send: Send = last
+        for layer in reversed(layers):
+            send = layer(send)
+        return send
+
+    def _retry(self, clock: Clock) -> tuple[Layer, ...]:
+        from curlhttp._flow.retry import retry
+
+        return (retry(clock, self._told),)
+
+    def _limits(self, clock: Clock, gate: MakeGate) -> tuple[Layer, ...]:
+        if self._rate_limit is None and self._concurrency_limit is None:
+            return ()
+        from curlhttp._flow.limits import limits
+
+        return (limits(self._rate_limit, self._concurrency_limit, clock, gate),)
+
+    def _guard(self, clock: Clock) -> tuple[Layer, ...]:
+        if self._breaker is None:
+            return ()
+        from curlhttp._flow.breaker import breaker
+
+        return (breaker(self._breaker, clock, self._told),)
+
+    def _hedging(self, policy: Hedge, retry: RetryPolicy | None, now: Callable[[], float]) -> Layer:
+        from curlhttp._flow.hedge import hedge
+
+        return hedge(
+            policy,
+            now,
+            budget=None if retry is None else retry.budget,
+            rate_limit=self._rate_limit,
+            concurrency_limit=self._concurrency_limit,
+            breaker=self._breaker,
+            hooks=self._told,
+        )
 
 
 def _layer(middleware: Middleware) -> Layer:
     """Return a user's middleware as a layer."""
 
     def around(send: Send) -> Send:
-        def through(request: Request) -> Any:
+        def through(request: Request) -> Awaitable[Response]:
             return middleware(request, send)
 
         return through
 
     return around
-
-
-def _hooks(functions: dict[str, list[Any]], awaits: bool) -> Hooks:
-    from curlhttp._flow.hooks import Hooks
-
-    return Hooks(functions, awaits=awaits)
-
-
-def _retry(retries: bool, clock: Clock, hooks: Any) -> tuple[Layer, ...]:
-    if not retries:
-        return ()
-    from curlhttp._flow.retry import retry
-
-    return (retry(clock, hooks),)
-
-
-def _limits(
-    rate_limit: RateLimit | None,
-    concurrency_limit: ConcurrencyLimit | None,
-    clock: Clock,
-    gate: Callable[[], Gate],
-) -> tuple[Layer, ...]:
-    if rate_limit is None and concurrency_limit is None:
-        return ()
-    from curlhttp._flow.limits import limits
-
-    return (limits(rate_limit, concurrency_limit, clock, gate),)
-
-
-def _breaker(breaker: CircuitBreaker | None, clock: Clock, hooks: Any) -> tuple[Layer, ...]:
-    if breaker is None:
-        return ()
-    from curlhttp._flow.breaker import breaker as layer
-
-    return (layer(breaker, clock, hooks),)
-
-
-def hedging(
-    policy: Hedge | None,
-    now: Callable[[], float],
-    *,
-    hooks: dict[str, list[Any]],
-    awaits_hooks: bool,
-    retry: RetryPolicy | None,
-    rate_limit: RateLimit | None,
-    concurrency_limit: ConcurrencyLimit | None,
-    breaker: CircuitBreaker | None,
-) -> Layer | None:
-    """Return the layer that hedges, with what it learns and spends; None where nothing does.
-
-    Args:
-        policy: when to hedge, or None.
-        now: gives monotonic seconds.
-        hooks: see build.
-        awaits_hooks: see build.
-        retry: the policy of requests that have none of their own.
-        rate_limit: see build; it lets each further attempt in by itself.
-        concurrency_limit: the same.
-        breaker: the same.
-    """
-    if policy is None:
-        return None
-    from curlhttp._flow.hedge import hedge
-
-    return hedge(
-        policy,
-        now,
-        budget=None if retry is None else retry.budget,
-        rate_limit=rate_limit,
-        concurrency_limit=concurrency_limit,
-        breaker=breaker,
-        hooks=_hooks(hooks, awaits_hooks),
-    )

@@ -1,21 +1,76 @@
-"""Tell the user's hooks and the log what happens to attempts.
+"""Run the user's hooks: on requests and responses, and for what happens to attempts.
 
-Neither may change what happens: a hook that raises is logged. Neither may leak: they are told
-scrubbed URLs and names of errors, not the request itself.
+Those for a request and a response may put another one in its place. Those for attempts may not
+change what happens: one that raises is logged. Nor may they leak: they are told scrubbed URLs and
+names of errors, not the request itself.
 """
 
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from curlhttp._flow.observe import ATTEMPT_EVENTS, EVENTS
+from curlhttp._engine import Layer, Send
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
 
-__all__ = ["AttemptEvent", "Hooks", "log"]
+if TYPE_CHECKING:
+    from logging import Logger
 
-log = logging.getLogger("curlhttp")
+    from curlhttp._models.inputs import Hook
+    from curlhttp._policy.breaker.breaker import Transition
+
+__all__ = ["ATTEMPT_EVENTS", "EVENTS", "AttemptEvent", "Hooks", "log", "observe"]
+
+ATTEMPT_EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
+EVENTS = (*ATTEMPT_EVENTS, "breaker_transition")
+
+T = TypeVar("T")
+
+
+def log() -> Logger:
+    """Return the package's logger. A client that logs nothing does not load `logging`."""
+    import logging
+
+    return logging.getLogger("curlhttp")
+
+
+# --- on requests and responses ---
+
+
+def observe(hooks: Mapping[str, list[Hook]]) -> Layer:
+    """Return the layer that runs the hooks on requests and responses.
+
+    Args:
+        hooks: lists of functions by event: "request" gets the Request, "response" the Response;
+            what they return, if not None, takes its place. Coroutine functions are awaited.
+    """
+
+    def around(send: Send) -> Send:
+        if not (hooks["request"] or hooks["response"]):
+            return send
+        return lambda request: _observed(request, send, hooks)
+
+    return around
+
+
+async def _observed(request: Request, send: Send, hooks: Mapping[str, list[Hook]]) -> Response:
+    request = await _run(hooks["request"], request)
+    return await _run(hooks["response"], await send(request))
+
+
+async def _run(hooks: list[Hook], subject: T) -> T:
+    for hook in hooks:
+        result = hook(subject)
+        if inspect.isawaitable(result):
+            result = await result
+        if result is not None:
+            subject = cast(T, result)
+    return subject
+
+
+# --- on attempts ---
 
 
 class AttemptEvent(NamedTuple):
@@ -52,7 +107,7 @@ class Hooks:
         awaits: functions may return something to await, as in AsyncClient.
     """
 
-    def __init__(self, functions: Mapping[str, list[Any]], *, awaits: bool) -> None:
+    def __init__(self, functions: Mapping[str, list[Hook]], *, awaits: bool) -> None:
         self._functions = {event: functions.get(event) or [] for event in EVENTS}
         self._awaits = awaits
         self.watches_attempts = any(self._functions[event] for event in ATTEMPT_EVENTS)
@@ -61,7 +116,7 @@ class Hooks:
         """Return whether there is a function for an event."""
         return bool(self._functions[event])
 
-    async def tell(self, event: str, what: Any) -> None:
+    async def tell(self, event: str, what: AttemptEvent | Transition) -> None:
         """Call an event's functions; what they return counts for nothing.
 
         Args:
@@ -74,9 +129,9 @@ class Hooks:
                 if inspect.isawaitable(result):
                     await self._awaited(result)
             except Exception:
-                log.exception("the hook %r for %s raised", function, event)
+                log().exception("the hook %r for %s raised", function, event)
 
-    async def _awaited(self, result: Any) -> None:
+    async def _awaited(self, result: Awaitable[object]) -> None:
         if not self._awaits:
             if inspect.iscoroutine(result):
                 result.close()

@@ -74,4 +74,4 @@ async def _let_go(request: Request, response: Response) -> None:
     try:
         await response.discard()
     except RequestException as error:
-        log.debug("the rest of a discarded response: %s", type(error).__name__)
+        log().debug("the rest of a discarded response: %s", type(error).__name__)

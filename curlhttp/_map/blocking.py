@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
-from curlhttp._map.senders import Lane, Lanes
+from curlhttp._map.senders import Sender, Senders
 from curlhttp._map.work import Result, Work
 from curlhttp.exceptions import ConnectionError
 
@@ -21,10 +21,10 @@ class Results:
     a `with` or when it is dropped, requests under way are cancelled and no others are sent.
     """
 
-    def __init__(self, lanes: Lanes, work: Work) -> None:
-        self._lanes = lanes
+    def __init__(self, senders: Senders, work: Work) -> None:
+        self._senders = senders
         self._work = work
-        self._lane: Lane | None = None
+        self._sender: Sender | None = None
         self._is_running = self._is_closed = False
 
     def __iter__(self: Self) -> Self:
@@ -48,21 +48,21 @@ class Results:
             self._is_running = False
 
     def _advance(self) -> Result:
-        work, lane = self._work, self._lane
-        if lane is None:
-            lane = self._lane = self._lanes.take()
-        elif lane.is_lost:
+        work, sender = self._work, self._sender
+        if sender is None:
+            sender = self._sender = self._senders.take()
+        elif sender.is_lost:
             raise ConnectionError("this map belongs to the process that this one was forked from")
-        lane.keep_up()
+        sender.run_ready()
         while True:
             while (job := work.next()) is not None:
-                if not lane.start(job[1], partial(work.settle, job)) and work.has_result:
+                if not sender.start(job[1], partial(work.settle, job)) and work.has_result:
                     break
             if work.has_result:
                 return work.take()
             if work.is_done:
                 raise work.end() or StopIteration
-            lane.turn()
+            sender.run_once()
 
     def close(self) -> None:
         """Cancel what is under way, and send no more."""
@@ -74,25 +74,25 @@ class Results:
         if self._is_closed:
             return
         self._is_closed = True
-        lane, self._lane = self._lane, None
-        if lane is not None and lane.is_lost:
+        sender, self._sender = self._sender, None
+        if sender is not None and sender.is_lost:
             return  # all is the parent's
         try:
             self._work.close()
         finally:
-            if lane is not None:
-                self._let_go(lane, reusable)
+            if sender is not None:
+                self._release(sender, reusable)
 
-    def _let_go(self, lane: Lane, reusable: bool) -> None:
+    def _release(self, sender: Sender, reusable: bool) -> None:
         try:
-            lane.cancel()
+            sender.cancel()
         except BaseException:
-            lane.close()
+            sender.close()
             raise
         if reusable:
-            self._lanes.give(lane)
+            self._senders.give(sender)
         else:
-            lane.close()
+            sender.close()
 
     def __enter__(self: Self) -> Self:
         return self

@@ -1,30 +1,32 @@
 """What a blocking map sends its requests on: an engine for many at once, and the way there.
 
-A lane serves one map at a time. It stays with its client, so that the next map finds open
+A sender serves one map at a time. It stays with its client, so that the next map finds open
 connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from curlhttp._curl.engines.stepped import BulkEngine
-from curlhttp._engine import Clock
+from curlhttp._engine import Clock, Exchange, HedgePlan
+from curlhttp._flow.exchange import exchange
+from curlhttp._flow.streamed import Streamed
 from curlhttp._models.request import Request
+from curlhttp._models.response import Response
 from curlhttp._run import run_sync
 from curlhttp.exceptions import client_closed
 
 if TYPE_CHECKING:
-    from curlhttp._client import Client
+    from curlhttp._core import Core
 
-__all__ = ["Lane", "Lanes"]
+__all__ = ["Sender", "Senders"]
 
-Finish = Callable[[Any], object]
+Finish: TypeAlias = "Callable[[Response | BaseException], object]"
 
 
-class Lane(Protocol):
+class Sender(Protocol):
     """Send many requests at once, driven by the one who waits for them."""
 
     @property
@@ -42,10 +44,10 @@ class Lane(Protocol):
             Whether others may be sent before it is finished.
         """
 
-    def keep_up(self) -> None:
+    def run_ready(self) -> None:
         """Go on with what is under way, if that was not done just now."""
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Wait until something can go on, and do so."""
 
     def cancel(self) -> None:
@@ -55,66 +57,63 @@ class Lane(Protocol):
         """Close all connections."""
 
 
-class Lanes:
-    """The lanes of a client that no map uses now.
+class Senders:
+    """The senders of a client that no map uses now.
 
     Args:
-        client: whose.
+        core: the client's.
         inline: requests go through the client's own engine, one after another.
     """
 
-    def __init__(self, client: Client, *, inline: bool) -> None:
-        self._client = client
-        self._kind = _InlineLane if inline else _CurlLane
-        self._idle: list[Lane] = []
+    def __init__(self, core: Core, *, inline: bool) -> None:
+        self._core = core
+        self._kind = InlineSender if inline else SteppedSender
+        self._idle: list[Sender] = []
 
-    def take(self) -> Lane:
-        """Return a lane that is the caller's until it gives it back.
+    def take(self) -> Sender:
+        """Return a sender that is the caller's until it gives it back.
 
         Raises:
             ClientClosed: the client was closed.
         """
-        if self._client._is_closed:
+        if self._core.is_closed:
             raise client_closed()
         while self._idle:
             try:
-                lane = self._idle.pop()
+                sender = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            if not lane.is_lost:
-                return lane
-        return self._kind(self._client)
+            if not sender.is_lost:
+                return sender
+        return self._kind(self._core)
 
-    def give(self, lane: Lane) -> None:
-        """Keep a lane for the next map."""
-        self._idle.append(lane)
-        if self._client._is_closed:  # perhaps just now
+    def give(self, sender: Sender) -> None:
+        """Keep a sender for the next map."""
+        self._idle.append(sender)
+        if self._core.is_closed:  # perhaps just now
             self.close()
 
     def close(self) -> None:
-        """Close the idle lanes; the others are closed when they come back."""
+        """Close the idle senders; the others are closed when they come back."""
         while self._idle:
             try:
-                lane = self._idle.pop()
+                sender = self._idle.pop()
             except IndexError:
                 break
-            lane.close()
+            sender.close()
 
 
-class _CurlLane:
-    """A lane on a curl_multi of its own."""
+class SteppedSender:
+    """A sender on a curl_multi of its own."""
 
-    def __init__(self, client: Client) -> None:
-        engine = BulkEngine(client._limits, multiplexes=bool(client._http2))
+    def __init__(self, core: Core) -> None:
+        engine = BulkEngine(core.limits, multiplexes=core.multiplexes)
         self._engine = engine
-        self._send = client._chain(
-            partial(client._exchange, engine=engine),
-            clock=Clock(engine.now, engine.wall, engine.sleep),
-            gate=engine.gate,
-            retries=True,  # any item may bring a policy
-        )
-        self.keep_up = engine.keep_up
-        self.turn = engine.turn
+        clock = Clock(engine.now, engine.wall, engine.sleep)
+        # Any item may bring a policy.
+        self._flow = core.chain.ending_in(_last(engine, core), clock, engine.gate, retries=True)
+        self.run_ready = engine.keep_up
+        self.run_once = engine.turn
         self.cancel = engine.cancel
         self.close = engine.close
 
@@ -123,28 +122,38 @@ class _CurlLane:
         return self._engine.is_closed
 
     def start(self, request: Request, finish: Finish) -> bool:
-        self._engine.start(self._send(request), finish)
+        self._engine.start(self._flow(request), finish)
         return True
 
 
-class _InlineLane:
-    """A lane on an engine of the user's, which never suspends."""
+def _last(engine: BulkEngine, core: Core) -> Exchange:
+    """Return the last step of a map's flow: what a middleware streams goes on the client's own."""
+    own = exchange(engine, engine.now, Streamed)
+
+    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+        return core.exchange(request, plan) if request.stream else own(request, plan)
+
+    return send
+
+
+class InlineSender:
+    """A sender on an engine of the user's, which never suspends."""
 
     is_lost = False
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     def start(self, request: Request, finish: Finish) -> bool:
-        outcome: Any
+        outcome: Response | Exception
         try:
-            outcome = run_sync(self._client._send(request))
+            outcome = run_sync(self._core.flow(request))
         except Exception as error:
             outcome = error
         finish(outcome)
         return False
 
-    def keep_up(self) -> None:
+    def run_ready(self) -> None:
         """Do nothing: nothing is under way."""
 
-    turn = cancel = close = keep_up
+    run_once = cancel = close = run_ready

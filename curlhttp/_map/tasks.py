@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from curlhttp._engine import Gate
+from curlhttp._loops import running_loop
 from curlhttp._map.background import Crew, make_crew
 from curlhttp._map.work import Job, Result, Work
 
 if TYPE_CHECKING:
-    from curlhttp._client import AsyncClient
+    from curlhttp._core import Core
 
 __all__ = ["AsyncResults"]
 
@@ -35,8 +36,8 @@ class AsyncResults:
     others are sent.
     """
 
-    def __init__(self, client: AsyncClient, work: Work, source: AsyncIterator[Any] | None) -> None:
-        self._team = _Team(client, work, source)
+    def __init__(self, core: Core, work: Work, source: AsyncIterator[Any] | None) -> None:
+        self._team = _Team(core, work, source)
 
     def __aiter__(self: Self) -> Self:
         return self
@@ -87,8 +88,8 @@ class _Team:
     They hold on to it, and not to what the consumer has.
     """
 
-    def __init__(self, client: AsyncClient, work: Work, source: AsyncIterator[Any] | None) -> None:
-        self._client = client
+    def __init__(self, core: Core, work: Work, source: AsyncIterator[Any] | None) -> None:
+        self._core = core
         self._work = work
         self._source = source
         self._context = copy_context()
@@ -120,7 +121,7 @@ class _Team:
         return result
 
     def _begin(self) -> Crew:
-        crew = self.crew = make_crew(self._client._running_loop(), self._context)
+        crew = self.crew = make_crew(running_loop(), self._context)
         if self._source is not None:
             crew.spawn(self._feed, self._source)
         self._hire()
@@ -155,14 +156,14 @@ class _Team:
     # the tasks
 
     async def _send(self) -> None:
-        work, client = self._work, self._client
+        work, core = self._work, self._core
         assert self.crew is not None
         cancelled = self.crew.cancelled
         job = self._take()
         while job is not None:
             outcome: Any
             try:
-                outcome = await client._send(job[1])
+                outcome = await core.flow(job[1])
             except cancelled:
                 if not self.is_over:  # somebody else's doing; the consumer must not wait for ever
                     work.settle(job, _cancelled())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from curlhttp._core import DownloadOptions
+from curlhttp._building import DownloadOptions
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url.url import URL
@@ -34,7 +34,7 @@ class Work:
     """Take items, make them requests, and keep what came of them until the consumer wants it.
 
     Args:
-        client: builds the requests.
+        core: builds the requests.
         requests: URLs and requests.
         queued: they are put into the queue by whoever awaits them.
         concurrency: how many may be under way at once. Together with the results ahead of the
@@ -54,7 +54,7 @@ class Work:
 
     def __init__(
         self,
-        client: Core,
+        core: Core,
         requests: Iterable[Item],
         *,
         queued: bool = False,
@@ -69,7 +69,7 @@ class Work:
             raise ValueError(f"concurrency must be a number from 1 on, not {concurrency!r}")
         if options:
             _check(options)
-            client.build_request("GET", "http://localhost/", **options)  # raises now, if it must
+            core.build_request("GET", "http://localhost/", **options)  # raises now, if it must
         self.running = 0
         self.queue: deque[Any] | None = None
         if queued:
@@ -77,7 +77,7 @@ class Work:
             self._items: Iterator[Any] = iter(self.queue.popleft, _END)
         else:
             self._items = iter(requests)
-        self._client = client
+        self._core = core
         self._options = options
         self._most = concurrency
         self._window = 2 * concurrency
@@ -109,7 +109,7 @@ class Work:
     def _may_take(self) -> bool:
         if self._is_over or self.running + len(self._results) >= self._window:
             return False
-        if self._client._is_closed:
+        if self._core.is_closed:
             self.fail(ClientClosed("the client was closed before all requests were sent"))
             return False
         return self.queue is None or bool(self.queue)
@@ -131,10 +131,10 @@ class Work:
 
     def _request(self, item: Any) -> Request:
         if isinstance(item, _URLS):
-            return self._client.build_request("GET", item, **self._options)
+            return self._core.build_request("GET", item, **self._options)
         if not isinstance(item, Request) and not hasattr(item, "prepare"):
             raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
-        request = self._client._complete(item)
+        request = self._core.complete(item)
         if request.stream:
             raise ValueError(
                 f"{request}: map gives whole responses; send what is to be streamed by itself"

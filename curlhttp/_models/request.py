@@ -79,6 +79,8 @@ class Request:
         "url",
     )
 
+    _headers: Headers | None
+
     def __init__(
         self,
         method: str,
@@ -100,28 +102,87 @@ class Request:
         follow_redirects: bool = True,
         max_response_size: int | None = None,
     ) -> None:
-        self.method = check_method(method)
-        self.url = parse_url(url).with_params(params)
-        self._headers: Headers | None = Headers(headers)
-        self._shared_headers = self._headers
+        found = Headers(headers)
         if body is None:
             body = encode_body(content=content, data=data, json=json, files=files)
             if body is not None and body.content_type:
-                self._headers.setdefault("Content-Type", body.content_type)
+                found.setdefault("Content-Type", body.content_type)
+        self.assemble(
+            check_method(method),
+            parse_url(url).with_params(params),
+            found,
+            timeout,  # type: ignore[arg-type]  # the client fills in what is None
+            transport,  # type: ignore[arg-type]
+            body=body,
+            auth=auth,
+            cookies=cookies,
+            stream=stream,
+            follow_redirects=follow_redirects,
+            max_response_size=max_response_size,
+        )
+        self._headers = found
+
+    def assemble(
+        self,
+        method: str,
+        url: URL,
+        headers: Headers,
+        timeout: Timeout,
+        transport: Transport,
+        *,
+        body: Body | None = None,
+        auth: Auth | None = None,
+        cookies: CookieJar | None = None,
+        jar: Jar | None = None,
+        route: Callable[[URL], Transport] | None = None,
+        stream: bool = False,
+        follow_redirects: bool = True,
+        max_response_size: int | None = None,
+        decode: bool = True,
+        deadline: float | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> Request:
+        """Set all fields to what is checked and complete, and return this request.
+
+        The one list of a request's fields, for those who make requests by `Request.__new__`.
+
+        Args:
+            method: a token in upper case.
+            url: without userinfo.
+            headers: shared with other requests, and copied before they are changed.
+            timeout: the time limits.
+            transport: how to reach the URL; what `route` gives for it, if there is one.
+            body: the body, or None.
+            auth: how to authenticate, or None.
+            cookies: cookies of this request alone, or None.
+            jar: where cookies come from and go to, or None.
+            route: gives the transport for a URL, or None.
+            stream: the caller reads the body piece by piece.
+            follow_redirects: redirects are followed.
+            max_response_size: bytes that the body may have, or None.
+            decode: the content coding of the response is undone.
+            deadline: when the total runs out, on the engine's clock, or None.
+            retry: the policy, or None to send the request once.
+        """
+        self.method = method
+        self.url = url
+        self._headers = None
+        self._shared_headers = headers
         self.body = body
         self.auth = auth
         self.cookies = cookies
-        self.jar: Jar | None = None
-        self.timeout: Timeout = timeout  # type: ignore[assignment]  # the client fills it in
-        self.transport: Transport = transport  # type: ignore[assignment]
-        self.route: Callable[[URL], Transport] | None = None
+        self.jar = jar
+        self.timeout = timeout
+        self.transport = transport
+        self.route = route
         self.stream = stream
         self.follow_redirects = follow_redirects
         self.max_response_size = max_response_size
-        self.decode = True
-        self.deadline: float | None = None
-        self.retry: RetryPolicy | None = None
+        self.decode = decode
+        self.deadline = deadline
+        self.retry = retry
         self.extensions: dict[str, Any] | None = None
+        return self
 
     @property
     def headers(self) -> Headers:

@@ -49,24 +49,24 @@ def core_request(
         InvalidHeader, InvalidMethod: it cannot be sent as it is.
         ValueError: the timeout is none.
     """
-    made = CoreRequest.__new__(CoreRequest)
-    made.method = check_method(request.method)  # type: ignore[arg-type]
-    made.url = url
-    made._shared_headers = _headers_of(request.headers)
-    made._headers = None
-    made.body = None if request.body is None else _body_of(request)
-    made.timeout = limits = timeout_of(timeout)
-    made.transport = transport
-    made.stream = stream
-    # Redirects, cookies, credentials and content codings are the facade's business; it is enough
-    # for the engine to know that a redirect's body is not wanted.
-    made.follow_redirects = goes_on()
-    made.decode = False
-    made.auth = made.cookies = made.jar = made.route = made.max_response_size = None
-    made.retry = None  # an adapter's max_retries are urllib3's
-    made.deadline = None if limits.total is None else monotonic() + limits.total
-    made.extensions = None
-    return made
+    method = check_method(request.method)  # type: ignore[arg-type]
+    headers = _headers_of(request.headers)
+    body = None if request.body is None else _body_of(request)
+    limits = timeout_of(timeout)
+    # Redirects, cookies, credentials, retries and content codings are the facade's business; it is
+    # enough for the engine to know that a redirect's body is not wanted.
+    return CoreRequest.__new__(CoreRequest).assemble(
+        method,
+        url,
+        headers,
+        limits,
+        transport,
+        body=body,
+        stream=stream,
+        follow_redirects=goes_on(),
+        decode=False,
+        deadline=None if limits.total is None else monotonic() + limits.total,
+    )
 
 
 def url_of(request: PreparedRequest) -> URL:

@@ -300,7 +300,7 @@ async def test_a_call_with_a_policy_of_its_own_forgets_no_times(scripted: Script
 def test_the_clock_of_real_engines_only_goes_forward() -> None:
     """What the wall clock shows is for dates in headers alone."""
     with Client() as client:
-        for clock in (client._clock, AsyncClient()._clock):
+        for clock in (client.clock, AsyncClient().clock):
             assert (clock.now, clock.wall) == (time.monotonic, time.time)
 
 

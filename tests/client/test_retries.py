@@ -411,7 +411,7 @@ async def test_a_client_that_is_closed_while_a_request_waits_sends_nothing_more(
     client = make_client()
 
     def close(event: Any) -> None:
-        client.real.close() if client.is_blocking else setattr(client.real, "_is_closed", True)
+        client.real.close() if client.is_blocking else setattr(client.real, "is_closed", True)
 
     client = make_client(
         retry=RetryPolicy(2, backoff_strategy=AT_ONCE), hooks={"before_sleep": close}

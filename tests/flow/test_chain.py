@@ -249,17 +249,17 @@ def test_a_policy_that_is_off_is_not_even_loaded() -> None:
         "c = curlhttp.Client(transport=ScriptedEngine([200]))\n"
         "assert c.get('http://h.test/').attempts == ()\n"
     )
-    flow = ["retry", "tries", "hooks", "breaker", "limits", "hedge"]
+    flow = ["retry", "attempts", "breaker", "limits", "hedge"]
     names = " ".join(["logging", "curlhttp._policy.retry", *map("curlhttp._flow.{}".format, flow)])
     assert loaded_after(program, names) == set()
     assert "curlhttp._flow.retry" in loaded_after(program + "curlhttp.Client(retry=1)", names)
 
 
 def test_a_request_without_policies_passes_through_none_of_their_layers() -> None:
-    layers = {"retry", "tries", "hooks", "limits", "breaker", "hedge"}
+    layers = {"retry", "attempts", "limits", "breaker", "hedge"}
     assert layers & called({}) == set()
     asked = {"retry": 1, "breaker": curlhttp.CircuitBreaker()}
-    assert layers & called(asked) == {"retry", "tries", "breaker"}
+    assert layers & called(asked) == {"retry", "attempts", "breaker"}
 
 
 def called(settings: dict[str, Any]) -> set[str]:

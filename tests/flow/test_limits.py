@@ -145,7 +145,7 @@ async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeCli
         await may_end.wait()
         return Answer()
 
-    gate = make_client().real._gate
+    gate = make_client().real.gate
     layered = limits(None, limit, VirtualTime().clock, gate)(send)
 
     async def ask(number: int) -> None:
@@ -167,7 +167,7 @@ async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeCli
 
 async def opened_together(client: AnyClient) -> list[int]:
     """Open the gates of six tasks in another order, cancel two, and return who goes on when."""
-    gates = [client.real._gate() for _ in range(6)]
+    gates = [client.real.gate() for _ in range(6)]
     scopes = [anyio.CancelScope() for _ in range(6)]
     gone_on: list[int] = []
 

@@ -27,8 +27,8 @@ MakeClient = Callable[..., AnyClient]
 def engine_of_map(client: AnyClient) -> Any:
     """Return the one engine that maps have used."""
     if client.is_blocking:
-        (lane,) = client.real._lanes._idle
-        return lane._engine
+        (sender,) = client.real._senders._idle
+        return sender._engine
     (engine,) = client.real._engines.values()
     return engine
 
@@ -36,7 +36,7 @@ def engine_of_map(client: AnyClient) -> Any:
 async def assert_free(client: AnyClient) -> None:
     """Nothing of a map is left but idle connections."""
     with anyio.fail_after(30):  # tasks that were cancelled may be ending
-        while client.is_blocking and not client.real._lanes._idle:
+        while client.is_blocking and not client.real._senders._idle:
             await anyio.sleep(0.001)
         engine = engine_of_map(client)
         while engine._pool.slots.used:
@@ -572,8 +572,9 @@ async def test_two_consumers_at_once_are_refused(client: AnyClient, app: AppServ
             await results.__anext__()
         return await send(request)
 
-    client.real._chain.keywords["middleware"] = (greedy,)
-    client.real._send = client.real._build()
+    core = client.real
+    core.chain.middleware = (greedy,)
+    core.flow = core.chain.ending_in(core.exchange, core.clock, core.gate)
     results = client.map([app.url])
     assert [result.status_code async for result in results] == [200]
 

@@ -1,0 +1,305 @@
+"""The client for tasks: its verbs are coroutines, and each event loop has its own engine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterable, Coroutine, Generator, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from curlhttp._building import DownloadOptions, RequestOptions, unfollowed
+from curlhttp._core import Core, Self
+from curlhttp._engine import Clock, Engine
+from curlhttp._flow.exchange import exchange_in_loops
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.url.url import URL
+from curlhttp._stream import AsyncStreamedResponse
+from curlhttp.exceptions import client_closed
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp._curl.engines.event_loop import LoopEngine
+    from curlhttp._loops import Loop
+    from curlhttp._map.tasks import AsyncResults
+    from curlhttp._map.work import Item
+    from curlhttp._models.body.body import Body
+    from curlhttp._models.progress import Meter, Progress
+    from curlhttp.requests import Request as UserRequest
+
+__all__ = ["AsyncClient"]
+
+_BATCH = 1024 * 1024  # bytes of a download that are worth the way to another thread
+
+
+class _Streaming:
+    """What AsyncClient.stream returns: await it, or use it in `async with`."""
+
+    def __init__(self, sent: Coroutine[Any, Any, Response]) -> None:
+        self._sent = cast("Coroutine[Any, Any, AsyncStreamedResponse]", sent)
+        self._response: AsyncStreamedResponse | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStreamedResponse]:
+        return self._sent.__await__()
+
+    async def __aenter__(self) -> AsyncStreamedResponse:
+        response = await self._sent
+        self._response = response
+        return response
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._response is not None:
+            await self._response.aclose()
+
+
+class AsyncClient(Core):
+    """Send requests from tasks, on asyncio, uvloop, trio or whatever anyio runs on.
+
+    One client may serve several event loops, one after another or in threads; each has its own
+    connections. The arguments are those of Client, but http2 is on by default: on TLS concurrent
+    requests share one connection where the server offers HTTP/2.
+    """
+
+    _http2 = True
+    _awaits_hooks = True
+
+    def _set_engine(self, transport: Engine | None) -> None:
+        from curlhttp import _loops
+
+        self._loops = _loops
+        self._running_loop = _loops.running_loop
+        self._engines: dict[Loop, LoopEngine] = {}
+        self._given = transport
+        now = time.monotonic if transport is None else transport.now
+        wall = time.time if transport is None else transport.wall
+        self.clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
+        self.gate = lambda: self._engine().gate()
+        self.exchange = exchange_in_loops(self._engine, now, AsyncStreamedResponse)
+
+    def _watch(self, body: Body, meter: Meter) -> Body:
+        from curlhttp._models.progress import AsyncWatchedBody
+
+        return AsyncWatchedBody(body, meter, self._loops.in_thread_or_leave)
+
+    def _engine(self) -> Engine:
+        """Return the engine of the running event loop."""
+        loop = self._running_loop()
+        engine = self._engines.get(loop)
+        if engine is None or engine.is_closed or self.is_closed:
+            return self._make_engine(loop)
+        return engine
+
+    def _make_engine(self, loop: Loop) -> Engine:
+        if self.is_closed:
+            raise client_closed()
+        if self._given is not None:
+            return self._given
+        make_engine = self._loops.make_engine
+        return make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
+
+    async def request(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> Response:
+        """Send a request and return the response.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            options: see build_request.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        built = self.build_request(method, url, **options)
+        return await self.flow(built)
+
+    async def send(self, request: Request | UserRequest) -> Response:
+        """Send a request that build_request made, or a Request with the client's settings.
+
+        Raises:
+            RequestException: no response came of it.
+        """
+        built = self.complete(request)
+        return await self.flow(built)
+
+    def stream(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> _Streaming:
+        """Send a request and return once the head is in; use it in `async with`.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            options: see build_request.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        options["stream"] = True
+        return _Streaming(self.request(method, url, **options))
+
+    async def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send GET; see request."""
+        built = self._request("GET", url, options)
+        return await self.flow(built)
+
+    async def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send OPTIONS; see request."""
+        built = self._request("OPTIONS", url, options)
+        return await self.flow(built)
+
+    async def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
+        built = self._request("HEAD", url, unfollowed(options))
+        return await self.flow(built)
+
+    async def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send POST; see request."""
+        built = self._request("POST", url, options)
+        return await self.flow(built)
+
+    async def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send PUT; see request."""
+        built = self._request("PUT", url, options)
+        return await self.flow(built)
+
+    async def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send PATCH; see request."""
+        built = self._request("PATCH", url, options)
+        return await self.flow(built)
+
+    async def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send DELETE; see request."""
+        built = self._request("DELETE", url, options)
+        return await self.flow(built)
+
+    async def download(
+        self,
+        url: str | bytes | URL,
+        path: str | os.PathLike[str],
+        *,
+        resume: bool = True,
+        checksum: str | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[DownloadOptions],
+    ) -> Response:
+        """Download a file to disk, and return the last response, whose body is in the file.
+
+        The body goes to `<path>.part`, which takes the place of the file when it is complete and
+        on disk: until then, and after any error, the old file is as it was. An interrupted download
+        goes on where it stopped, with Range and If-Range, if the server's validator is strong:
+        within this call as often as the retry policy allows, and in a later call or process from
+        `<path>.part` and `<path>.part.json`, which are kept for that. Where the rest does not
+        surely belong to what is there, it starts over. It asks for no content coding; one that is
+        sent all the same is undone, and then there is no going on later.
+
+        Args:
+            url: absolute, or relative to base_url.
+            path: the file. Its folder must exist; a symbolic link stays, and its target is
+                replaced; an existing file keeps its mode.
+            resume: go on where an earlier call stopped, and keep what a later one needs.
+            checksum: "sha256:<hex>", or any other algorithm of hashlib.
+            progress: called with the bytes that are there and those of the whole file, or None: at
+                the beginning, at the end, and 20 times a second between. What it raises ends the
+                download. It must be no coroutine function.
+            options: those of build_request, without the body's.
+
+        Raises:
+            HTTPError: the status is neither 200 nor 206.
+            ChecksumMismatch: the file has another checksum, and was removed.
+            RequestException: it could not be sent, or the body broke off.
+            OSError: the file cannot be written; that another download to it is under way is a
+                BlockingIOError.
+            ValueError: the checksum has a form that cannot be read; nothing was sent.
+        """
+        from curlhttp._download.download import download
+
+        downloading = download(
+            self,
+            url,
+            path,
+            resume=resume,
+            checksum=checksum,
+            progress=progress,
+            options=options,
+            apart=self._loops.in_thread,
+            batch=_BATCH,
+        )
+        return await downloading
+
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults:
+        """Send many requests, so many at a time; the results are for `async for`.
+
+        Items are taken when there is room for them, so that there may be millions. Requests go on
+        in tasks of their own while the consumer is busy, as long as there is room for results.
+        Leaving the loop early cancels the rest; to be sure when, use the results in `async with`.
+
+            async for result in client.map(urls):
+                if isinstance(result, curlhttp.RequestException):
+                    print(result.request.url, "failed:", result)
+
+        Requests that wait for a connection, for a limit or for a retry count as under way. They
+        see the context variables of this call.
+
+        Args:
+            requests: URLs, which are sent by GET, and requests as send takes them; not streamed.
+                What it raises is raised again after the results of all items before. A generator
+                is closed when the map ends. A plain iterable must not block.
+            concurrency: how many are under way at once. Results ahead of the consumer and
+                requests under way are twice as many at most.
+            ordered: give the results in the order of the items, not as they come.
+            return_exceptions: a request that fails gives its RequestException, whose `request` is
+                the item at least; if False it is raised, and the rest cancelled. Other exceptions,
+                such as those of a middleware, are always raised.
+            options: those of build_request, for items that are URLs, without the body's.
+
+        Raises:
+            TypeError: the requests cannot be iterated over.
+            ValueError: the concurrency is below one.
+            RequestException: the options cannot be sent as they are.
+        """
+        from curlhttp._map.tasks import AsyncResults
+        from curlhttp._map.work import Work
+
+        source = aiter(requests) if isinstance(requests, AsyncIterable) else None
+        work = Work(
+            self,
+            cast("Iterable[Item]", requests),
+            queued=source is not None,
+            concurrency=concurrency,
+            ordered=ordered,
+            return_exceptions=return_exceptions,
+            options=options,
+        )
+        return AsyncResults(self, work, source)
+
+    async def aclose(self) -> None:
+        """Close all connections of the running event loop, without blocking it.
+
+        Those of loops that have ended are closed as well. Further requests raise ClientClosed.
+        """
+        self.is_closed = True
+        if self._given is not None:
+            self._given.close()
+        await self._loops.close_engines(self._engines, self._loops.running_loop())
+
+    async def __aenter__(self: Self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()

@@ -1,0 +1,104 @@
+"""The last step of the flow: fit a request for one attempt, and hand it to an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from curlhttp._engine import Engine, Exchange, HedgePlan
+from curlhttp._flow.deadline import LEAST
+from curlhttp._flow.streamed import Streamed
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError
+
+__all__ = ["exchange", "exchange_in_loops"]
+
+
+def exchange(
+    engine: Engine, now: Callable[[], float], kind: type[Streamed], *, opens: Engine | None = None
+) -> Exchange:
+    """Return the last step of a flow that ends in one engine.
+
+    Args:
+        engine: sends the requests.
+        now: gives monotonic seconds.
+        kind: what a response is whose body is read by the caller.
+        opens: sends the requests with such responses; None for the same engine.
+    """
+    streams_on = engine if opens is None else opens
+
+    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+        # Most requests are as they were built: the test costs less than the call would.
+        if request.route is not None or request.body is not None or request.deadline is not None:
+            if request.body is not None and request.body.is_async:
+                raise TypeError("an async body needs AsyncClient")
+            _fit(request, now)
+        if request.stream:
+            return _open(streams_on, request, kind, plan)
+        if plan is not None:
+            return engine.perform(request, plan)
+        return engine.perform(request)
+
+    return send
+
+
+def exchange_in_loops(
+    choose: Callable[[], Engine], now: Callable[[], float], kind: type[Streamed]
+) -> Exchange:
+    """Return the last step of a flow that ends in the engine of the running event loop.
+
+    Args:
+        choose: gives that engine.
+        now: gives monotonic seconds.
+        kind: what a response is whose body is read by the caller.
+    """
+
+    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+        if request.route is not None or request.body is not None or request.deadline is not None:
+            _fit(request, now)
+        engine = choose()
+        if request.stream:
+            return _open(engine, request, kind, plan)
+        if plan is not None:
+            return engine.perform(request, plan)
+        return engine.perform(request)
+
+    return send
+
+
+def _fit(request: Request, now: Callable[[], float]) -> None:
+    """Fit a request for one more attempt.
+
+    Its URL may have changed since the last, and with it the proxy; its body starts over, since
+    one that goes on where it stood would arrive cut.
+
+    Raises:
+        DeadlineExceeded: there is no time left for it.
+        UnrewindableBodyError: the body was sent, in part at least, and cannot be sent again.
+        InvalidProxyURL: the proxy for this URL is none.
+    """
+    if request.deadline is not None and request.deadline - now() < LEAST:
+        raise DeadlineExceeded(
+            f"{request}: the total of {request.timeout.total} s ran out",
+            request=request,
+        )
+    if request.route is not None:
+        request.transport = request.route(request.url)
+    if request.body is not None:
+        try:
+            request.body.rewind()
+        except UnrewindableBodyError as error:
+            error.request = request
+            raise
+
+
+async def _open(
+    engine: Engine, request: Request, kind: type[Streamed], plan: HedgePlan | None
+) -> Response:
+    """Return a streamed response; of a redirect that is followed, a finished one."""
+    # Engines of the user's own may know nothing of plans.
+    incoming = await (engine.open(request) if plan is None else engine.open(request, plan))
+    response = kind(request, incoming, engine)
+    if request.follow_redirects and response.is_redirect:
+        return await response.finished()
+    return response
