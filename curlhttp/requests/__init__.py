@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib
-from logging import NullHandler, getLogger
 from typing import TYPE_CHECKING, Any
 
 from curlhttp.requests import (  # noqa: F401  # importing requests loads them
@@ -100,6 +99,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _MODULES:
         return importlib.import_module(name)
+    if name == "NullHandler":  # nothing is logged here, and logging takes long to load
+        return importlib.import_module("logging").NullHandler
     if name == "urllib3":
         return importlib.import_module(f"{__name__}.packages").urllib3
     if name == "DependencyWarning":
@@ -109,6 +110,3 @@ def __getattr__(name: str) -> Any:
 
 def check_compatibility(*versions: Any) -> None:
     """Do nothing: there are no versions of urllib3 and chardet that must fit."""
-
-
-getLogger(__name__).addHandler(NullHandler())

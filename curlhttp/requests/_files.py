@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
@@ -128,6 +127,8 @@ def extract_zipped_paths(path: str) -> str:
         if member not in opened.namelist():
             return path
         content = opened.read(member)
+    import tempfile
+
     descriptor, extracted = tempfile.mkstemp(suffix=os.path.splitext(member)[1])
     with open(descriptor, "wb") as file:
         file.write(content)
@@ -137,6 +138,8 @@ def extract_zipped_paths(path: str) -> str:
 @contextlib.contextmanager
 def atomic_open(filename: str) -> Iterator[BinaryIO]:
     """Open a file that takes its name once all is written; nothing is left of one that failed."""
+    import tempfile
+
     descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(filename))
     try:
         with open(descriptor, "wb") as file:

@@ -30,7 +30,7 @@ def check_header(name: Any, value: Any) -> None:
     """
     if type(name) is str and isinstance(value, (str, bytes)) and (name, value) in _checked:
         return
-    from curlhttp.requests.utils import check_header_validity
+    from curlhttp.requests._header_values import check_header_validity
 
     check_header_validity((name, value))
     # The one control character that requests lets pass and that means an end to C code.

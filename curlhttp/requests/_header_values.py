@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.request import parse_http_list as _split_list
 
+from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp._models.scrub import is_secret_header
 from curlhttp.exceptions import InvalidHeader
 from curlhttp.requests import _internal_utils
+from curlhttp.requests.structures import CaseInsensitiveDict
 
 __all__ = [
     "check_header_validity",
     "get_encoding_from_headers",
+    "headers_of",
     "parse_dict_header",
     "parse_header_links",
     "parse_list_header",
@@ -21,6 +23,22 @@ __all__ = [
 ]
 
 _QUOTES = "\"'"
+
+
+def headers_of(user_agent: str) -> CaseInsensitiveDict[str]:
+    """Return the headers that a session begins with.
+
+    Args:
+        user_agent: what it calls itself.
+    """
+    return CaseInsensitiveDict(
+        {
+            "User-Agent": user_agent,
+            "Accept-Encoding": ACCEPT_ENCODING,
+            "Accept": "*/*",
+            "Connection": "keep-alive",
+        }
+    )
 
 
 def unquote_header_value(value: str, is_filename: bool = False) -> str:
@@ -40,13 +58,17 @@ def unquote_header_value(value: str, is_filename: bool = False) -> str:
 
 def parse_list_header(value: str) -> list[str]:
     """Split a list at its commas, except those within quotes; items come unquoted."""
-    return [_unquoted(item) for item in _split_list(value)]
+    from urllib.request import parse_http_list
+
+    return [_unquoted(item) for item in parse_http_list(value)]
 
 
 def parse_dict_header(value: str) -> dict[str, str | None]:
     """Read a list of name=value; values come unquoted, a name without "=" has None."""
     found: dict[str, str | None] = {}
-    for item in _split_list(value):
+    from urllib.request import parse_http_list
+
+    for item in parse_http_list(value):
         name, equals, text = item.partition("=")
         found[name] = _unquoted(text) if equals else None
     return found

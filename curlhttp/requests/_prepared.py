@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http.cookiejar import CookieJar
 from io import TextIOBase, UnsupportedOperation
 from json import JSONEncoder
 from typing import TYPE_CHECKING, Any, cast
@@ -15,13 +14,12 @@ from curlhttp.requests._encoding import RequestEncodingMixin
 from curlhttp.requests._header_check import are_known, check_header
 from curlhttp.requests._internal_utils import to_native_string
 from curlhttp.requests._url import prepare_url
-from curlhttp.requests.cookies import _copy_cookie_jar, cookiejar_from_dict, get_cookie_header
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin"]
+__all__ = ["JarOnDemand", "PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin"]
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
@@ -123,14 +121,18 @@ class Request(RequestHooksMixin):
         return prepared
 
 
-class _JarOnDemand:
-    """Make a jar when one is asked for: few requests have cookies, and a jar is not cheap."""
+class JarOnDemand:
+    """Make a jar when one is asked for: few programs have cookies, and a jar is not cheap."""
 
-    def __get__(self, request: Any, owner: type) -> Any:
-        if request is None:
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
             return self
-        jar = request._cookies = cookiejar_from_dict({})
-        return jar
+        from curlhttp.requests.cookies import RequestsCookieJar
+
+        return instance.__dict__.setdefault(self._name, RequestsCookieJar())
 
 
 class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
@@ -149,7 +151,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     headers: CaseInsensitiveDict[str | bytes]
     body: Any
     _body_position: Any
-    _cookies: Any = _JarOnDemand()
+    _cookies: Any = JarOnDemand()
 
     def __init__(self) -> None:
         self.method = None
@@ -186,7 +188,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             self.method = method
             self.url = prepare_url(url)
             self.prepare_headers(headers)
-            del self._cookies  # see _JarOnDemand
+            del self._cookies  # see JarOnDemand
             if hooks and any(hooks.values()):
                 self.prepare_hooks(hooks)
             return
@@ -211,6 +213,8 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         if self.headers is not None:
             twin.headers = self.headers.copy()
         if "_cookies" in self.__dict__:
+            from curlhttp.requests.cookies import _copy_cookie_jar
+
             twin._cookies = _copy_cookie_jar(self._cookies)
         else:
             del twin._cookies
@@ -228,7 +232,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         for name in list(twin.headers or ()):
             if name.lower() in SENSITIVE:
                 del twin.headers[name]
-        twin.__dict__.pop("_cookies", None)  # see _JarOnDemand
+        twin.__dict__.pop("_cookies", None)  # see JarOnDemand
         twin.url = without_userinfo(twin.url) if isinstance(twin.url, str) else twin.url
         if any(twin.hooks.values()):
             from curlhttp.requests.auth import without_auths
@@ -280,8 +284,12 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             cookies: a cookie jar or a mapping.
         """
         if cookies is None or (type(cookies) is dict and not cookies):
-            self.__dict__.pop("_cookies", None)  # see _JarOnDemand
+            self.__dict__.pop("_cookies", None)  # see JarOnDemand
             return
+        from http.cookiejar import CookieJar
+
+        from curlhttp.requests.cookies import cookiejar_from_dict, get_cookie_header
+
         is_jar = isinstance(cookies, CookieJar)
         self._cookies = cookies if is_jar else cookiejar_from_dict(cookies)
         header = get_cookie_header(self._cookies, self)
@@ -355,7 +363,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         if auth is None:
             if not self.url or "@" not in self.url:
                 return
-            from curlhttp.requests.utils import get_auth_from_url
+            from curlhttp.requests._url import get_auth_from_url
 
             userinfo = get_auth_from_url(self.url)
             auth = userinfo if any(userinfo) else None
@@ -385,7 +393,7 @@ def _is_stream(data: Any) -> bool:
 def _length(body: Any) -> int:
     if type(body) is bytes or (type(body) is str and body.isascii()):
         return len(body)
-    from curlhttp.requests.utils import super_len
+    from curlhttp.requests._files import super_len
 
     length = int(super_len(body))
     return _text_length(body) if length and isinstance(body, TextIOBase) else length

@@ -13,7 +13,6 @@ from typing import Any
 
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.response import Response, read_json
-from curlhttp._policy.resume import content_length
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._wire import (
@@ -354,6 +353,8 @@ class RawResponse:
     @property
     def length_remaining(self) -> int | None:
         """Return how many bytes are to come, or None when that is not known."""
+        from curlhttp._policy.resume import content_length
+
         length = content_length(self.received.headers)
         return None if length is None else length - self._told
 

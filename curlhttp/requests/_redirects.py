@@ -12,11 +12,9 @@ from curlhttp._policy.redirect import may_keep_credentials, redirect_method
 from curlhttp.exceptions import InvalidURL, TooManyRedirects
 from curlhttp.requests._aside import expect_hop, expect_no_more, set_aside
 from curlhttp.requests._environment import get_netrc_auth
-from curlhttp.requests._jar import remove_unbound
 from curlhttp.requests._prepared import PreparedRequest
 from curlhttp.requests._response import Response
 from curlhttp.requests._timeouts import what_is_left
-from curlhttp.requests.cookies import extract_cookies_to_jar, merge_cookies
 
 __all__ = ["SessionRedirectMixin"]
 
@@ -128,12 +126,17 @@ class SessionRedirectMixin:
             finally:
                 expect_no_more(expected)
             if resp.sets_cookies:
+                from curlhttp.requests.cookies import extract_cookies_to_jar
+
                 extract_cookies_to_jar(self.cookies, req, resp.raw)
             url = self.get_redirect_target(resp)
             yield resp
 
     def _redirected(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
         """Return the request for the next hop, without proxies and credentials."""
+        from curlhttp.requests._jar import remove_unbound
+        from curlhttp.requests.cookies import extract_cookies_to_jar, merge_cookies
+
         prepared = req.copy()
         prepared.url = url
         self.rebuild_method(prepared, resp)
@@ -181,8 +184,9 @@ class SessionRedirectMixin:
             prepared_request: the next hop.
             proxies: those so far.
         """
+        from curlhttp.requests._url import get_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
-        from curlhttp.requests.utils import get_auth_from_url, resolve_proxies
+        from curlhttp.requests.utils import resolve_proxies
 
         found = resolve_proxies(prepared_request, proxies, self.trust_env)
         headers: Any = prepared_request.headers
@@ -208,7 +212,7 @@ class SessionRedirectMixin:
 
 def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
     """Return the URL that a Location stands for, and the fragment that goes on from there."""
-    from curlhttp.requests.utils import requote_uri
+    from curlhttp.requests._url import requote_uri
 
     if location.startswith("//"):
         location = f"{urlparse(base).scheme}:{location}"
@@ -229,6 +233,6 @@ def _rewind(request: PreparedRequest) -> None:
     if request._body_position is not None and (
         "Content-Length" in headers or "Transfer-Encoding" in headers
     ):
-        from curlhttp.requests.utils import rewind_body
+        from curlhttp.requests._files import rewind_body
 
         rewind_body(request)

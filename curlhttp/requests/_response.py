@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models import response as _core
 from curlhttp._models.charsets import decode
-from curlhttp._models.links import parse_links
 from curlhttp._models.scrub import scrub_text, without_userinfo
 from curlhttp.exceptions import (
     ChunkedEncodingError,
@@ -125,7 +124,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
         if self._encoding is _UNSET:
             if type(self.raw) is not RawResponse:
                 return None
-            from curlhttp.requests.utils import get_encoding_from_headers
+            from curlhttp.requests._header_values import get_encoding_from_headers
 
             self._encoding = get_encoding_from_headers(self.headers)
         return self._encoding
@@ -193,6 +192,8 @@ class Response(_core.Response, metaclass=_AnyResponse):
     @property
     def links(self) -> dict[str, dict[str, str]]:
         """Return the Link header's links by their relation, else their URL."""
+        from curlhttp._models.links import parse_links
+
         value = self.headers.get("link")
         return parse_links(value) if value else {}
 
@@ -327,7 +328,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
         """
         content = self.content
         if self.encoding is None and content and len(content) > 3:
-            from curlhttp.requests.utils import guess_json_utf
+            from curlhttp.requests._text import guess_json_utf
 
             encoding = guess_json_utf(content)
             if encoding is not None:
@@ -358,13 +359,13 @@ class Response(_core.Response, metaclass=_AnyResponse):
             raise TypeError(f"chunk_size must be an int, it is instead a {type(chunk_size)}.")
         pieces: Iterator[Any]
         if self._content_consumed:
-            from curlhttp.requests.utils import iter_slices
+            from curlhttp.requests._text import iter_slices
 
             pieces = iter_slices(self._content, chunk_size)
         else:
             pieces = self._pieces(chunk_size)
         if decode_unicode:
-            from curlhttp.requests.utils import stream_decode_response_unicode
+            from curlhttp.requests._text import stream_decode_response_unicode
 
             return stream_decode_response_unicode(pieces, self)
         return pieces

@@ -6,30 +6,26 @@ extends requests takes hold at each of these.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import timedelta
-from http.cookiejar import CookieJar
 from typing import Any, TypeVar
 
 from curlhttp._models.scrub import shown_url
 from curlhttp.exceptions import InvalidSchema
 from curlhttp.requests import _environment
+from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._aside import expect, expect_no_more, use_up
 from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._header_check import are_known
-from curlhttp.requests._prepared import PreparedRequest, Request
+from curlhttp.requests._header_values import headers_of
+from curlhttp.requests._prepared import JarOnDemand, PreparedRequest, Request
 from curlhttp.requests._redirects import SessionRedirectMixin
 from curlhttp.requests._response import DEFAULT_REDIRECT_LIMIT, REDIRECT_STATI, Response
 from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
-from curlhttp.requests.cookies import (
-    RequestsCookieJar,
-    cookiejar_from_dict,
-    extract_cookies_to_jar,
-    merge_cookies,
-)
 from curlhttp.requests.hooks import default_hooks, dispatch_hook
 from curlhttp.requests.structures import CaseInsensitiveDict
 
@@ -55,6 +51,7 @@ __getattr__ = names_of(
         "_internal_utils": "to_native_string",
         "auth": "_basic_auth_str",
         "compat": "cookielib urljoin urlparse",
+        "cookies": "RequestsCookieJar cookiejar_from_dict extract_cookies_to_jar merge_cookies",
         "exceptions": "ChunkedEncodingError ContentDecodingError TooManyRedirects",
         "status_codes": "codes",
         "utils": (
@@ -127,12 +124,11 @@ class Session(SessionRedirectMixin):
         "timeout",
     ]
 
+    cookies: Any = JarOnDemand()
     timeout: Any = None  # the adapter's default
 
     def __init__(self, *, timeout: Any = _UNSET) -> None:
-        from curlhttp.requests.utils import default_headers
-
-        self.headers: Any = default_headers()
+        self.headers: Any = _default_headers()
         self.auth: Any = None
         self.proxies: Any = {}
         self.hooks: Any = default_hooks()
@@ -142,7 +138,6 @@ class Session(SessionRedirectMixin):
         self.cert: Any = None
         self.max_redirects = DEFAULT_REDIRECT_LIMIT
         self.trust_env = True
-        self.cookies: Any = cookiejar_from_dict({})
         self.adapters: Any = OrderedDict()
         if timeout is not _UNSET:
             self.timeout = (None, None) if timeout is None else timeout
@@ -196,8 +191,13 @@ class Session(SessionRedirectMixin):
 
     def _merged_cookies(self, cookies: Any) -> Any:
         """Return a jar of the session's cookies and a request's; None for no cookies at all."""
-        if not cookies and not getattr(self.cookies, "_cookies", True):
+        has_jar = "cookies" in self.__dict__ or not isinstance(type(self).cookies, JarOnDemand)
+        if not cookies and (not has_jar or not getattr(self.cookies, "_cookies", True)):
             return None
+        from http.cookiejar import CookieJar
+
+        from curlhttp.requests.cookies import RequestsCookieJar, cookiejar_from_dict, merge_cookies
+
         cookies = cookies or {}
         if not isinstance(cookies, CookieJar):
             cookies = cookiejar_from_dict(cookies)
@@ -349,10 +349,15 @@ class Session(SessionRedirectMixin):
         return resolve_proxies(request, self.proxies, self.trust_env)
 
     def _keep_cookies(self, request: PreparedRequest, response: Response) -> None:
-        for earlier in response.history:  # of a hook that sent again
-            extract_cookies_to_jar(self.cookies, earlier.request, earlier.raw)
+        # Those of a hook that sent again, and its own.
+        answered = [(earlier.request, earlier.raw) for earlier in response.history]
         if getattr(response, "sets_cookies", True):
-            extract_cookies_to_jar(self.cookies, request, response.raw)
+            answered.append((request, response.raw))
+        if answered:
+            from curlhttp.requests.cookies import extract_cookies_to_jar
+
+            for asked, raw in answered:
+                extract_cookies_to_jar(self.cookies, asked, raw)
 
     _has_own_redirects = False
 
@@ -466,3 +471,10 @@ class Session(SessionRedirectMixin):
 def session() -> Session:
     """Return a Session."""
     return Session()
+
+
+def _default_headers() -> Any:
+    utils: Any = sys.modules.get("curlhttp.requests.utils")  # where programs put another agent
+    return (
+        headers_of(f"python-requests/{__version__}") if utils is None else utils.default_headers()
+    )

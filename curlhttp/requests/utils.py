@@ -39,6 +39,7 @@ from curlhttp.requests._header_values import (
 from curlhttp.requests._header_values import (
     check_header_validity,
     get_encoding_from_headers,
+    headers_of,
     parse_dict_header,
     parse_header_links,
     parse_list_header,
@@ -128,14 +129,7 @@ def default_user_agent(name: str = "python-requests") -> str:
 
 def default_headers() -> CaseInsensitiveDict[str]:
     """Return the headers that a session begins with."""
-    return CaseInsensitiveDict(
-        {
-            "User-Agent": default_user_agent(),
-            "Accept-Encoding": DEFAULT_ACCEPT_ENCODING,
-            "Accept": "*/*",
-            "Connection": "keep-alive",
-        }
-    )
+    return headers_of(default_user_agent())
 
 
 # --- mappings and pairs ---
