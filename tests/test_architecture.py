@@ -231,12 +231,14 @@ def test_the_drop_in_loads_when_it_is_used() -> None:
 def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
     from tests.servers import AppServer
 
-    heavy = "asyncio anyio urllib3 requests ssl email http.client curlhttp._client"
-    lazy = "curlhttp.requests.packages curlhttp.requests.help"
+    heavy = "asyncio anyio urllib3 requests ssl email http.client http.cookiejar logging hashlib"
+    late = "packages help utils cookies compat auth _wire _retries _timeouts"
+    names = (
+        f"{heavy} curlhttp._client {' '.join(f'curlhttp.requests.{name}' for name in late.split())}"
+    )
     with AppServer() as app:
         program = f"import curlhttp; assert curlhttp.get({app.url!r}).content == b'hello'"
-        loaded = loaded_after(program, f"{heavy} {lazy}")
-    assert loaded & set(f"asyncio anyio urllib3 requests {lazy}".split()) == set()
+        assert loaded_after(program, names) == set()
 
 
 def test_a_trio_program_does_not_load_asyncios_engine_too_early() -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw import RawResponse
-from curlhttp.requests._wire import BrokenOff
 
 if TYPE_CHECKING:
     from curlhttp._models.request import Request as CoreRequest
@@ -53,7 +52,7 @@ def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> 
     except RequestException as error:
         error.request = request  # type: ignore[assignment]
         if error.response is not None:
-            return RawResponse(BrokenOff(error))
+            return _broken_off(error)
         from curlhttp.requests._retries import after_error
 
         after_error(0, sent.method, str(request.url), error)
@@ -83,7 +82,7 @@ def send_again(
         except RequestException as error:
             error.request = request  # type: ignore[assignment]
             if error.response is not None and error.response._head.redirects:
-                return RawResponse(BrokenOff(error))
+                return _broken_off(error)
             retries = after_error(retries, method, url, error)
             pause(retries, None)
         else:
@@ -101,3 +100,9 @@ def send_again(
             pause(retries, raw)
         if sent.body is not None:
             sent.body.rewind()
+
+
+def _broken_off(error: RequestException) -> RawResponse:
+    from curlhttp.requests._wire import BrokenOff
+
+    return RawResponse(BrokenOff(error))

@@ -47,9 +47,14 @@ def may_have_proxies() -> bool:
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies)
 
 
-def ca_bundle() -> str | None:
-    """Return the path of the authorities that the environment names, or None."""
-    return next(filter(None, map(os.environ.get, _BUNDLES)), None)
+def ca_bundle(that_exists: bool = False) -> str | None:
+    """Return the path of the authorities that the environment names, or None.
+
+    Args:
+        that_exists: return None, too, where there is nothing at that path.
+    """
+    path = next(filter(None, map(os.environ.get, _BUNDLES)), None)
+    return None if path is None or (that_exists and not os.path.exists(path)) else path
 
 
 def get_netrc_auth(url: Any, raise_errors: bool = False) -> Any:

@@ -168,12 +168,12 @@ def _headers_of(headers: Any) -> Headers:
 
 @lru_cache(maxsize=64)
 def _known_timeout(timeout: Any) -> Timeout:
-    from curlhttp.requests._timeouts import as_pair
-
     if timeout is None:
         return Timeout()
     if isinstance(timeout, Timeout):
         return timeout
+    from curlhttp.requests._timeouts import as_pair
+
     connect, read, total = as_pair(timeout)
     return Timeout(connect=connect, read=read, total=total)
 

@@ -15,19 +15,10 @@ from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.response import Response, read_json
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
-from curlhttp.requests._wire import (
-    PIECE,
-    Connection,
-    Message,
-    OriginalResponse,
-    Socket,
-    Wire,
-    is_chunked,
-    read_some,
-)
 
 __all__ = ["RawResponse"]
 
+PIECE = 64 * 1024  # bytes
 _REDIRECTS = (301, 302, 303, 307, 308)
 _VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20, "HTTP/3": 30}
 
@@ -99,6 +90,8 @@ class RawResponse:
     @property
     def msg(self) -> Any:
         """Return the header fields as http.client gives them."""
+        from curlhttp.requests._wire import Message
+
         return Message(self.received.headers.multi_items())
 
     def getheaders(self) -> Any:
@@ -136,7 +129,7 @@ class RawResponse:
     @property
     def chunked(self) -> bool:
         """Return whether the body came in chunks."""
-        return is_chunked(self.received)
+        return "chunked" in self.received.headers.get("transfer-encoding", "").lower()
 
     @property
     def sets_cookies(self) -> bool:
@@ -149,6 +142,8 @@ class RawResponse:
     def _fp(self) -> Any:
         """Return the file that the bytes come from; caches put one of their own around it."""
         if self._body is None:
+            from curlhttp.requests._wire import Wire
+
             self._body = Wire(self.received, self._is_spent)
         return self._body
 
@@ -228,13 +223,15 @@ class RawResponse:
 
     def _next(self, limit: int) -> bytes:
         """Return up to limit decoded bytes, b"" at the end."""
+        from curlhttp.requests._wire import read_some
+
         decoder = self._decoder
         assert decoder is not None
         try:
             while not self._is_finished:
                 if piece := decoder.take(limit):
                     return piece
-                data = read_some(self._fp)
+                data = read_some(self._fp, PIECE)
                 if not data:
                     self._is_finished = True
                     decoder.finish()
@@ -270,7 +267,9 @@ class RawResponse:
     def _read_some(self, amt: int | None, decodes: bool) -> bytes:
         if decodes and self._set_decoder():
             return self._next(amt or PIECE)
-        data = read_some(self._fp, amt)
+        from curlhttp.requests._wire import read_some
+
+        data = read_some(self._fp, amt or PIECE)
         self._told += len(data)
         return data
 
@@ -392,17 +391,23 @@ class RawResponse:
 
     @property
     def _connection(self) -> Any:
+        from curlhttp.requests._wire import Connection
+
         return None if self.closed else Connection(self.received)
 
     connection = _connection
 
     @property
     def _original_response(self) -> Any:
+        from curlhttp.requests._wire import OriginalResponse
+
         return OriginalResponse(self)
 
     @property
     def sock(self) -> Any:
         """Return what answers getpeername() and getsockname()."""
+        from curlhttp.requests._wire import Socket
+
         return Socket(self.received)
 
 

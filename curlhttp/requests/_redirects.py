@@ -8,13 +8,11 @@ from urllib.parse import urljoin, urlparse
 
 from curlhttp._models.scrub import shown_url
 from curlhttp._models.url.url import parse_url
-from curlhttp._policy.redirect import may_keep_credentials, redirect_method
 from curlhttp.exceptions import InvalidURL, TooManyRedirects
 from curlhttp.requests._aside import expect_hop, expect_no_more, set_aside
 from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._prepared import PreparedRequest
 from curlhttp.requests._response import Response
-from curlhttp.requests._timeouts import what_is_left
 
 __all__ = ["SessionRedirectMixin"]
 
@@ -58,6 +56,8 @@ class SessionRedirectMixin:
             old_url: where they were meant for.
             new_url: where the redirect leads.
         """
+        from curlhttp._policy.redirect import may_keep_credentials
+
         try:
             return not may_keep_credentials(parse_url(old_url), parse_url(new_url))
         except ValueError:
@@ -92,6 +92,8 @@ class SessionRedirectMixin:
             TooManyRedirects: there are more than max_redirects.
             UnrewindableBodyError: the body must be sent again and cannot be.
         """
+        from curlhttp.requests._timeouts import what_is_left
+
         left = what_is_left(timeout, getattr(resp, "timings", None))
         followed: list[Response] = []
         fragment = urlparse(str(req.url)).fragment
@@ -205,6 +207,8 @@ class SessionRedirectMixin:
             prepared_request: the next hop.
             response: what redirected there.
         """
+        from curlhttp._policy.redirect import redirect_method
+
         prepared_request.method = redirect_method(
             str(prepared_request.method), response.status_code
         )

@@ -15,36 +15,26 @@ if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
 
 __all__ = [
-    "PIECE",
     "BrokenOff",
     "Connection",
     "Message",
     "OriginalResponse",
     "Socket",
     "Wire",
-    "is_chunked",
     "read_some",
 ]
 
-PIECE = 64 * 1024  # bytes
 
-
-def read_some(body: Any, amt: int | None = None) -> bytes:
-    """Return what is there next, at most amt bytes, from a body that may be a foreign file.
+def read_some(body: Any, limit: int) -> bytes:
+    """Return what is there next, at most limit bytes, from a body that may be a foreign file.
 
     A file that a cache put around the wire sees read() only: it passes read1() on, unseen.
     """
-    limit = amt or PIECE
     if type(body) is Wire:
         return body.read1(limit)
     ready = getattr(body, "chunk_left", None)  # of the wire, if that is below
     data: bytes = body.read(min(limit, ready) if ready else limit)
     return data
-
-
-def is_chunked(received: Response) -> bool:
-    """Return whether a body comes in chunks."""
-    return "chunked" in received.headers.get("transfer-encoding", "").lower()
 
 
 class BrokenOff(Response):
@@ -133,7 +123,7 @@ class Wire:
     @property
     def chunked(self) -> bool:
         """Return whether the body comes in chunks."""
-        return is_chunked(self._received)
+        return "chunked" in self._received.headers.get("transfer-encoding", "").lower()
 
     @property
     def chunk_left(self) -> int | None:

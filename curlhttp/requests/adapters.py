@@ -17,6 +17,7 @@ from curlhttp._run import run_sync
 from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import is_plain, send_again, send_once
 from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._environment import ca_bundle
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
 from curlhttp.requests._pools import Manager, Pool, cert_files, host_of
 from curlhttp.requests._raw import RawResponse
@@ -304,8 +305,8 @@ class HTTPAdapter(BaseAdapter):
         Args:
             proxy: its URL.
         """
+        from curlhttp.requests._url import get_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
-        from curlhttp.requests.utils import get_auth_from_url
 
         username, password = get_auth_from_url(proxy)
         return {"Proxy-Authorization": _basic_auth_str(username, password)} if username else {}
@@ -439,7 +440,8 @@ class HTTPAdapter(BaseAdapter):
     ) -> Any:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is None and url.scheme == "http":
-            verify, cert = True, None  # one Transport for all
+            # One Transport for all, of which certifi is no part unless it has to be.
+            verify, cert = verify is True or ca_bundle(that_exists=True) or True, None
         kw = self.poolmanager.connection_pool_kw
         if len(kw) == 2 and "maxsize" in kw and "block" in kw and not ip_version():
             return transport_for(verify, cert, proxy, self._http2, False)
@@ -484,8 +486,8 @@ def _open(engine: BlockingEngine, sent: CoreRequest) -> Any:
 
 def _copy_head(response: Response, resp: Any) -> None:
     """Take over the head of a response that did not come from libcurl."""
+    from curlhttp.requests._header_values import get_encoding_from_headers
     from curlhttp.requests.structures import CaseInsensitiveDict
-    from curlhttp.requests.utils import get_encoding_from_headers
 
     response.status_code = getattr(resp, "status", None)
     response.headers = CaseInsensitiveDict(getattr(resp, "headers", {}))
