@@ -36,6 +36,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from typing_extensions import Unpack
+
+    from curlhttp._models.attempt import Attempt
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings
@@ -78,6 +83,18 @@ __all__ = [
 ]
 
 
+if TYPE_CHECKING:
+
+    class _Facts(TypedDict, total=False):
+        """The keywords of RequestException."""
+
+        request: Request | None
+        response: Response | None
+        curl_code: int | None
+        request_sent: bool
+        timings: Timings | None
+
+
 class RequestException(OSError):
     """Report that a request failed; the base of every error here.
 
@@ -100,7 +117,7 @@ class RequestException(OSError):
     refused: bool = False
     budget_exhausted: bool = False
     timings: Timings | None = None
-    _attempts: tuple[Any, ...] = ()
+    _attempts: tuple[Attempt, ...] = ()
 
     def __init__(
         self,
@@ -121,27 +138,27 @@ class RequestException(OSError):
         self.timings = timings
 
     @property
-    def attempts(self) -> tuple[Any, ...]:
+    def attempts(self) -> tuple[Attempt, ...]:
         """Return the tries made; the last one's error is this one."""
         return tuple(map(self._with_self, self._attempts))
 
     @attempts.setter
-    def attempts(self, attempts: tuple[Any, ...]) -> None:
+    def attempts(self, attempts: tuple[Attempt, ...]) -> None:
         # Without this error: what holds itself lives until the garbage collector comes by.
         self._attempts = tuple(
             attempt._replace(error=None) if attempt.error is self else attempt
             for attempt in attempts
         )
 
-    def _with_self(self, attempt: Any) -> Any:
+    def _with_self(self, attempt: Attempt) -> Attempt:
         is_this = attempt.error is None and attempt.status_code is None
         return attempt._replace(error=self) if is_this else attempt
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # OSError's own __reduce__ knows nothing of our attributes.
         return _rebuild, (type(self), self.args, self._facts())
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, object]:
         """Return the attributes that travel with a pickle: no credentials."""
         facts = dict(self.__dict__)
         if (strip := getattr(self.request, "without_credentials", None)) is not None:
@@ -149,7 +166,9 @@ class RequestException(OSError):
         return facts
 
 
-def _rebuild(cls: type[RequestException], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+def _rebuild(
+    cls: type[RequestException], args: tuple[object, ...], state: dict[str, object]
+) -> RequestException:
     error = cls.__new__(cls, *args)
     error.args = args
     error.__dict__.update(state)
@@ -221,7 +240,7 @@ class CircuitBreakerOpen(ConnectionError):
         retry_after: seconds until it may let requests through again; math.inf when it was forced.
     """
 
-    def __init__(self, *args: object, retry_after: float = 0.0, **facts: Any) -> None:
+    def __init__(self, *args: object, retry_after: float = 0.0, **facts: Unpack[_Facts]) -> None:
         super().__init__(*args, **facts)
         self.retry_after = retry_after
 
@@ -233,6 +252,7 @@ class Timeout(RequestException):
     limits, as in Timeout(connect=5, total=30) or Timeout(5), it returns the setting.
     """
 
+    # Any: facts of an error, or limits of the setting.
     def __new__(cls, *args: object, **facts: Any) -> Timeout:
         """Return the exception, or the setting when nothing but limits is given."""
         if cls is Timeout and (args or facts) and _LIMITS.issuperset(facts):
@@ -288,7 +308,9 @@ class ChecksumMismatch(RequestException):
         actual: the one that the file had.
     """
 
-    def __init__(self, *args: object, expected: str = "", actual: str = "", **facts: Any) -> None:
+    def __init__(
+        self, *args: object, expected: str = "", actual: str = "", **facts: Unpack[_Facts]
+    ) -> None:
         super().__init__(*args, **facts)
         self.expected = expected
         self.actual = actual
@@ -301,16 +323,16 @@ class InvalidJSONError(RequestException):
 class JSONDecodeError(InvalidJSONError, json.JSONDecodeError):
     """Report a response body that is not JSON."""
 
-    def __init__(self, msg: str, doc: str, pos: int, **facts: Any) -> None:
+    def __init__(self, msg: str, doc: str, pos: int, **facts: Unpack[_Facts]) -> None:
         json.JSONDecodeError.__init__(self, msg, doc, pos)
         InvalidJSONError.__init__(self, *self.args, **facts)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_json, (type(self), self.msg, self.doc, self.pos, self._facts())
 
 
 def _rebuild_json(
-    cls: type[JSONDecodeError], msg: str, doc: str, pos: int, state: dict[str, Any]
+    cls: type[JSONDecodeError], msg: str, doc: str, pos: int, state: dict[str, object]
 ) -> JSONDecodeError:
     error = cls(msg, doc, pos)
     error.__dict__.update(state)

@@ -10,7 +10,10 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import zlib
 
 __all__ = ["CODECS", "Codec"]
 
@@ -66,7 +69,7 @@ class _Gzip(Codec):
 
         self.error = zlib.error
         self._new = zlib.decompressobj
-        self._member: Any = None
+        self._member: zlib._Decompress | None = None
         self._later = False  # a member has ended, so what follows need not be one
         self._over = False
 
@@ -76,10 +79,11 @@ class _Gzip(Codec):
         self._tail += data
         self.hungry, out = False, b""
         while not (out or self.hungry):
-            if self._member is None:
+            member = self._member
+            if member is None:
                 self._begin()
             else:
-                out = self._inflate(limit)
+                out = self._inflate(member, limit)
         return out
 
     def _begin(self) -> None:
@@ -93,9 +97,8 @@ class _Gzip(Codec):
         else:
             self._member = self._new(31)
 
-    def _inflate(self, limit: int) -> bytes:
-        member = self._member
-        out: bytes = member.decompress(self._tail, limit)
+    def _inflate(self, member: zlib._Decompress, limit: int) -> bytes:
+        out = member.decompress(self._tail, limit)
         if member.eof:
             self._member, self._later, self._tail = None, True, member.unused_data
             self.hungry = not self._tail
@@ -119,7 +122,7 @@ class _Deflate(Codec):
 
         self.error = zlib.error
         self._new = zlib.decompressobj
-        self._stream: Any = None
+        self._stream: zlib._Decompress | None = None
 
     def decode(self, data: bytes, limit: int) -> bytes:
         data = self._tail + data
@@ -130,7 +133,7 @@ class _Deflate(Codec):
             self._stream = self._new(15 if _has_zlib_header(data) else -15)
         if self._stream.eof:
             return b""
-        out: bytes = self._stream.decompress(data, limit)
+        out = self._stream.decompress(data, limit)
         self._tail = self._stream.unconsumed_tail
         self.hungry = self._stream.eof or (not self._tail and len(out) < limit)
         return out
@@ -152,7 +155,7 @@ class _Brotli(Codec):
         import brotli
 
         self.error = brotli.error
-        self._stream: Any = brotli.Decompressor()
+        self._stream = brotli.Decompressor()
         self._started = False
 
     def decode(self, data: bytes, limit: int) -> bytes:
@@ -176,7 +179,7 @@ class _Zstd(Codec):
         self.error = module.ZstdError
         self._new = module.ZstdDecompressor
         self._options = {module.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
-        self._frame: Any = None
+        self._frame: Any = None  # a decompressor of one of two modules
         self._frames = self._fed = 0
 
     def decode(self, data: bytes, limit: int) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from curlhttp._models.scrub import scrub_field
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
@@ -191,7 +191,7 @@ class Headers(MutableMapping[str, str]):
     def get(self, name: str, default: str) -> str: ...
     @overload
     def get(self, name: str, default: _Default) -> str | _Default: ...
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
         """Return the value of a field, joined where repeated, or the default."""
         found = self._by_name().get(name.lower())  # no KeyError made and caught, as in Mapping
         return default if found is None else found[1]
@@ -366,7 +366,7 @@ def _overridden(
     return kept
 
 
-def _values_of(other: Mapping[Any, Any]) -> dict[Any, Any]:
+def _values_of(other: Mapping[object, object]) -> object:
     if isinstance(other, Headers):
         return other._values()
     return {k.lower() if isinstance(k, str) else k: value for k, value in other.items()}

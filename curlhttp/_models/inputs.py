@@ -52,8 +52,8 @@ CookiesInput: TypeAlias = CookieJar | Mapping[str, str] | Iterable[tuple[str, st
 
 # --- queries and forms ---
 
-# Any: a mapping's key type is invariant, and any name is taken by its str().
-FormInput: TypeAlias = Mapping[Any, object] | Iterable[tuple[object, object]]
+# Any: a mapping's key type is invariant, and any name is taken by its str(), as is any value.
+FormInput: TypeAlias = Mapping[Any, object] | Iterable[tuple[Any, object]]
 """Names and values; a list repeats its name, None is left out, others are taken by their str()."""
 
 ParamsInput: TypeAlias = FormInput | Text
@@ -78,7 +78,7 @@ ContentInput: TypeAlias = (
 )
 """A body as it is; a function that returns one makes it replayable."""
 
-DataInput: TypeAlias = Mapping[Any, object] | Sequence[tuple[object, object]] | ContentInput
+DataInput: TypeAlias = Mapping[Any, object] | Sequence[tuple[Any, object]] | ContentInput
 """A form, or a body as it is."""
 
 # Any: a mapping's key type is invariant; numbers are good as names, too. Values are objects, since

@@ -79,7 +79,24 @@ class Request:
         "url",
     )
 
+    method: str
+    url: URL
     _headers: Headers | None
+    _shared_headers: Headers
+    body: Body | None
+    auth: Auth | None
+    cookies: CookieJar | None
+    jar: Jar | None
+    timeout: Timeout
+    transport: Transport
+    route: Callable[[URL], Transport] | None
+    stream: bool
+    follow_redirects: bool
+    max_response_size: int | None
+    decode: bool
+    deadline: float | None
+    retry: RetryPolicy | None
+    extensions: dict[str, Any] | None  # Any: the middleware knows
 
     def __init__(
         self,
@@ -181,7 +198,7 @@ class Request:
         self.decode = decode
         self.deadline = deadline
         self.retry = retry
-        self.extensions: dict[str, Any] | None = None
+        self.extensions = None
         return self
 
     @property
@@ -290,10 +307,10 @@ class Request:
         """Return method and URL, fit for a message."""
         return f"{self.method} {shown_url(self.url)}"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # What cannot travel to another process is left behind: streams, jars and callables.
         kept = ("method", "url", "timeout", "stream", "follow_redirects", "max_response_size")
-        state: dict[str, Any] = {name: getattr(self, name) for name in kept}
+        state: dict[str, object] = {name: getattr(self, name) for name in kept}
         state["headers"] = self._headers or self._shared_headers
         state["data"] = self.body.data if self.body is not None else None
         return state

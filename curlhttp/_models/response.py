@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from curlhttp._models.attempt import Attempt
 from curlhttp._models.charsets import chosen_charset, decode, known_charset
@@ -43,7 +43,7 @@ class Response:
     budget_exhausted: bool = False
     _headers: Headers | None = None
     _encoding: str | None = None
-    _cookies: Any = None
+    _cookies: Cookies | None = None
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Response:
     ) -> None:
         self.request = request
         self._head = head
-        self.status_code = head.status_code
+        self.status_code: int = head.status_code
         self._content = content  # None while it is on the wire
         self._times = timings
         self.history: list[Response] = []
@@ -128,7 +128,7 @@ class Response:
             self._cookies = Cookies()
             if self.sets_cookies:
                 store_cookies(self._cookies, self.request.url, self.headers.get_list("set-cookie"))
-        return cast("Cookies", self._cookies)
+        return self._cookies
 
     @property
     def sets_cookies(self) -> bool:
@@ -254,7 +254,7 @@ class Response:
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         strip = getattr(self.request, "without_credentials", None)
         return {**self.__dict__, "request": self.request if strip is None else strip()}
 
@@ -315,7 +315,7 @@ def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
     Args:
         body: of the response, or its text.
         options: passed on to json.loads.
-        response: has the text, for the error.
+        response: has the text, for the error; Any: the facade's are others.
 
     Raises:
         JSONDecodeError: it is not JSON, or goes beyond what Python reads.

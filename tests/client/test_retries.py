@@ -89,7 +89,8 @@ async def fail(client: AnyClient, server: RawServer, reused: bool) -> e.RequestE
 
 
 def nothing_followed_what_may_have_arrived(error: e.RequestException) -> bool:
-    return not any(each.error.request_sent for each in error.attempts[:-1])
+    errors = [each.error for each in error.attempts[:-1]]
+    return all(each is not None and not each.request_sent for each in errors)
 
 
 @pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])

@@ -372,7 +372,8 @@ def test_a_plain_stdlib_jar_works_with_its_own_rules() -> None:
 def test_urllib_requests_are_understood() -> None:
     jar = Cookies()
     request = urllib.request.Request("http://LOCALHOST:81/x?y")
-    jar.extract_cookies(SetCookies(["a=1", "b=2; Domain=x.test"]), request)
+    response: Any = SetCookies(["a=1", "b=2; Domain=x.test"])
+    jar.extract_cookies(response, request)
     jar.add_cookie_header(request)
     assert request.get_header("Cookie") == "a=1"
 

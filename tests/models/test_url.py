@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.url.url import URL, Params, encode_params, parse_url
+from curlhttp._models.inputs import ParamsInput
+from curlhttp._models.url.url import URL, encode_params, parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 from tests.support.pace import assert_cheap
 
@@ -386,7 +387,9 @@ def test_a_reference_to_nowhere_is_refused(location: str | bytes, error: type[Ex
         (None, ""),
     ],
 )  # fmt: skip
-def test_params_are_appended_by_the_rules_of_requests(params: Params | None, expected: str) -> None:
+def test_params_are_appended_by_the_rules_of_requests(
+    params: ParamsInput | None, expected: str
+) -> None:
     queries = [params] if hasattr(params, "__next__") else [params, params]
     if isinstance(params, dict) and hasattr(params.get("a"), "__next__"):
         queries = [params]
@@ -404,7 +407,7 @@ def test_finished_params_are_left_alone_by_the_encoder() -> None:
 
 
 @pytest.mark.parametrize("params", [{"a": "\ud800"}, {"\ud800": 1}, "\ud800", b"\xff"])
-def test_params_that_are_not_unicode_are_refused(params: Params) -> None:
+def test_params_that_are_not_unicode_are_refused(params: ParamsInput) -> None:
     with pytest.raises(InvalidURL):
         parse_url("http://h/").with_params(params)
 

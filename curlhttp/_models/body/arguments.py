@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from json import JSONEncoder
-from typing import Any
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlencode
 
 from curlhttp._models.body.body import Body, BytesBody
@@ -15,6 +15,9 @@ from curlhttp._models.body.multipart import MultipartBody
 from curlhttp._models.body.streams import WHOLE, FileBody, open_body
 from curlhttp._models.url.params import pairs
 from curlhttp.exceptions import InvalidJSONError
+
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import JSON, ContentInput, DataInput, FilesInput, FormInput, Text
 
 __all__ = ["encode_body"]
 
@@ -26,10 +29,10 @@ _FORMS = (dict, list, tuple, Mapping)  # in this order: the check of an ABC is s
 
 def encode_body(
     *,
-    content: Any = None,
-    data: Any = None,
-    json: Any = None,
-    files: Any = None,
+    content: ContentInput | None = None,
+    data: DataInput | None = None,
+    json: JSON = None,
+    files: FilesInput | None = None,
     length: int | None = None,
 ) -> Body | None:
     """Make the body of a request from the arguments of the same names; None for none.
@@ -57,21 +60,21 @@ def encode_body(
         if files or json is not None or not _is_empty(data):
             raise TypeError("content cannot go together with data, files or json")
         return open_body(content, length)
-    return MultipartBody(_file_fields(data), pairs(files), length)
+    return MultipartBody(_file_fields(data), pairs(cast("FormInput", files)), length)
 
 
-def _json_body(value: Any) -> BytesBody:
+def _json_body(value: JSON) -> BytesBody:
     try:
         return BytesBody(_to_json(value).encode(), _JSON)
     except ValueError as error:
         raise InvalidJSONError(str(error)) from error
 
 
-def _data_body(data: Any, json: Any, length: int | None) -> Body | None:
+def _data_body(data: DataInput, json: JSON, length: int | None) -> Body | None:
     if _is_empty(data):
         return None if json is None else _json_body(json)
     if isinstance(data, _FORMS):
-        form = urlencode(list(form_fields(data))).encode("ascii")
+        form = urlencode(list(form_fields(cast("FormInput", data)))).encode("ascii")
         return BytesBody(form, _FORM)
     body = open_body(data, length)
     if isinstance(body, FileBody) and body.length == 0 and length is None:
@@ -79,24 +82,24 @@ def _data_body(data: Any, json: Any, length: int | None) -> Body | None:
     return body
 
 
-def _is_empty(data: Any) -> bool:
+def _is_empty(data: object) -> bool:
     return data is None or (not data and isinstance(data, (*WHOLE, *_FORMS)))
 
 
-def form_fields(data: Any) -> Iterator[tuple[Any, Any]]:
+def form_fields(data: FormInput) -> Iterator[tuple[Text, object]]:
     """Give the fields of a form: a list of values repeats the name, None is dropped."""
     for name, values in pairs(data):
         if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
             values = (values,)
-        for value in values:
+        for value in cast("Iterable[object]", values):
             if value is not None:
                 yield name, value
 
 
-def _file_fields(data: Any) -> Iterable[tuple[Any, Any]]:
+def _file_fields(data: DataInput | None) -> Iterable[tuple[Text, object]]:
     """Give the fields that go before the files."""
     if isinstance(data, WHOLE):
         raise ValueError("data must not be a string when there are files")
     if data is not None and not isinstance(data, _FORMS):
         raise NotImplementedError("a streamed body and files are mutually exclusive")
-    return form_fields(data or ())
+    return form_fields(cast("FormInput", data or ()))

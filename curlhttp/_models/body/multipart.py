@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._models.body.body import Body, BytesBody, StreamBody
 from curlhttp._models.body.streams import open_body
 from curlhttp._models.url.params import pairs
 from curlhttp.exceptions import InvalidHeader
+
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import FormInput, Text
 
 __all__ = ["MultipartBody"]
 
@@ -49,8 +52,8 @@ class MultipartBody(StreamBody):
 
     def __init__(
         self,
-        fields: Iterable[tuple[Any, Any]],
-        files: Iterable[tuple[Any, Any]],
+        fields: Iterable[tuple[object, object]],
+        files: Iterable[tuple[object, object]],
         length: int | None = None,
         boundary: str | None = None,
     ) -> None:
@@ -96,7 +99,7 @@ class MultipartBody(StreamBody):
 
 
 def _segments(
-    boundary: str, fields: Iterable[tuple[Any, Any]], files: Iterable[tuple[Any, Any]]
+    boundary: str, fields: Iterable[tuple[object, object]], files: Iterable[tuple[object, object]]
 ) -> list[Body]:
     """Lay out the form as text in memory and bodies between."""
     segments: list[Body] = []
@@ -114,13 +117,13 @@ def _segments(
     return [*segments, BytesBody(bytes(text))]
 
 
-def _field(field: tuple[Any, Any]) -> tuple[bytes, Body]:
+def _field(field: tuple[object, object]) -> tuple[bytes, Body]:
     name, value = field
     data = value if isinstance(value, bytes) else str(value).encode()
     return _head(name), BytesBody(data)
 
 
-def _file(field: tuple[Any, Any]) -> tuple[bytes, Body] | None:
+def _file(field: tuple[object, object]) -> tuple[bytes, Body] | None:
     name, spec = field
     if not isinstance(spec, (tuple, list)):
         spec = (_file_name(spec) or name, spec)
@@ -135,7 +138,7 @@ def _file(field: tuple[Any, Any]) -> tuple[bytes, Body] | None:
     return _head(name, filename, content_type, headers), body
 
 
-def _file_name(file: Any) -> str | None:
+def _file_name(file: object) -> str | None:
     name = getattr(file, "name", None)  # an int for an open descriptor
     if not isinstance(name, (str, bytes)):
         return None
@@ -144,11 +147,13 @@ def _file_name(file: Any) -> str | None:
     return None if is_made_up else os.path.basename(name)
 
 
-def _head(name: Any, filename: Any = None, content_type: Any = None, headers: Any = None) -> bytes:
+def _head(
+    name: object, filename: object = None, content_type: object = None, headers: object = None
+) -> bytes:
     lines = f'Content-Disposition: form-data; name="{_escaped(name)}"'
     if filename is not None:
         lines += f'; filename="{_escaped(filename)}"'
-    extra = dict(pairs(headers)) if headers else {}
+    extra = _named(pairs(cast("FormInput", headers))) if headers else {}
     if content_type is not None:
         extra = {"Content-Type": content_type, **_without(extra, "content-type")}
     for key, value in _without(extra, "content-disposition").items():
@@ -157,26 +162,29 @@ def _head(name: Any, filename: Any = None, content_type: Any = None, headers: An
     return f"{lines}\r\n\r\n".encode("utf-8", "surrogateescape")
 
 
-def _without(headers: Mapping[Any, Any], name: str) -> dict[str, Any]:
-    texts = {_text(key): value for key, value in headers.items() if value is not None}
-    return {key: value for key, value in texts.items() if key.lower() != name}
+def _named(headers: Iterable[tuple[Text, object]]) -> dict[str, object]:
+    return {_text(name): value for name, value in dict(headers).items() if value is not None}
 
 
-def _header_line(name: str, value: Any) -> str:
+def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
+    return {key: value for key, value in headers.items() if key.lower() != name}
+
+
+def _header_line(name: str, value: object) -> str:
     text = _text(value)
     if not _TOKEN(name) or _BREAKS(text):
         raise InvalidHeader(f"a part cannot have the header {name!r} with this value")
     return f"\r\n{name}: {text}"
 
 
-def _escaped(name: Any) -> str:
+def _escaped(name: object) -> str:
     text = _text(name)
     if "\0" in text:
         raise ValueError("a field or file name cannot hold NUL")
     return text.translate(_ESCAPES)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if not isinstance(value, str):

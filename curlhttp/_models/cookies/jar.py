@@ -6,9 +6,9 @@ It reads no clock of its own (the stdlib's jar does) and knows nothing of transf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._models.cookies.rules import (
     CONTROL,
@@ -26,6 +26,10 @@ from curlhttp._models.cookies.store import CookieStore, join_pairs
 from curlhttp.exceptions import CookieConflictError, InvalidHeader
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
+    from urllib.request import Request as UrllibRequest
+
+    from curlhttp._models.inputs import CookiesInput
     from curlhttp._models.url.url import URL
 
 __all__ = [
@@ -50,7 +54,7 @@ class Cookies(CookieStore, MutableMapping[str, str]):
 
     def __init__(
         self,
-        cookies: Mapping[str, str] | Iterable[tuple[str, str]] | CookieJar | None = None,
+        cookies: CookiesInput | None = None,
         policy: DefaultCookiePolicy | None = None,
     ) -> None:
         super().__init__(policy or CookieRules())
@@ -142,7 +146,7 @@ class Cookies(CookieStore, MutableMapping[str, str]):
         return cookie
 
     def update(  # type: ignore[override]
-        self, other: Mapping[str, str] | Iterable[tuple[str, str]] | CookieJar = (), **names: str
+        self, other: CookiesInput = (), **names: str
     ) -> None:
         """Add the cookies of a jar, a mapping or pairs."""
         if isinstance(other, CookieJar):
@@ -199,7 +203,7 @@ class Cookies(CookieStore, MutableMapping[str, str]):
 
     def get_policy(self) -> DefaultCookiePolicy:
         """Return the policy that is asked who may set and get cookies."""
-        return cast(DefaultCookiePolicy, self._policy)
+        return self._policy
 
     def set_cookie(self, cookie: Cookie) -> None:
         """Store a cookie; one that has expired removes its namesake instead."""
@@ -216,7 +220,8 @@ class Cookies(CookieStore, MutableMapping[str, str]):
         found: list[Cookie] = []
         with self._cookies_lock:
             for domain in self._domains_of(host):
-                if not self._policy.domain_allowed(domain):
+                # cookie_header asks only jars that have CookieRules.
+                if not self._policy.domain_allowed(domain):  # type: ignore[attr-defined]
                     continue
                 expired = False
                 for cookie in _below(self._cookies[domain], path):
@@ -265,7 +270,7 @@ def cookie_header(jar: CookieJar, url: URL) -> str | None:
     if isinstance(jar, Cookies) and type(jar._policy) is CookieRules:
         return jar.header_for(url)
     request = CookieRequest(url)
-    jar.add_cookie_header(cast(Any, request))
+    jar.add_cookie_header(cast("UrllibRequest", request))
     return request.cookie
 
 
@@ -274,4 +279,5 @@ def store_cookies(jar: CookieJar, url: URL, set_cookie_values: Sequence[str]) ->
     request = CookieRequest(url)
     if not isinstance(jar, CookieStore):
         set_cookie_values = lines_for_stdlib(set_cookie_values, request)
-    jar.extract_cookies(cast(Any, SetCookies(set_cookie_values)), cast(Any, request))
+    response = SetCookies(set_cookie_values)
+    jar.extract_cookies(cast("HTTPResponse", response), cast("UrllibRequest", request))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
 
+    from curlhttp._models.inputs import CookiesInput
     from curlhttp._models.url.url import URL
 
 __all__ = ["Jar"]
@@ -22,12 +23,12 @@ class Jar:
 
     __slots__ = ("_cookies",)
 
-    def __init__(self, cookies: Any = None) -> None:
+    def __init__(self, cookies: CookiesInput | None = None) -> None:
         self._cookies: CookieJar | None = None
         if cookies is not None:
             self.replace(cookies)
 
-    def replace(self, cookies: Any) -> None:
+    def replace(self, cookies: CookiesInput | None) -> None:
         """Take other cookies: a CookieJar is used itself, anything else is copied."""
         from http.cookiejar import CookieJar
 
@@ -35,7 +36,7 @@ class Jar:
 
         self._cookies = cookies if isinstance(cookies, CookieJar) else Cookies(cookies)
 
-    def open(self) -> Any:
+    def open(self) -> Any:  # Any: what the caller gave may be no Cookies
         """Return the jar."""
         if self._cookies is None:
             from curlhttp._models.cookies.jar import Cookies
@@ -43,7 +44,7 @@ class Jar:
             self._cookies = Cookies()
         return self._cookies
 
-    def header(self, url: URL, own: Any = None) -> str | None:
+    def header(self, url: URL, own: CookieJar | None = None) -> str | None:
         """Return the Cookie header for a URL, or None.
 
         Args:

@@ -13,13 +13,15 @@ from http.cookiejar import (  # type: ignore[attr-defined]
     DefaultCookiePolicy,
     time2netscape,
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from curlhttp._models.cookies.date import parse_cookie_date
 from curlhttp._models.cookies.public_suffix import is_public_suffix
 
 if TYPE_CHECKING:
+    from urllib.request import Request as UrllibRequest
+
     from curlhttp._models.url.url import URL
 
 __all__ = [
@@ -98,6 +100,13 @@ def path_matches(path: str, cookie_path: str) -> bool:
 # --- what http.cookiejar wants to see of a request and of a response ---
 
 
+class HasURL(Protocol):
+    """What is read of a request, ours or an urllib-like one."""
+
+    def get_full_url(self) -> str:
+        """Return the URL."""
+
+
 class CookieRequest:
     """Show a URL to http.cookiejar as the urllib request that it expects."""
 
@@ -151,7 +160,7 @@ class SetCookies:
         return self._values if name.lower() == "set-cookie" else default
 
 
-def place_of(request: Any) -> tuple[str, str]:
+def place_of(request: HasURL) -> tuple[str, str]:
     """Return host and path of our request or of any urllib-like one."""
     if isinstance(request, CookieRequest):
         return request.host, request.url.path or "/"
@@ -173,13 +182,13 @@ class CookieRules(DefaultCookiePolicy):
     thumb (.com, .co.uk, .github.io).
     """
 
-    def set_ok(self, cookie: Cookie, request: Any) -> bool:
+    def set_ok(self, cookie: Cookie, request: UrllibRequest) -> bool:
         """Return whether the response to the request may set the cookie."""
         if cookie.secure and request.type not in ("https", "wss"):
             return False
         return super().set_ok(cookie, request)
 
-    def set_ok_domain(self, cookie: Cookie, request: Any) -> bool:
+    def set_ok_domain(self, cookie: Cookie, request: UrllibRequest) -> bool:
         """Return whether the request's host may set cookies for the cookie's domain."""
         host, _ = place_of(request)
         if cookie.domain not in matching_domains(host) or not host_allowed(cookie, host):
@@ -188,7 +197,7 @@ class CookieRules(DefaultCookiePolicy):
             return False
         return super().set_ok_domain(cookie, request)
 
-    def domain_return_ok(self, domain: str, request: Any) -> bool:
+    def domain_return_ok(self, domain: str, request: UrllibRequest) -> bool:
         """Return whether the request's host may get any cookie of the domain."""
         host, _ = place_of(request)
         return domain in matching_domains(host) and self.domain_allowed(domain)
@@ -197,15 +206,15 @@ class CookieRules(DefaultCookiePolicy):
         """Return whether the user's block and allow lists let the domain's cookies out."""
         return not (self.is_blocked(domain) or self.is_not_allowed(domain))
 
-    def path_return_ok(self, path: str, request: Any) -> bool:
+    def path_return_ok(self, path: str, request: UrllibRequest) -> bool:
         """Return whether the request's path lies below the cookie's."""
         return path_matches(place_of(request)[1], path)
 
-    def return_ok_domain(self, cookie: Cookie, request: Any) -> bool:
+    def return_ok_domain(self, cookie: Cookie, request: UrllibRequest) -> bool:
         """Return whether the request's host may get this very cookie."""
         return host_allowed(cookie, place_of(request)[0])
 
-    def return_ok(self, cookie: Cookie, request: Any) -> bool:
+    def return_ok(self, cookie: Cookie, request: UrllibRequest) -> bool:
         """Return whether the cookie may go out with the request."""
         return is_clean(cookie) and super().return_ok(cookie, request)
 
@@ -218,7 +227,7 @@ def is_clean(cookie: Cookie) -> bool:
 # --- Set-Cookie to Cookie ---
 
 
-def parse_cookie(line: str, request: Any, now: int) -> Cookie | None:
+def parse_cookie(line: str, request: HasURL, now: int) -> Cookie | None:
     """Parse one Set-Cookie value by RFC 6265, section 5.2; None when it must be ignored."""
     if len(line) > MAX_LINE_SIZE or _CONTROL_BUT_TAB.search(line):
         return None
@@ -232,7 +241,7 @@ def parse_cookie(line: str, request: Any, now: int) -> Cookie | None:
     return _build_cookie(name, value, attributes, request, now)
 
 
-def lines_for_stdlib(lines: Sequence[str], request: Any) -> list[str]:
+def lines_for_stdlib(lines: Sequence[str], request: HasURL) -> list[str]:
     """Return those Set-Cookie values that a jar of the standard library may see.
 
     Its own parser fails at a date that is none, and then drops the other cookies as well.
@@ -259,7 +268,7 @@ def _attribute(item: str) -> tuple[str, str]:
 
 
 def _build_cookie(
-    name: str, value: str, attributes: list[tuple[str, str]], request: Any, now: int
+    name: str, value: str, attributes: list[tuple[str, str]], request: HasURL, now: int
 ) -> Cookie | None:
     known = {key.lower(): text for key, text in attributes}
     host, request_path = place_of(request)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from curlhttp._models.cookies.public_suffix import site_of
 from curlhttp._models.cookies.rules import (
@@ -21,6 +21,10 @@ from curlhttp._models.cookies.rules import (
     path_matches,
     place_of,
 )
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+    from urllib.request import Request as UrllibRequest
 
 __all__ = [
     "MAX_COOKIES",
@@ -105,7 +109,7 @@ class CookieStore(CookieJar):
 
     _cookies: dict[str, dict[str, dict[str, Cookie]]]
     _cookies_lock: threading.RLock
-    _policy: Any
+    _policy: DefaultCookiePolicy
     _now: int  # the stdlib's jar sets it in make_cookies
     _sites: _Sites | None = None  # made when a response sets the first cookie
 
@@ -121,7 +125,7 @@ class CookieStore(CookieJar):
                 ]
             )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         with self._cookies_lock:
             state = self.__dict__.copy()
             state["_cookies"] = {
@@ -132,7 +136,7 @@ class CookieStore(CookieJar):
         state.pop("_sites", None)
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._cookies_lock = threading.RLock()
 
@@ -183,14 +187,14 @@ class CookieStore(CookieJar):
 
     # what servers set
 
-    def extract_cookies(self, response: Any, request: Any) -> None:
+    def extract_cookies(self, response: HTTPResponse, request: UrllibRequest) -> None:
         """Store what the response's Set-Cookie headers may set."""
         with self._cookies_lock:
             for cookie in self.make_cookies(response, request):
                 if not self._is_guarded(cookie, request) and self._policy.set_ok(cookie, request):
                     self._take(cookie)
 
-    def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
+    def make_cookies(self, response: HTTPResponse, request: UrllibRequest) -> Sequence[Cookie]:
         """Parse the response's Set-Cookie headers, without storing anything.
 
         The stdlib's parser fails at dates, and deletes at once what a response expires, even of a
@@ -201,8 +205,8 @@ class CookieStore(CookieJar):
         parsed = (parse_cookie(line, request, self._now) for line in lines)
         return list(islice(filter(None, parsed), MAX_COOKIES_PER_RESPONSE))
 
-    def _set_now(self, request: Any) -> None:
-        super().make_cookies(cast(Any, SetCookies(())), request)
+    def _set_now(self, request: UrllibRequest) -> None:
+        super().make_cookies(cast("HTTPResponse", SetCookies(())), request)
 
     def _take(self, cookie: Cookie) -> None:
         """Store a cookie of a server, and make room for it."""
@@ -242,7 +246,7 @@ class CookieStore(CookieJar):
         if oldest:
             self._remove(min(oldest, key=lambda old: (not old.is_expired(), old.secure)))
 
-    def _is_guarded(self, cookie: Cookie, request: Any) -> bool:
+    def _is_guarded(self, cookie: Cookie, request: UrllibRequest) -> bool:
         """Return whether a plain-text response would touch a Secure cookie (RFC 6265bis, 5.7)."""
         if request.type in ("https", "wss"):
             return False
@@ -264,7 +268,7 @@ class CookieStore(CookieJar):
 
     # what requests carry
 
-    def add_cookie_header(self, request: Any) -> None:
+    def add_cookie_header(self, request: UrllibRequest) -> None:
         """Add the Cookie header, unless the request has one, and drop what has expired of it."""
         if self._policy.rfc2965:
             super().add_cookie_header(request)
@@ -275,21 +279,21 @@ class CookieStore(CookieJar):
             if attributes and not request.has_header("Cookie"):
                 request.add_unredirected_header("Cookie", join_pairs(attributes))
 
-    def _cookies_for_request(self, request: Any) -> list[Cookie]:
+    def _cookies_for_request(self, request: UrllibRequest) -> list[Cookie]:
         cookies: list[Cookie] = []
         for domain in self._domains_for(request):
             cookies += self._cookies_for_domain(domain, request)  # type: ignore[attr-defined]
             self._drop_expired(domain)
         return cookies
 
-    def _domains_for(self, request: Any) -> list[str]:
+    def _domains_for(self, request: UrllibRequest) -> list[str]:
         """Return the domains of the jar that a request may have cookies of, in the jar's order."""
         if type(self._policy).domain_return_ok not in _BY_DOMAIN:
             return list(self._cookies)  # the policy may have other opinions on domains
         found = self._domains_of(*self._hosts_of(request))
         return found if len(found) < 2 else [each for each in self._cookies if each in found]
 
-    def _hosts_of(self, request: Any) -> tuple[str, ...]:
+    def _hosts_of(self, request: UrllibRequest) -> tuple[str, ...]:
         """Return the names under which cookies may have the host of a request."""
         return (place_of(request)[0],)
 

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote_plus
 
 from curlhttp.exceptions import InvalidURL
 
-__all__ = ["Params", "encode_params", "pairs"]
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import FormInput, ParamsInput, Text
 
-Params: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | str | bytes"
+__all__ = ["encode_params", "pairs"]
 
 _PLAIN_PARAM = re.compile(r"[\w.~-]*", re.ASCII).fullmatch
 
 
-def encode_params(params: Params) -> str:
+def encode_params(params: ParamsInput) -> str:
     """Encode parameters for a query or a form, by requests' rules.
 
     None values are dropped, a list repeats its name, everything else is taken by its str();
@@ -48,19 +49,19 @@ def encode_params(params: Params) -> str:
         raise InvalidURL("parameters that are not Unicode text") from None
 
 
-def _each(value: Any) -> Iterable[Any]:
+def _each(value: object) -> Iterable[object]:
     single = isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__iter__")
-    return (value,) if single else value
+    return (value,) if single else cast("Iterable[object]", value)
 
 
-def _form(value: Any) -> str:
+def _form(value: object) -> str:
     if isinstance(value, (bytes, bytearray)):
         return quote_plus(bytes(value))
     text = value if isinstance(value, str) else str(value)
     return text if _PLAIN_PARAM(text) else quote_plus(text)
 
 
-def pairs(source: Any) -> Iterable[tuple[Any, Any]]:
+def pairs(source: FormInput) -> Iterable[tuple[Text, object]]:
     """Give the (name, value) pairs of a mapping or of an iterable of pairs."""
     # dict first: the check of an ABC is slow
     return source.items() if isinstance(source, (dict, Mapping)) else source

@@ -10,16 +10,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 from urllib.parse import unquote
 
 from curlhttp._models.scrub import scrub_text, shown_url
 from curlhttp._models.url.origin import Origin, parse_origin
-from curlhttp._models.url.params import Params, encode_params
+from curlhttp._models.url.params import encode_params
 from curlhttp._models.url.target import PATH_SAFE, QUERY_SAFE, build_target, quoted
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 
-__all__ = ["URL", "Params", "encode_params", "parse_url"]
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import ParamsInput
+
+__all__ = ["URL", "encode_params", "parse_url"]
 
 _LONGEST_CACHED = 2048  # characters; bounds what the cache of parsed URLs can hold on to
 
@@ -152,7 +155,7 @@ class URL(_Draft):
             target, fragment = build_target(path, query), quoted(fragment or "", QUERY_SAFE)
         return _built(self._origin, target, fragment)
 
-    def with_params(self, params: Params | None) -> URL:
+    def with_params(self, params: ParamsInput | None) -> URL:
         """Return this URL with parameters appended to its query, by requests' rules.
 
         Args:
@@ -202,7 +205,7 @@ class URL(_Draft):
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a URL is immutable: cannot delete {name!r}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, self._key()
 
 
