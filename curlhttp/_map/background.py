@@ -9,18 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from curlhttp._curl.engines.on_anyio import EventGate
 from curlhttp._curl.engines.on_asyncio import FutureGate
 from curlhttp._engine import Gate
+from curlhttp._loops import Loop
 
-__all__ = ["AsyncioCrew", "Crew", "TrioCrew", "make_crew"]
+if TYPE_CHECKING:
+    from trio import CancelScope
+    from trio.lowlevel import TrioToken
 
-Work = Callable[..., Coroutine[Any, Any, None]]
+__all__ = ["AsyncioTasks", "BackgroundTasks", "TrioTasks", "background_tasks"]
+
+Start: TypeAlias = Callable[..., Coroutine[object, None, None]]
 
 
-class Crew(Protocol):
+class BackgroundTasks(Protocol):
     """Tasks of one event loop.
 
     Attributes:
@@ -29,35 +34,39 @@ class Crew(Protocol):
 
     cancelled: type[BaseException]
 
-    def spawn(self, work: Work, *arguments: Any) -> None:
+    def spawn(self, start: Start, *arguments: object) -> None:
         """Start a task; it raises nothing but `cancelled`."""
 
     def cancel(self) -> None:
         """Cancel all tasks."""
 
-    async def gone(self) -> None:
+    async def wait_until_done(self) -> None:
         """Wait until there are no tasks."""
 
     def gate(self) -> Gate:
         """Return a closed gate."""
 
     def call_soon(self, call: Callable[[], object]) -> None:
-        """Have something called in the loop, from any thread; RuntimeError: it has ended."""
+        """Call something in the loop, from any thread.
+
+        Raises:
+            RuntimeError: the loop has ended.
+        """
 
 
-def make_crew(loop: Any, context: Context) -> Crew:
-    """Return a crew without tasks.
+def background_tasks(loop: Loop, context: Context) -> BackgroundTasks:
+    """Return what starts the tasks of a loop.
 
     Args:
         loop: the running asyncio loop, or anyio's token for another kind.
         context: what tasks see of context variables; each has a copy.
     """
     if isinstance(loop, asyncio.AbstractEventLoop):
-        return AsyncioCrew(loop, context)
-    return TrioCrew(loop.native_token, context)
+        return AsyncioTasks(loop, context)
+    return TrioTasks(cast("TrioToken", loop.native_token), context)
 
 
-class AsyncioCrew:
+class AsyncioTasks:
     """Tasks of an asyncio loop, uvloop's included."""
 
     cancelled: type[BaseException] = asyncio.CancelledError
@@ -70,8 +79,8 @@ class AsyncioCrew:
     def call_soon(self, call: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(call)
 
-    def spawn(self, work: Work, *arguments: Any) -> None:
-        task = self._context.copy().run(self._loop.create_task, work(*arguments))
+    def spawn(self, start: Start, *arguments: object) -> None:
+        task = self._context.copy().run(self._loop.create_task, start(*arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -79,7 +88,7 @@ class AsyncioCrew:
         for task in tuple(self._tasks):
             task.cancel()
 
-    async def gone(self) -> None:
+    async def wait_until_done(self) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -87,47 +96,47 @@ class AsyncioCrew:
         return FutureGate(self._loop)
 
 
-class TrioCrew:
+class TrioTasks:
     """System tasks of trio, which need no nursery; they end with trio's main task."""
 
-    def __init__(self, token: Any, context: Context) -> None:
+    def __init__(self, token: TrioToken, context: Context) -> None:
         import trio
 
         self.cancelled: type[BaseException] = trio.Cancelled
         self._trio = trio
         self._context = context
         self._scopes: set[trio.CancelScope] = set()
-        self._gone = trio.Event()
+        self._done = trio.Event()
         self._token = token
 
     def call_soon(self, call: Callable[[], object]) -> None:
         self._token.run_sync_soon(call)
 
-    def spawn(self, work: Work, *arguments: Any) -> None:
+    def spawn(self, start: Start, *arguments: object) -> None:
         scope = self._trio.CancelScope()
         self._scopes.add(scope)
         context = self._context.copy()
         self._trio.lowlevel.spawn_system_task(
-            self._run, scope, work, arguments, name=work, context=context
+            self._run, scope, start, arguments, name=start, context=context
         )
 
-    async def _run(self, scope: Any, work: Work, arguments: tuple[Any, ...]) -> None:
+    async def _run(self, scope: CancelScope, start: Start, arguments: tuple[object, ...]) -> None:
         try:
             with scope:
-                await work(*arguments)
+                await start(*arguments)
         finally:
             self._scopes.discard(scope)
             if not self._scopes:
-                self._gone.set()
+                self._done.set()
 
     def cancel(self) -> None:
         for scope in tuple(self._scopes):
             scope.cancel()
 
-    async def gone(self) -> None:
+    async def wait_until_done(self) -> None:
         if self._scopes:
-            self._gone = self._trio.Event()
-            await self._gone.wait()
+            self._done = self._trio.Event()
+            await self._done.wait()
 
     def gate(self) -> Gate:
         return EventGate()

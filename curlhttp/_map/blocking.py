@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from curlhttp._map.senders import Sender, Senders
-from curlhttp._map.work import Result, Work
+from curlhttp._map.work import MapResult, Work
 from curlhttp.exceptions import ConnectionError
 
 __all__ = ["Results"]
@@ -30,7 +30,7 @@ class Results:
     def __iter__(self: Self) -> Self:
         return self
 
-    def __next__(self) -> Result:
+    def __next__(self) -> MapResult:
         if self._is_closed:
             raise StopIteration
         if self._is_running:
@@ -47,7 +47,7 @@ class Results:
         finally:
             self._is_running = False
 
-    def _advance(self) -> Result:
+    def _advance(self) -> MapResult:
         work, sender = self._work, self._sender
         if sender is None:
             sender = self._sender = self._senders.take()

@@ -11,17 +11,18 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from contextvars import copy_context
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
 from curlhttp._engine import Gate
 from curlhttp._loops import running_loop
-from curlhttp._map.background import Crew, make_crew
-from curlhttp._map.work import Job, Result, Work
+from curlhttp._map.background import BackgroundTasks, background_tasks
+from curlhttp._map.work import Item, Job, MapResult, Work
 
 if TYPE_CHECKING:
     from curlhttp._core import Core
+    from curlhttp._models.response import Response
 
 __all__ = ["AsyncResults"]
 
@@ -36,34 +37,34 @@ class AsyncResults:
     others are sent.
     """
 
-    def __init__(self, core: Core, work: Work, source: AsyncIterator[Any] | None) -> None:
-        self._team = _Team(core, work, source)
+    def __init__(self, core: Core, work: Work, source: AsyncIterator[Item] | None) -> None:
+        self._run = _Run(core, work, source)
 
     def __aiter__(self: Self) -> Self:
         return self
 
-    async def __anext__(self) -> Result:
-        team = self._team
-        if team.is_over:
+    async def __anext__(self) -> MapResult:
+        run = self._run
+        if run.is_over:
             raise StopAsyncIteration
-        if team.has_consumer:
+        if run.has_consumer:
             raise RuntimeError("this map is being iterated over already")
-        team.has_consumer = True
+        run.has_consumer = True
         try:
-            return await team.next()
+            return await run.next()
         except BaseException:
-            team.stop()
+            run.stop()
             raise
         finally:
-            team.has_consumer = False
+            run.has_consumer = False
 
     async def aclose(self) -> None:
         """Cancel what is under way, send no more, and wait until all tasks have ended."""
-        self._team.stop()
-        crew = self._team.crew
-        if crew is not None:
+        self._run.stop()
+        tasks = self._run.tasks
+        if tasks is not None:
             with anyio.CancelScope(shield=True):
-                await crew.gone()
+                await tasks.wait_until_done()
 
     async def __aenter__(self: Self) -> Self:
         return self
@@ -72,23 +73,23 @@ class AsyncResults:
         await self.aclose()
 
     def __del__(self) -> None:
-        team = getattr(self, "_team", None)
-        if team is None or team.is_over:
+        run = getattr(self, "_run", None)
+        if run is None or run.is_over:
             return
-        if team.crew is None:
-            team.stop()
+        if run.tasks is None:
+            run.stop()
             return
         with suppress(RuntimeError):  # the loop has ended, and the tasks with it
-            team.crew.call_soon(team.stop)
+            run.tasks.call_soon(run.stop)
 
 
-class _Team:
+class _Run:
     """The tasks of one map, and the consumer who waits for what they do.
 
     They hold on to it, and not to what the consumer has.
     """
 
-    def __init__(self, core: Core, work: Work, source: AsyncIterator[Any] | None) -> None:
+    def __init__(self, core: Core, work: Work, source: AsyncIterator[Item] | None) -> None:
         self._core = core
         self._work = work
         self._source = source
@@ -96,51 +97,51 @@ class _Team:
         self._ahead: Gate | None = None  # where the consumer waits
         self._room: Gate | None = None  # where the one who awaits items waits
         self._jobs: deque[Job] = deque()  # taken, of tasks that have not run yet
-        self.crew: Crew | None = None  # from the first result that is asked for
+        self.tasks: BackgroundTasks | None = None  # from the first result that is asked for
         self.has_consumer = False
         self.is_over = False
 
     # the consumer's side
 
-    async def next(self) -> Result:
+    async def next(self) -> MapResult:
         """Return the next result, or raise what ends the map."""
         work = self._work
-        crew = self.crew or self._begin()
+        tasks = self.tasks or self._begin()
         while not work.has_result:
             if work.is_done:
                 raise work.end() or StopAsyncIteration
-            self._ahead = crew.gate()
+            self._ahead = tasks.gate()
             try:
                 await self._ahead.wait()
             finally:
                 self._ahead = None
         result = work.take()
-        self._hire()
+        self._start_more()
         if self._room is not None:
             self._room.open()
         return result
 
-    def _begin(self) -> Crew:
-        crew = self.crew = make_crew(running_loop(), self._context)
+    def _begin(self) -> BackgroundTasks:
+        tasks = self.tasks = background_tasks(running_loop(), self._context)
         if self._source is not None:
-            crew.spawn(self._feed, self._source)
-        self._hire()
-        return crew
+            tasks.spawn(self._take_items, self._source)
+        self._start_more()
+        return tasks
 
-    def _hire(self) -> None:
-        """Have all sent that may be."""
-        work, crew = self._work, self.crew
-        assert crew is not None
+    def _start_more(self) -> None:
+        """Start a task for each request that may be sent now."""
+        work, tasks = self._work, self.tasks
+        assert tasks is not None
         while (job := work.next()) is not None:
             self._jobs.append(job)
-            crew.spawn(self._send)
-        self._tell()
+            tasks.spawn(self._send)
+        self._wake_consumer()
 
-    def _take(self) -> Job | None:
+    def _take_job(self) -> Job | None:
         """Return the next job for a task that runs now; trio starts tasks in any order."""
         return self._jobs.popleft() if self._jobs else self._work.next()
 
-    def _tell(self) -> None:
+    def _wake_consumer(self) -> None:
         """Wake the consumer, if there is something for it."""
         if self._ahead is not None and (self._work.has_result or self._work.is_done):
             self._ahead.open()
@@ -148,8 +149,8 @@ class _Team:
     def stop(self) -> None:
         """Cancel what is under way, and send no more; in the loop's own thread."""
         self.is_over = True
-        if self.crew is not None:
-            self.crew.cancel()
+        if self.tasks is not None:
+            self.tasks.cancel()
         self._jobs.clear()
         self._work.close()
 
@@ -157,54 +158,54 @@ class _Team:
 
     async def _send(self) -> None:
         work, core = self._work, self._core
-        assert self.crew is not None
-        cancelled = self.crew.cancelled
-        job = self._take()
+        assert self.tasks is not None
+        cancelled = self.tasks.cancelled
+        job = self._take_job()
         while job is not None:
-            outcome: Any
+            outcome: Response | BaseException | None
             try:
                 outcome = await core.flow(job[1])
             except cancelled:
                 if not self.is_over:  # somebody else's doing; the consumer must not wait for ever
                     work.settle(job, _cancelled())
-                    self._tell()
+                    self._wake_consumer()
                 raise
             except BaseException as error:
                 outcome = error
             work.settle(job, outcome)
             outcome = job = None  # both may be large, and the next may take long to come
-            job = self._take()
-            self._tell()
+            job = self._take_job()
+            self._wake_consumer()
 
-    async def _feed(self, source: AsyncIterator[Any]) -> None:
+    async def _take_items(self, source: AsyncIterator[Item]) -> None:
         """Await items, as far as there is room for them."""
         work = self._work
-        assert self.crew is not None
+        assert self.tasks is not None
         failed: BaseException | None = None
         try:
             try:
                 while True:
-                    await self._until_wanted()
+                    await self._wait_for_room()
                     work.put(await anext(source))
-                    self._hire()
+                    self._start_more()
             finally:
                 if isinstance(source, AsyncGeneratorType):
                     await source.aclose()
         except StopAsyncIteration:
             pass
-        except self.crew.cancelled:
+        except self.tasks.cancelled:
             failed = _cancelled()
             raise
         except BaseException as error:
             failed = error
         finally:
             work.put_end(failed)
-            self._hire()
+            self._start_more()
 
-    async def _until_wanted(self) -> None:
-        assert self.crew is not None
+    async def _wait_for_room(self) -> None:
+        assert self.tasks is not None
         while not self._work.wants_items:
-            self._room = self.crew.gate()
+            self._room = self.tasks.gate()
             try:
                 await self._room.wait()
             finally:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from curlhttp._core import Core
     from curlhttp.requests import Request as UserRequest
 
-__all__ = ["Item", "Job", "Result", "Work"]
+__all__ = ["Item", "Job", "MapResult", "Work"]
 
 Item: TypeAlias = "str | bytes | URL | Request | UserRequest"
-Result: TypeAlias = "Response | RequestException"
+MapResult: TypeAlias = Response | RequestException
 Job: TypeAlias = tuple[int, Request]
 
 _URLS = (str, bytes, URL)
@@ -71,10 +71,10 @@ class Work:
             _check(options)
             core.build_request("GET", "http://localhost/", **options)  # raises now, if it must
         self.running = 0
-        self.queue: deque[Any] | None = None
+        self.queue: deque[Item] | None = None
         if queued:
             self.queue = deque()
-            self._items: Iterator[Any] = iter(self.queue.popleft, _END)
+            self._items: Iterator[Item] = iter(self.queue.popleft, _END)
         else:
             self._items = iter(requests)
         self._core = core
@@ -114,7 +114,7 @@ class Work:
             return False
         return self.queue is None or bool(self.queue)
 
-    def _job(self, item: Any) -> Job | None:
+    def _job(self, item: Item) -> Job | None:
         number = self._taken
         try:
             request = self._request(item)
@@ -129,7 +129,7 @@ class Work:
         self.running += 1
         return number, request
 
-    def _request(self, item: Any) -> Request:
+    def _request(self, item: Item) -> Request:
         if isinstance(item, _URLS):
             return self._core.build_request("GET", item, **self._options)
         if not isinstance(item, Request) and not hasattr(item, "prepare"):
@@ -172,7 +172,7 @@ class Work:
         ahead = self.running + len(self._results) + len(self.queue)
         return ahead < self._window and not self._is_over
 
-    def put(self, item: Any) -> None:
+    def put(self, item: Item) -> None:
         """Put an item into the queue."""
         assert self.queue is not None
         self.queue.append(item)
@@ -184,7 +184,7 @@ class Work:
 
     # results
 
-    def settle(self, job: Job, outcome: Any) -> None:
+    def settle(self, job: Job, outcome: Response | BaseException) -> None:
         """Note what came of a request.
 
         Args:
@@ -196,14 +196,16 @@ class Work:
         if request.body is not None:
             self._bodies.discard(id(request.body))
         if isinstance(outcome, BaseException):
-            outcome = self._failure(outcome, request)
-        self._results.put(number, outcome)
+            self._results.put(number, self._failure(outcome, request))
+        else:
+            self._results.put(number, outcome)
 
-    def _failure(self, error: BaseException, item: Any) -> Any:
+    def _failure(self, error: BaseException, item: Item) -> RequestException | _Raised:
         """Return what stands for an error among the results."""
         if isinstance(error, RequestException):
             if error.request is None:
-                error.request = _as_request(item)  # type: ignore[assignment]
+                made = UnsentItem(item) if isinstance(item, _URLS) else item
+                error.request = made  # type: ignore[assignment]  # for people, and as documented
             if self._return_exceptions:
                 # Its frames hold this map and all that it has; a raise begins a new traceback.
                 return error.with_traceback(None)
@@ -220,7 +222,7 @@ class Work:
         """Return whether nothing is under way, and nothing more is to come."""
         return self._is_over and not self.running
 
-    def take(self) -> Result:
+    def take(self) -> MapResult:
         """Return the next result, of which there is one.
 
         Raises:
@@ -229,7 +231,7 @@ class Work:
         result = self._results.take()
         if isinstance(result, _Raised):
             raise result.error
-        return result  # type: ignore[no-any-return]
+        return result
 
     def end(self) -> BaseException | None:
         """Return why no more items were taken, None if there were none; after the last result."""
@@ -253,17 +255,17 @@ class _Raised:
         self.error = error
 
 
-class _Unordered(deque[Any]):
+class _Unordered(deque[MapResult | _Raised]):
     """Results as they come."""
 
     is_ready = deque.__len__
     take = deque.popleft
 
-    def put(self, number: int, result: Any) -> None:
+    def put(self, number: int, result: MapResult | _Raised) -> None:
         self.append(result)
 
 
-class _Ordered(dict[int, Any]):
+class _Ordered(dict[int, MapResult | _Raised]):
     """Results in the order of the items."""
 
     put = dict.__setitem__
@@ -272,7 +274,7 @@ class _Ordered(dict[int, Any]):
     def is_ready(self) -> bool:
         return self._next in self
 
-    def take(self) -> Any:
+    def take(self) -> MapResult | _Raised:
         result = self.pop(self._next)
         self._next += 1
         return result
@@ -287,10 +289,19 @@ def _check(options: DownloadOptions) -> None:
         )
 
 
-def _as_request(item: Any) -> Request | UserRequest:
-    """Return the request that an item that is none would have been."""
-    if not isinstance(item, _URLS):
-        return item  # type: ignore[no-any-return]
-    from curlhttp.requests import Request as Wanted
+class UnsentItem:
+    """Stand in an error for the request that an item could not be made to.
 
-    return Wanted("GET", item)
+    Args:
+        url: the item.
+    """
+
+    __slots__ = ("url",)
+
+    method = "GET"
+
+    def __init__(self, url: str | bytes | URL) -> None:
+        self.url = url
+
+    def __repr__(self) -> str:
+        return f"<Request [{self.method}]>"  # the item may hold credentials
