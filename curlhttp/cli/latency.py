@@ -16,10 +16,10 @@ class Latencies:
     """Count seconds, and tell their percentiles to within one per cent."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-        self.least = math.inf
-        self.most = 0.0
+        self.count: int = 0
+        self.total: float = 0.0
+        self.least: float = math.inf
+        self.most: float = 0.0
         self._counts: Counter[int] = Counter()
 
     def add(self, seconds: float) -> None:

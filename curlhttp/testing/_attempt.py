@@ -134,9 +134,9 @@ class ScriptedIncoming:
         made = Response.of(request, answer.status_code, headers=answer.headers)
         self.request = request
         self.head: Head = made._head
-        self.pieces = _pieces(request, answer)
-        self.error = answer.error
-        self.pace = answer.pace
+        self.pieces: list[bytes] = _pieces(request, answer)
+        self.error: RequestException | None = answer.error
+        self.pace: float = answer.pace
         self.size = 0
         self._seconds = seconds
 

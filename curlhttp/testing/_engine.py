@@ -63,8 +63,8 @@ class ScriptedEngine:
     def __init__(self, script: Script, *, now: float = 0.0, wall: float = 1_750_000_000.0) -> None:
         self.sent: list[Sent] = []
         self.sleeps: list[float] = []
-        self.aborted = 0
-        self.cancelled = 0
+        self.aborted: int = 0
+        self.cancelled: int = 0
         self._steps: Iterator[Step] | None = None if callable(script) else iter(script)
         self._choose: Callable[[Request], Step] | None = script if callable(script) else None
         self._now = now

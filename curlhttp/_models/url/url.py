@@ -61,6 +61,17 @@ class _Draft:
         "wire",
     )
 
+    scheme: str
+    host: str
+    port: int
+    target: str
+    origin: str
+    authority: str
+    wire: str
+    fragment: str
+    username: str | None
+    password: str | None
+
     def __init__(
         self,
         origin: Origin,

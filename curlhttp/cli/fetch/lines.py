@@ -56,7 +56,7 @@ class InputLines:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self.position = 0
+        self.position: int = 0
 
     def __iter__(self) -> Iterator[InputLine]:
         for number, raw in enumerate(iter(self._read, b""), 1):

@@ -34,7 +34,7 @@ class Output:
 
     def __init__(self, *, keeps_bodies: bool) -> None:
         self.keeps_bodies = keeps_bodies
-        self.recorded = Recorded()
+        self.recorded: Recorded = Recorded()
         self._batch: list[Record] = []
         self._bytes = 0
         self._due = 0.0

@@ -23,7 +23,8 @@ class Recorded:
     def __init__(self) -> None:
         # A fingerprint of 30 bits, then 1 for failed, then 1 for recorded.
         self._lines = array("I")
-        self.done = self.failed = 0
+        self.done: int = 0
+        self.failed: int = 0
 
     def add(self, number: int, fingerprint: int, ok: bool) -> None:
         """Remember a line; what was known of it is forgotten.

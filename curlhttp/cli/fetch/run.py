@@ -42,8 +42,8 @@ class Run:
     def __init__(
         self, client: Client, lines: InputLines, output: Output, *, method: str, retry_failed: bool
     ) -> None:
-        self.tally = Tally()
-        self.begin = 0  # the position in the list when the first request was made
+        self.tally: Tally = Tally()
+        self.begin: int = 0  # the position in the list when the first request was made
         self._client = client
         self._lines = lines
         self._output = output

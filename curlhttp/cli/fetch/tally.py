@@ -28,10 +28,13 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self.done = self.ok = self.skipped = self.size = 0
+        self.done: int = 0
+        self.ok: int = 0
+        self.skipped: int = 0
+        self.size: int = 0
         self.statuses: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self.latencies = Latencies()
+        self.latencies: Latencies = Latencies()
         self._begun = time.monotonic()
 
     def add(self, record: Record) -> None:
