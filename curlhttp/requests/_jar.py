@@ -5,8 +5,7 @@ The jar is a CookieStore with the standard library's policy, and a dictionary of
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 from http.cookiejar import (  # type: ignore[attr-defined]
     Cookie,
     CookieJar,
@@ -15,8 +14,7 @@ from http.cookiejar import (  # type: ignore[attr-defined]
 )
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._models.cookies.store import CookieStore
-from curlhttp.exceptions import CookieConflictError
+from curlhttp._models.cookies.named import NamedCookies, remove_cookie_by_name
 
 if TYPE_CHECKING:
     from http.cookies import Morsel
@@ -25,30 +23,18 @@ __all__ = [
     "RequestsCookieJar",
     "create_cookie",
     "morsel_to_cookie",
-    "remove_cookie_by_name",
     "remove_unbound",
-    "twin_of",
 ]
 
 
-class RequestsCookieJar(CookieStore, MutableMapping[str, "str | None"]):
+class RequestsCookieJar(NamedCookies["str | None"]):
     """Keep cookies; a CookieJar that is a dictionary of names and values as well.
 
     Iterating over the jar gives Cookie objects; keys(), values() and items() speak of names.
     """
 
-    def get(
-        self, name: str, default: Any = None, domain: str | None = None, path: str | None = None
-    ) -> Any:
-        """Return the value of a cookie, or the default.
-
-        Raises:
-            CookieConflictError: several cookies match.
-        """
-        try:
-            return self._find_no_duplicates(name, domain, path)
-        except KeyError:
-            return default
+    def _value_of(self, cookie: Cookie) -> str | None:
+        return cookie.value
 
     def set(self, name: str, value: str | Morsel[Any] | None, **kwargs: Any) -> Cookie | None:
         """Store a cookie and return it.
@@ -72,27 +58,15 @@ class RequestsCookieJar(CookieStore, MutableMapping[str, "str | None"]):
 
     def iterkeys(self) -> Iterator[str]:
         """Give the names."""
-        return (cookie.name for cookie in self)
+        return iter(self.keys())
 
     def itervalues(self) -> Iterator[str | None]:
         """Give the values."""
-        return (cookie.value for cookie in self)
+        return iter(self.values())
 
     def iteritems(self) -> Iterator[tuple[str, str | None]]:
         """Give names with values."""
-        return ((cookie.name, cookie.value) for cookie in self)
-
-    def keys(self) -> list[str]:  # type: ignore[override]
-        """Return the names; one that several cookies have is there several times."""
-        return list(self.iterkeys())
-
-    def values(self) -> list[str | None]:  # type: ignore[override]
-        """Return the values in the order of keys()."""
-        return list(self.itervalues())
-
-    def items(self) -> list[tuple[str, str | None]]:  # type: ignore[override]
-        """Return names and values in the order of keys()."""
-        return list(self.iteritems())
+        return iter(self.items())
 
     def list_domains(self) -> list[str]:
         """Return the domains, each once."""
@@ -107,28 +81,8 @@ class RequestsCookieJar(CookieStore, MutableMapping[str, "str | None"]):
         domains = [cookie.domain for cookie in self if cookie.domain is not None]
         return len(set(domains)) < len(domains)
 
-    def get_dict(self, domain: str | None = None, path: str | None = None) -> dict[str, str | None]:
-        """Return names and values, of one domain and path when these are given."""
-        return {
-            cookie.name: cookie.value
-            for cookie in self
-            if (domain is None or cookie.domain == domain) and (path is None or cookie.path == path)
-        }
-
-    def __iter__(self) -> Iterator[Cookie]:  # type: ignore[override]
-        return super().__iter__()
-
-    def __contains__(self, name: object) -> bool:
-        return any(cookie.name == name for cookie in self)
-
-    def __getitem__(self, name: str) -> str | None:
-        return self._find_no_duplicates(name)
-
     def __setitem__(self, name: str, value: str | Morsel[Any] | None) -> None:
         self.set(name, value)
-
-    def __delitem__(self, name: str) -> None:
-        remove_cookie_by_name(self, name)
 
     def set_cookie(self, cookie: Cookie, *args: Any, **kwargs: Any) -> None:
         """Store a cookie; a quoted value loses its escaped quotes."""
@@ -139,23 +93,7 @@ class RequestsCookieJar(CookieStore, MutableMapping[str, "str | None"]):
 
     def update(self, other: Any) -> None:  # type: ignore[override]
         """Add the cookies of a jar, which are copied, or those of a mapping or pairs."""
-        if not isinstance(other, CookieJar):
-            super().update(other)
-            return
-        for cookie in other:
-            self.set_cookie(twin_of(cookie))
-
-    def _find(self, name: str, domain: str | None = None, path: str | None = None) -> str | None:
-        for cookie in _matching(self, name, domain, path):
-            return cookie.value
-        raise KeyError(f"name={name!r}, domain={domain!r}, path={path!r}")
-
-    def _find_no_duplicates(
-        self, name: str, domain: str | None = None, path: str | None = None
-    ) -> str | None:
-        if len(_matching(self, name, domain, path)) > 1:
-            raise CookieConflictError(f"There are multiple cookies with name, {name!r}")
-        return self._find(name, domain, path)
+        super().update(other)
 
     def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
         """Parse the Set-Cookie headers of a response, without storing anything."""
@@ -188,27 +126,10 @@ class RequestsCookieJar(CookieStore, MutableMapping[str, "str | None"]):
         return cast(CookiePolicy, self._policy)
 
 
-def twin_of(cookie: Cookie) -> Cookie:
-    """Return a copy of a cookie."""
-    if type(cookie) is not Cookie:
-        return copy.copy(cookie)
-    twin = object.__new__(Cookie)  # copy() takes ten times as long
-    twin.__dict__.update(cookie.__dict__)
-    return twin
-
-
 def _is_morsel(value: object) -> bool:
     from http.cookies import Morsel
 
     return isinstance(value, Morsel)
-
-
-def remove_cookie_by_name(
-    cookiejar: CookieJar, name: str, domain: str | None = None, path: str | None = None
-) -> None:
-    """Remove every cookie of a name, or those of a domain and path; none is no error."""
-    for cookie in _matching(cookiejar, name, domain, path):
-        cookiejar.clear(cookie.domain, cookie.path, cookie.name)
 
 
 def remove_unbound(jar: CookieJar) -> None:
@@ -216,16 +137,6 @@ def remove_unbound(jar: CookieJar) -> None:
     for cookie in list(jar):
         if not cookie.domain:
             jar.clear("", cookie.path, cookie.name)
-
-
-def _matching(jar: CookieJar, name: str, domain: str | None, path: str | None) -> list[Cookie]:
-    return [
-        cookie
-        for cookie in jar
-        if cookie.name == name
-        and (domain is None or cookie.domain == domain)
-        and (path is None or cookie.path == path)
-    ]
 
 
 def create_cookie(name: str, value: Any, **kwargs: Any) -> Cookie:

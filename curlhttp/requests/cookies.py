@@ -12,6 +12,7 @@ from http.cookiejar import CookieJar
 from typing import Any, TypeVar, cast
 from urllib.parse import urlparse, urlunparse
 
+from curlhttp._models.cookies.named import remove_cookie_by_name, twin_of
 from curlhttp._models.cookies.rules import SetCookies, lines_for_stdlib
 from curlhttp._models.cookies.store import CookieStore
 from curlhttp.exceptions import CookieConflictError
@@ -21,8 +22,6 @@ from curlhttp.requests._jar import (
     RequestsCookieJar,
     create_cookie,
     morsel_to_cookie,
-    remove_cookie_by_name,
-    twin_of,
 )
 
 __all__ = [
@@ -40,7 +39,9 @@ __all__ = [
     "remove_cookie_by_name",
 ]
 
-__getattr__ = names_of(__name__, {"_jar": "Cookie CookiePolicy MutableMapping threading"})
+__getattr__ = names_of(
+    __name__, {"_jar": "Cookie CookiePolicy", "auth": "threading", "compat": "MutableMapping"}
+)
 
 _Jar = TypeVar("_Jar", bound=CookieJar)
 

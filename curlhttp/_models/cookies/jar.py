@@ -6,10 +6,11 @@ It reads no clock of its own (the stdlib's jar does) and knows nothing of transf
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, cast
 
+from curlhttp._models.cookies.named import NamedCookies, remove_cookie_by_name, twin_of
 from curlhttp._models.cookies.rules import (
     CONTROL,
     CookieRequest,
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 
-class Cookies(CookieStore, MutableMapping[str, str]):
+class Cookies(NamedCookies[str]):
     """Keep cookies; a stdlib CookieJar that is also a dictionary of names, as requests' jar is.
 
     Iterating yields Cookie objects; keys(), values() and items() speak of names and values.
@@ -63,20 +64,11 @@ class Cookies(CookieStore, MutableMapping[str, str]):
 
     # a dictionary of names
 
-    def __iter__(self) -> Iterator[Cookie]:  # type: ignore[override]
-        return super().__iter__()
-
-    def __contains__(self, name: object) -> bool:
-        return any(cookie.name == name for cookie in self)
-
-    def __getitem__(self, name: str) -> str:
-        return self._only(name)
+    def _value_of(self, cookie: Cookie) -> str:
+        return cookie.value or ""
 
     def __setitem__(self, name: str, value: str | None) -> None:
         self.set(name, value)
-
-    def __delitem__(self, name: str) -> None:
-        self.delete(name)
 
     def __repr__(self) -> str:
         # Values are often session secrets: name them, do not show them.
@@ -84,35 +76,6 @@ class Cookies(CookieStore, MutableMapping[str, str]):
         return f"<{type(self).__name__} [{names}]>"
 
     __str__ = __repr__
-
-    def keys(self) -> list[str]:  # type: ignore[override]
-        """Return the names, repeated when several cookies share one."""
-        return [cookie.name for cookie in self]
-
-    def values(self) -> list[str]:  # type: ignore[override]
-        """Return the values in the order of keys()."""
-        return [cookie.value or "" for cookie in self]
-
-    def items(self) -> list[tuple[str, str]]:  # type: ignore[override]
-        """Return names and values in the order of keys()."""
-        return [(cookie.name, cookie.value or "") for cookie in self]
-
-    def get(  # type: ignore[override]
-        self,
-        name: str,
-        default: str | None = None,
-        domain: str | None = None,
-        path: str | None = None,
-    ) -> str | None:
-        """Return the value of the one cookie that matches, or the default.
-
-        Raises:
-            CookieConflictError: several cookies match.
-        """
-        try:
-            return self._only(name, domain, path)
-        except KeyError:
-            return default
 
     def set(
         self,
@@ -145,42 +108,10 @@ class Cookies(CookieStore, MutableMapping[str, str]):
         self.set_cookie(cookie)
         return cookie
 
-    def update(  # type: ignore[override]
-        self, other: CookiesInput = (), **names: str
-    ) -> None:
-        """Add the cookies of a jar, a mapping or pairs."""
-        if isinstance(other, CookieJar):
-            for cookie in other:
-                self.set_cookie(_copy_cookie(cookie))
-            other = ()
-        super().update(other, **names)
-
     def delete(self, name: str, domain: str | None = None, path: str | None = None) -> None:
         """Delete every cookie of that name, or those of a domain and path; none is no error."""
         with self._cookies_lock:
-            for cookie in self._matching(name, domain, path):
-                self.clear(cookie.domain, cookie.path, cookie.name)
-
-    def get_dict(self, domain: str | None = None, path: str | None = None) -> dict[str, str]:
-        """Return names and values, of one domain or path when these are given."""
-        return {cookie.name: cookie.value or "" for cookie in self._matching(None, domain, path)}
-
-    def _matching(self, name: str | None, domain: str | None, path: str | None) -> list[Cookie]:
-        return [
-            cookie
-            for cookie in self
-            if (name is None or cookie.name == name)
-            and (domain is None or cookie.domain == domain)
-            and (path is None or cookie.path == path)
-        ]
-
-    def _only(self, name: str, domain: str | None = None, path: str | None = None) -> str:
-        found = self._matching(name, domain, path)
-        if not found:
-            raise KeyError(name)
-        if len(found) > 1:
-            raise CookieConflictError(f"There are multiple cookies with name, {name!r}")
-        return found[0].value or ""
+            remove_cookie_by_name(self, name, domain, path)
 
     # copies
 
@@ -196,7 +127,7 @@ class Cookies(CookieStore, MutableMapping[str, str]):
         """
         bound = type(self)(policy=self._policy)
         for cookie in self:
-            twin = _copy_cookie(cookie)
+            twin = twin_of(cookie)
             twin.domain = cookie.domain or bare_host(url.host)
             bound.set_cookie(twin)
         return bound
@@ -252,12 +183,6 @@ def _join(cookies: list[Cookie]) -> str | None:
 
 def _pair(cookie: Cookie) -> str:
     return cookie.name if cookie.value is None else f"{cookie.name}={cookie.value}"
-
-
-def _copy_cookie(cookie: Cookie) -> Cookie:
-    twin = object.__new__(type(cookie))
-    twin.__dict__.update(cookie.__dict__)
-    return twin
 
 
 # --- what the flow calls ---
