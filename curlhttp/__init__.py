@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         ExponentialBackoff,
         FullJitterBackoff,
     )
-    from curlhttp._policy.breaker.breaker import BreakerMetrics, CircuitBreaker, Transition
-    from curlhttp._policy.breaker.circuit import Circuit
+    from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
+    from curlhttp._policy.breaker.circuit import BreakerMetrics, Circuit
     from curlhttp._policy.breaker.store import Store
     from curlhttp._policy.budget import RetryBudget
     from curlhttp._policy.concurrency import ConcurrencyLimit
@@ -250,9 +250,9 @@ _HOMES = {
     "curlhttp._policy.backoff": (
         "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff"
     ),
-    "curlhttp._policy.breaker.breaker": "BreakerMetrics CircuitBreaker Transition",
+    "curlhttp._policy.breaker.breaker": "CircuitBreaker Transition",
     "curlhttp._policy.budget": "RetryBudget",
-    "curlhttp._policy.breaker.circuit": "Circuit",
+    "curlhttp._policy.breaker.circuit": "BreakerMetrics Circuit",
     "curlhttp._policy.breaker.store": "Store",
     "curlhttp._policy.concurrency": "ConcurrencyLimit",
     "curlhttp._policy.digest": "DigestAuth",

@@ -229,7 +229,7 @@ class AsyncClient(Core):
             checksum=checksum,
             progress=progress,
             options=options,
-            apart=self._loops.in_thread,
+            run_blocking=self._loops.in_thread,
             batch=_BATCH,
         )
         return await downloading

@@ -200,7 +200,7 @@ class Client(Core):
                 BlockingIOError.
             ValueError: the checksum has a form that cannot be read; nothing was sent.
         """
-        from curlhttp._download.download import download, here
+        from curlhttp._download.download import download, run_here
 
         downloading = download(
             self,
@@ -210,7 +210,7 @@ class Client(Core):
             checksum=checksum,
             progress=progress,
             options=options,
-            apart=here,
+            run_blocking=run_here,
             batch=1,
         )
         return run_sync(downloading)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from curlhttp._download.checksum import Checksum
-from curlhttp._download.partial_file import Part
+from curlhttp._download.partial_file import PartialFile
 from curlhttp._engine import Send
 from curlhttp._flow.streamed import Streamed, Whole
 from curlhttp._models.decoders import codings
@@ -20,7 +20,14 @@ from curlhttp._models.progress import Meter, Progress
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.scrub import scrub_url
-from curlhttp._policy.resume import Answer, Stored, Wanted, content_length, judge, wanted
+from curlhttp._policy.resume import (
+    RangeAnswer,
+    RangeRequest,
+    ResumeRecord,
+    content_length,
+    judge,
+    range_to_ask,
+)
 from curlhttp.exceptions import (
     ChecksumMismatch,
     ChunkedEncodingError,
@@ -36,15 +43,22 @@ if TYPE_CHECKING:
     from curlhttp._core import Core
     from curlhttp._models.url.url import URL
 
-__all__ = ["Apart", "download", "here"]
+__all__ = ["Offload", "download", "run_here"]
 
-Apart: TypeAlias = Callable[..., Awaitable[Any]]
-"""Calls a function with arguments, where it may block; to be awaited."""
+T = TypeVar("T")
+
+
+class Offload(Protocol):
+    """Call a function where it may block."""
+
+    def __call__(self, call: Callable[..., T], /, *arguments: Any) -> Awaitable[T]:
+        """Return what gives the function's result."""
+
 
 _OWN = ("Range", "If-Range", "Content-Range")
 
 
-async def here(call: Callable[..., Any], *arguments: Any) -> Any:
+async def run_here(call: Callable[..., T], /, *arguments: Any) -> T:
     """Call a function right here: in Client, everything may block."""
     return call(*arguments)
 
@@ -58,28 +72,20 @@ async def download(
     checksum: str | None,
     progress: Progress | None,
     options: DownloadOptions,
-    apart: Apart,
+    run_blocking: Offload,
     batch: int,
 ) -> Response:
-    """Download a file; the arguments are those of Client.download.
+    """Download a file; the arguments are those of Client.download, and three more.
 
-    Args:
-        core: builds the requests and sends them.
-        url: see there.
-        path: see there.
-        resume: see there.
-        checksum: see there.
-        progress: see there.
-        options: see there.
-        apart: calls what may block.
-        batch: bytes to gather before they are written.
+    `core` builds the request and has the flow that it goes through, `run_blocking` calls what may
+    block, and `batch` bytes are gathered before they are written.
     """
     expected = None if checksum is None else Checksum.parse(checksum)
     request = _request(core, url, options)
     meter = Meter(progress, core.clock.now)
-    part = Part(path, resumes=resume)
+    part = PartialFile(path, resumes=resume)
     try:
-        task = _Download(request, part, meter, core.clock.wall, apart, batch)
+        task = _Download(request, part, meter, core.clock.wall, run_blocking, batch)
         send = core.chain.ending_in(
             core.exchange, core.clock, core.gate, retries=True, within_retry=task.around
         )
@@ -87,7 +93,7 @@ async def download(
         await task.accept(response)
         if expected is not None:
             await task.verify(expected, response)
-        await apart(part.commit)
+        await run_blocking(part.commit)
     except Exception as error:
         if part.is_kept:
             add_note(error, f"{part.size} bytes are kept: the same download goes on from there")
@@ -117,17 +123,17 @@ class _Download:
     def __init__(
         self,
         request: Request,
-        part: Part,
+        part: PartialFile,
         meter: Meter,
         wall: Callable[[], float],
-        apart: Apart,
+        run_blocking: Offload,
         batch: int,
     ) -> None:
         self._request = request
         self._part = part
         self._meter = meter
         self._wall = wall
-        self._apart = apart
+        self._run_blocking = run_blocking
         self._batch = batch
         self._asks_for_rest = True
         self._received: Response | None = None
@@ -136,31 +142,31 @@ class _Download:
         """Make a body that is received, to its end, a part of each attempt (a layer)."""
 
         async def receiving(request: Request) -> Response:
-            asked = self._wanted(request)
+            asked = self._range_to_ask(request)
             response = await send(_with_range(request, asked))
             answer = judge(response.status_code, response.headers, asked)
-            if answer is Answer.UNFIT and asked is not None:
+            if answer is RangeAnswer.UNFIT and asked is not None:
                 self._asks_for_rest, asked = False, None
-                await _let_go(response)
+                await _discard(response)
                 response = await send(request)
                 answer = judge(response.status_code, response.headers, None)
-            if answer is Answer.UNFIT:
-                await _let_go(response)
+            if answer is RangeAnswer.UNFIT:
+                await _discard(response)
                 raise RemoteProtocolError(
                     f"{request}: the server sent a part of the file unasked",
                     response=response,
                     request_sent=True,
                 )
-            if answer is not Answer.OTHER:
+            if answer is not RangeAnswer.OTHER:
                 await self._receive(response, asked)
             return response
 
         return receiving
 
-    def _wanted(self, hop: Request) -> Wanted | None:
+    def _range_to_ask(self, hop: Request) -> RangeRequest | None:
         if not self._asks_for_rest:
             return None
-        return wanted(self._part.stored, self._part.size, self._request, hop)
+        return range_to_ask(self._part.stored, self._part.size, self._request, hop)
 
     async def accept(self, response: Response) -> None:
         """Take what came of all attempts.
@@ -171,7 +177,7 @@ class _Download:
         if response is self._received:
             return
         if response.status_code != 200:
-            await _let_go(response)
+            await _discard(response)
             response.raise_for_status()
             raise HTTPError(
                 f"{response.status_code} {response.reason} is no file, for url: "
@@ -180,7 +186,7 @@ class _Download:
             )
         await self._receive(response, None)  # a middleware's own
 
-    async def _receive(self, response: Response, asked: Wanted | None) -> None:
+    async def _receive(self, response: Response, asked: RangeRequest | None) -> None:
         try:
             total = self._begin(response, asked)
             await self._write(_reader(response))
@@ -199,7 +205,7 @@ class _Download:
         self._meter.end(self._part.size)
         self._received = response
 
-    def _begin(self, response: Response, asked: Wanted | None) -> int | None:
+    def _begin(self, response: Response, asked: RangeRequest | None) -> int | None:
         """Make the partial file ready for a response, and return the bytes that it will have."""
         headers, total, start = response.headers, None, 0
         if asked is not None and response.status_code == 206:
@@ -212,7 +218,7 @@ class _Download:
             self._part.go_on(start)
         else:
             source = response.request.url
-            self._part.restart(Stored.of(self._request, source, headers, self._wall()))
+            self._part.restart(ResumeRecord.of(self._request, source, headers, self._wall()))
         self._meter.begin(start, total)
         return total
 
@@ -235,7 +241,7 @@ class _Download:
                 self._meter.move(part.size + gathered)
                 if gathered >= self._batch:
                     data, pieces, gathered = b"".join(pieces), [], 0
-                    await self._apart(part.write, data)
+                    await self._run_blocking(part.write, data)
         finally:
             if pieces:  # whatever ended it: what came is worth keeping
                 part.write(b"".join(pieces))
@@ -247,7 +253,7 @@ class _Download:
             ChecksumMismatch: it is another one.
         """
         hasher, offset = expected.hasher(), 0
-        while read := await self._apart(self._part.hash_into, hasher, offset):
+        while read := await self._run_blocking(self._part.hash_into, hasher, offset):
             offset += read
         actual = hasher.hexdigest()
         if actual == expected.digest:
@@ -263,7 +269,7 @@ class _Download:
         )
 
 
-def _with_range(request: Request, asked: Wanted | None) -> Request:
+def _with_range(request: Request, asked: RangeRequest | None) -> Request:
     if asked is None:
         return request
     ranged = request.copy()
@@ -277,6 +283,6 @@ def _reader(response: Response) -> Callable[[], Awaitable[bytes]]:
     return Whole(response.content).read
 
 
-async def _let_go(response: Response) -> None:
+async def _discard(response: Response) -> None:
     with suppress(RequestException):  # the rest of a body that nobody wants
         await response.discard()

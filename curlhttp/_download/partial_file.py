@@ -16,16 +16,16 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from typing import Any
 
-from curlhttp._policy.resume import Stored
+from curlhttp._policy.resume import ResumeRecord
 
-__all__ = ["Part"]
+__all__ = ["PartialFile"]
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _HASHED = 4 * 1024 * 1024  # bytes read at once
 _RECORD = 64 * 1024  # bytes; more is none of ours
 
 
-class Part:
+class PartialFile:
     """Collect a file in `<path>.part`, alone; what it is part of is in `<path>.part.json`.
 
     Args:
@@ -51,7 +51,7 @@ class Part:
         self._is_ours = self._is_done = False
         self._file = _open_alone(self._part)
         self.size = os.fstat(self._file.fileno()).st_size
-        self.stored: Stored | None = None
+        self.stored: ResumeRecord | None = None
         try:
             stored = _read_record(self._record)
             self.stored = stored if resumes else None
@@ -66,7 +66,7 @@ class Part:
         """Return whether another download can go on from here."""
         return self.stored is not None and self.size > 0 and not self._is_done
 
-    def restart(self, stored: Stored | None) -> None:
+    def restart(self, stored: ResumeRecord | None) -> None:
         """Begin with nothing.
 
         Args:
@@ -190,7 +190,7 @@ def _is_still_at(descriptor: int, path: str) -> bool:
         return False
 
 
-def _read_record(path: str) -> Stored | None:
+def _read_record(path: str) -> ResumeRecord | None:
     """Return what a record says; whatever else is in its place counts as none."""
     try:  # NONBLOCK: a FIFO must not keep us waiting
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -200,7 +200,7 @@ def _read_record(path: str) -> Stored | None:
         return None
     try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return Stored.from_json(os.read(descriptor, _RECORD)) if is_file else None
+        return ResumeRecord.from_json(os.read(descriptor, _RECORD)) if is_file else None
     except OSError:
         return None
     finally:
@@ -220,7 +220,7 @@ def _remove(path: str) -> bool:
     return True
 
 
-def _write_record(path: str, stored: Stored) -> None:
+def _write_record(path: str, stored: ResumeRecord) -> None:
     # A torn record reads as none, so this needs no second name. Query strings may be in it.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from curlhttp._engine import Clock
 from curlhttp._flow.deadline import LEAST
@@ -32,14 +31,14 @@ from curlhttp.exceptions import (
     add_note,
 )
 
-__all__ = ["Tries"]
+__all__ = ["Attempts"]
 
 _LEVEL = 20  # logging.INFO
 # The others say no more than the error itself, or than the number of attempts.
 _WORTH_A_NOTE = ("retry_after", "breaker", "deadline", "body", "budget")
 
 
-class Tries:
+class Attempts:
     """The attempts of one request so far, and what follows the one under way."""
 
     # On the class, since most requests are sent once and need none of their own.
@@ -89,13 +88,13 @@ class Tries:
         else:
             response._first_attempt = elapsed
 
-    def plan(self, failure: Response | RequestException) -> float | None:
+    def next_delay(self, failure: Response | RequestException) -> float | None:
         """Return the seconds to wait before the next attempt; None when there is to be none."""
         now = self._clock.now()
-        plan = self._delay_or_objection(failure, now)
-        delay = None if isinstance(plan, str) else plan
-        self._objection = plan if isinstance(plan, str) else None
-        status_code, error = _outcome(failure)
+        found = self._delay_or_objection(failure, now)
+        delay = None if isinstance(found, str) else found
+        self._objection = found if isinstance(found, str) else None
+        status_code, error = _split(failure)
         latest = Attempt(self._number, status_code, error, now - self._begun, delay)
         name = None if error is None else type(error).__name__
         self._facts = (status_code, name, latest.elapsed)
@@ -243,11 +242,13 @@ class Tries:
         if self._objection is not None and self.policy is not NO_RETRIES:
             await self._tell("on_give_up", reason=self._objection)
 
-    async def _tell(self, event: str, **more: Any) -> None:
+    async def _tell(
+        self, event: str, *, delay: float | None = None, reason: Objection | None = None
+    ) -> None:
         if self._hooks.hears(event):
-            await self._hooks.tell(event, self._event(event, **more))
+            await self._hooks.tell(event, self._event(event, delay, reason))
 
-    def _event(self, event: str, **more: Any) -> AttemptEvent:
+    def _event(self, event: str, delay: float | None, reason: Objection | None) -> AttemptEvent:
         status_code, error, elapsed = self._facts
         request = self.request
         return AttemptEvent(
@@ -258,7 +259,8 @@ class Tries:
             status_code,
             error,
             elapsed,
-            **more,
+            delay,
+            reason,
         )
 
     def _log(self, delay: float | None) -> None:
@@ -277,7 +279,9 @@ class Tries:
         )
 
 
-def _outcome(failure: Response | RequestException) -> tuple[int | None, RequestException | None]:
+def _split(
+    failure: Response | RequestException,
+) -> tuple[int | None, RequestException | None]:
     if isinstance(failure, RequestException):
         return None, failure
     return failure.status_code, None

@@ -14,25 +14,26 @@ from curlhttp._flow.hooks import Hooks
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
-from curlhttp._policy.breaker.health import OfWay, Outcome, View
+from curlhttp._policy.breaker.health import Judge, ProxyJudge, Verdict
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = ["breaker"]
 
 _EVENT = "breaker_transition"
-_SUCCESS, _FAILURE = Outcome.SUCCESS, Outcome.FAILURE
+_SUCCESS, _FAILURE = Verdict.SUCCESS, Verdict.FAILURE
 
 
-def breaker(circuits: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
+def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
     """Return the layer that lets through only what the breaker permits.
 
     Args:
-        circuits: the breaker, which other clients may use as well.
+        policy: the breaker, which other clients may use as well.
         clock: tells the time.
         hooks: the user's; they hear of the transitions that this client's requests lead to.
     """
-    guard = _Guard(circuits, clock, hooks)
-    origin, hidden_origin, way = circuits.view(), circuits.view(via_proxy=True), OfWay()
+    guard = _Guard(policy, clock, hooks)
+    origin, hidden_origin = policy.judge(), policy.judge(via_proxy=True)
+    proxy = ProxyJudge()
 
     def around(send: Send) -> Send:
         def guarded(request: Request) -> Any:
@@ -40,8 +41,8 @@ def breaker(circuits: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
             transport = request.transport if route is None else route(request.url)
             if transport.proxy is None:
                 return guard.send(request, request.url.origin, origin, send)
-            beyond = partial(guard.send, key=request.url.origin, view=hidden_origin, send=send)
-            return guard.send(request, proxy_key(transport.proxy.url), way, beyond)
+            beyond = partial(guard.send, key=request.url.origin, judge=hidden_origin, send=send)
+            return guard.send(request, proxy_key(transport.proxy.url), proxy, beyond)
 
         return guarded
 
@@ -51,13 +52,13 @@ def breaker(circuits: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
 class _Guard:
     """One breaker, around whatever is sent."""
 
-    def __init__(self, circuits: CircuitBreaker, clock: Clock, hooks: Hooks) -> None:
-        self._circuits = circuits
+    def __init__(self, breaker: CircuitBreaker, clock: Clock, hooks: Hooks) -> None:
+        self._breaker = breaker
         self._now = clock.now
         self._tell = partial(hooks.tell, _EVENT) if hooks.hears(_EVENT) else None
         self._untold: deque[Transition] = deque()  # ends of bodies led to: no hook can run there
 
-    async def send(self, request: Request, key: str, view: View, send: Send) -> Response:
+    async def send(self, request: Request, key: str, judge: Judge, send: Send) -> Response:
         """Send a request if the circuit of a key lets it through.
 
         Raises:
@@ -65,7 +66,7 @@ class _Guard:
         """
         begun = self._now()
         try:
-            permit = self._circuits.admit(key, begun)
+            permit = self._breaker.admit(key, begun)
         except CircuitBreakerOpen as error:
             error.request = request
             if self._untold:
@@ -79,17 +80,17 @@ class _Guard:
             response = await send(request)
         except BaseException as error:
             now = self._now()
-            await self._notify(permit.settle(view.of_error(error), now, now - begun))
+            await self._notify(permit.settle(judge.of_error(error), now, now - begun))
             raise
-        waits = request.stream and self._circuits.count_bodies
-        if response.status_code not in view.notable and not waits and permit.changes_nothing():
+        waits = request.stream and self._breaker.count_bodies
+        if response.status_code not in judge.notable and not waits and permit.changes_nothing():
             return response
-        outcome = view.of_status(response.status_code)
+        verdict = judge.of_status(response.status_code)
         elapsed = response.timings.first_byte  # without the wait for a handle, and the body
         if waits:
-            response._at_end(partial(self._on_end, permit, view, outcome, elapsed))
+            response._at_end(partial(self._on_end, permit, judge, verdict, elapsed))
         else:
-            await self._notify(permit.settle(outcome, self._now(), elapsed))
+            await self._notify(permit.settle(verdict, self._now(), elapsed))
         return response
 
     async def _notify(self, transition: Transition | None) -> None:
@@ -103,18 +104,18 @@ class _Guard:
     def _on_end(
         self,
         permit: Permit,
-        view: View,
-        outcome: Outcome,
+        judge: Judge,
+        verdict: Verdict,
         elapsed: float,
         error: BaseException | None,
     ) -> None:
         """Report a streamed response whose body has ended or was given up."""
         now = self._now()
         if error is not None:
-            transition = permit.settle(view.of_error(error), now, elapsed)
+            transition = permit.settle(judge.of_error(error), now, elapsed)
             if transition is not None:
                 self._untold.append(transition)
-        elif outcome in (_SUCCESS, _FAILURE):
-            permit.finish_later(now, outcome is _FAILURE, elapsed, self._untold.append)
+        elif verdict in (_SUCCESS, _FAILURE):
+            permit.finish_later(now, verdict is _FAILURE, elapsed, self._untold.append)
         else:
             permit.release()

@@ -9,17 +9,17 @@ from __future__ import annotations
 from curlhttp._engine import AttemptResult
 from curlhttp._models.request import Request
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
-from curlhttp._policy.breaker.health import OfWay, Outcome, View
+from curlhttp._policy.breaker.health import Judge, ProxyJudge, Verdict
 from curlhttp._policy.budget import RetryBudget
 from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
 from curlhttp._policy.rate import RateLimit
 from curlhttp.exceptions import CircuitBreakerOpen
 
-__all__ = ["Admission", "Ticket"]
+__all__ = ["ExtraAttempts", "Ticket"]
 
 
 class Ticket:
-    """The admission of one attempt.
+    """Let one attempt be sent, and count it at its end.
 
     Args:
         lease: its place among the requests at once, or None.
@@ -28,7 +28,7 @@ class Ticket:
 
     __slots__ = ("_lease", "_permits")
 
-    def __init__(self, lease: Lease | None, permits: list[tuple[Permit, View]]) -> None:
+    def __init__(self, lease: Lease | None, permits: list[tuple[Permit, Judge]]) -> None:
         self._lease = lease
         self._permits = permits
 
@@ -43,19 +43,19 @@ class Ticket:
         if self._lease is not None:
             self._lease.give()
         changes = []
-        for permit, view in self._permits:
-            settled = permit.settle(_outcome(result, view), now, elapsed)
+        for permit, judge in self._permits:
+            settled = permit.settle(_verdict(result, judge), now, elapsed)
             changes += [permit.transition, settled]
         return [change for change in changes if change is not None]
 
 
-class Admission:
-    """What an attempt must be let in by.
+class ExtraAttempts:
+    """Let further attempts in by all that an attempt must be let in by.
 
     Args:
         rate: requests per second, or None.
         concurrency: requests at once, or None.
-        circuits: the breaker, or None.
+        breaker: refuses attempts, or None.
         budget: what it is paid from, or None.
     """
 
@@ -63,12 +63,12 @@ class Admission:
         self,
         rate: RateLimit | None,
         concurrency: ConcurrencyLimit | None,
-        circuits: CircuitBreaker | None,
+        breaker: CircuitBreaker | None,
         budget: RetryBudget | None,
     ) -> None:
         self._rate = rate
         self._concurrency = concurrency
-        self._circuits = circuits
+        self._breaker = breaker
         self._budget = budget
 
     def admit(self, request: Request, now: float) -> Ticket | None:
@@ -97,31 +97,31 @@ class Admission:
             lease.give()
         return None
 
-    def _permits(self, request: Request, now: float) -> list[tuple[Permit, View]] | None:
-        circuits = self._circuits
-        if circuits is None:
+    def _permits(self, request: Request, now: float) -> list[tuple[Permit, Judge]] | None:
+        breaker = self._breaker
+        if breaker is None:
             return []
         proxy = request.transport.proxy
-        parties: list[tuple[str, View]] = []
+        parties: list[tuple[str, Judge]] = []
         if proxy is not None:
-            parties.append((proxy_key(proxy.url), OfWay()))
-        parties.append((request.url.origin, circuits.view(via_proxy=proxy is not None)))
-        permits: list[tuple[Permit, View]] = []
+            parties.append((proxy_key(proxy.url), ProxyJudge()))
+        parties.append((request.url.origin, breaker.judge(via_proxy=proxy is not None)))
+        permits: list[tuple[Permit, Judge]] = []
         try:
-            for key, view in parties:
-                permits.append((circuits.admit(key, now), view))
+            for key, judge in parties:
+                permits.append((breaker.admit(key, now), judge))
         except CircuitBreakerOpen:
             _release(permits)
             return None
         return permits
 
 
-def _release(permits: list[tuple[Permit, View]]) -> None:
+def _release(permits: list[tuple[Permit, Judge]]) -> None:
     for permit, _ in permits:
         permit.release()
 
 
-def _outcome(result: AttemptResult, view: View) -> Outcome:
+def _verdict(result: AttemptResult, judge: Judge) -> Verdict:
     if result is None:
-        return Outcome.NEITHER
-    return view.of_status(result) if isinstance(result, int) else view.of_error(result)
+        return Verdict.IGNORED
+    return judge.of_status(result) if isinstance(result, int) else judge.of_error(result)

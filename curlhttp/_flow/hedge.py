@@ -2,7 +2,7 @@
 
 The lowest layer, so that a retry repeats a race as a whole and the layers above count the attempt
 that surfaces. Each attempt beside the first asks limits, breaker and budget for itself just
-before it is sent, and is counted by what becomes of it; none of them ever waits for admission.
+before it is sent, and is counted by what becomes of it; none of them ever waits to be let in.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from curlhttp._engine import AttemptResult, Exchange, Layer, Send
-from curlhttp._flow.extra_attempt import Admission, Ticket
+from curlhttp._flow.extra_attempt import ExtraAttempts, Ticket
 from curlhttp._flow.hooks import Hooks
 from curlhttp._models.body.body import Body
 from curlhttp._models.request import Request
@@ -51,7 +51,7 @@ def hedge(
     """
     times = HeadTimes()
     pays = policy.budget or budget or RetryBudget()
-    admission = Admission(rate_limit, concurrency_limit, breaker, pays)
+    extra = ExtraAttempts(rate_limit, concurrency_limit, breaker, pays)
 
     def around(send: Send) -> Send:
         exchange = cast(Exchange, send)  # nothing but the engine is below
@@ -61,14 +61,14 @@ def hedge(
                 return send(request)
             if pays is not budget:
                 pays.deposit(request.url.origin, now())
-            return _race(_HedgePlan(request, policy, times, admission, now), exchange, hooks)
+            return _race(_HedgedRequest(request, policy, times, extra, now), exchange, hooks)
 
         return hedged
 
     return around
 
 
-async def _race(plan: _HedgePlan, exchange: Exchange, hooks: Hooks | None) -> Response:
+async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -> Response:
     try:
         return await exchange(plan.request, plan)
     except RequestException as error:
@@ -82,11 +82,11 @@ async def _race(plan: _HedgePlan, exchange: Exchange, hooks: Hooks | None) -> Re
                 await hooks.tell(_EVENT, transition)
 
 
-class _HedgePlan:
+class _HedgedRequest:
     """What the engine asks about the attempts of one request; see HedgePlan."""
 
     __slots__ = (
-        "_admission",
+        "_extra",
         "_now",
         "_tickets",
         "_times",
@@ -102,7 +102,7 @@ class _HedgePlan:
         request: Request,
         policy: Hedge,
         times: HeadTimes,
-        admission: Admission,
+        extra: ExtraAttempts,
         now: Callable[[], float],
     ) -> None:
         self.request = request
@@ -111,7 +111,7 @@ class _HedgePlan:
         self.transitions: list[Transition] = []
         self.was_sent = False  # by an attempt that did not surface
         self._times = times
-        self._admission = admission
+        self._extra = extra
         self._now = now
         self._tickets: list[Ticket] = []
 
@@ -122,7 +122,7 @@ class _HedgePlan:
             body = _twin(request.body)
             if body is None:
                 return None
-        ticket = self._admission.admit(request, self._now())
+        ticket = self._extra.admit(request, self._now())
         if ticket is None:
             if body is not None:
                 body.close()

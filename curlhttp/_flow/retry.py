@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from curlhttp._engine import Clock, Layer, Send
-from curlhttp._flow.attempts import Tries
+from curlhttp._flow.attempts import Attempts
 from curlhttp._flow.cookies import store_cookies
 from curlhttp._flow.hooks import Hooks, log
 from curlhttp._models.request import Request
@@ -34,42 +34,42 @@ def retry(clock: Clock, hooks: Hooks) -> Layer:
                 if not hooks.watches_attempts:
                     return send(request)
                 policy = NO_RETRIES
-            return _retry(Tries(request, policy, clock, hooks), send)
+            return _retry(Attempts(request, policy, clock, hooks), send)
 
         return retrying
 
     return around
 
 
-async def _retry(tries: Tries, send: Send) -> Response:
-    request, statuses = tries.request, tries.policy.statuses
+async def _retry(attempts: Attempts, send: Send) -> Response:
+    request, statuses = attempts.request, attempts.policy.statuses
     while True:
-        tries.begin()
-        if tries.watches:
-            await tries.announce()
+        attempts.begin()
+        if attempts.watches:
+            await attempts.announce()
         try:
             response = await send(request)
         except RequestException as error:
-            delay = tries.plan(error)
-            if tries.watches:
-                await tries.report()
+            delay = attempts.next_delay(error)
+            if attempts.watches:
+                await attempts.report()
             if delay is None:
                 raise
         else:
             if response.status_code in statuses:
-                delay = tries.plan(response)
+                delay = attempts.next_delay(response)
             else:
                 delay = None
-                tries.end(response)
-            if tries.watches:
-                await tries.report()
+                attempts.end(response)
+            if attempts.watches:
+                await attempts.report()
             if delay is None:
                 return response
-            await _let_go(request, response)
-        await tries.sleep(delay)
+            await _discard(request, response)
+        await attempts.sleep(delay)
 
 
-async def _let_go(request: Request, response: Response) -> None:
+async def _discard(request: Request, response: Response) -> None:
     store_cookies(request.jar, response)  # their layer sees the last response only
     try:
         await response.discard()

@@ -56,7 +56,7 @@ class _Line:
         self.waiting: OrderedDict[Lease, None] = OrderedDict()  # nobody, while there is room
 
 
-class ConcurrencyLimit(Limit):
+class ConcurrencyLimit(Limit["Lease"]):
     """Bound the requests under way, from their start to the end of the body.
 
     One may be shared by clients, threads and event loops; those who wait go in the order in
@@ -92,7 +92,7 @@ class ConcurrencyLimit(Limit):
             if line.used < self.limit and not line.woken:
                 self._grant(lease, line)
         if self._leavers:
-            self._let_go()
+            self._release_leavers()
         return lease if lease.granted else None
 
     def join(self, lease: Lease, origin: str) -> None:
@@ -115,7 +115,7 @@ class ConcurrencyLimit(Limit):
         if lease._is_woken and lease.wake is not None:
             lease.wake()
         if self._leavers:
-            self._let_go()
+            self._release_leavers()
 
     def in_use(self, origin: str) -> int:
         """Return how many requests to an origin are under way.
@@ -147,7 +147,7 @@ class ConcurrencyLimit(Limit):
         with self._lock:
             self._note_going(lease)
         if self._leavers:
-            self._let_go()
+            self._release_leavers()
 
     def _note_going(self, lease: Lease) -> None:
         if lease._is_woken and lease._line is not None:

@@ -96,7 +96,7 @@ class _Bucket:
         self.due += interval + repaid
 
 
-class RateLimit(Limit):
+class RateLimit(Limit["Turn"]):
     """Bound the requests per second; those beyond wait, in the order in which they came.
 
     In any period of a second or more there are at most `burst` and `rate` times its seconds; in
@@ -143,7 +143,7 @@ class RateLimit(Limit):
             if may_go:
                 bucket.admit(now, self._interval, waited=False)
         if self._leavers:
-            self._let_go()
+            self._release_leavers()
         return may_go
 
     def join(self, turn: Turn, origin: str, now: float, patience: float) -> None:
@@ -167,7 +167,7 @@ class RateLimit(Limit):
                 turn._bucket = bucket
                 bucket.waiting[turn] = None
         if self._leavers:
-            self._let_go()
+            self._release_leavers()
         if seconds > patience:
             raise DeadlineExceeded(
                 f"the rate limit of {self.rate:g} requests per second has room in {seconds:.3g} s, "
@@ -185,14 +185,14 @@ class RateLimit(Limit):
             if bucket is not None:
                 bucket.due -= self._interval
         if self._leavers:
-            self._let_go()
+            self._release_leavers()
 
     def _is_first(self, turn: Turn) -> bool:
         with self._lock:  # a line must not change while it is looked at
             bucket = turn._bucket
             first = bucket is None or next(iter(bucket.waiting), None) is turn
         if self._leavers:
-            self._let_go()
+            self._release_leavers()
         return first
 
     def _take_turn(self, turn: Turn, now: float) -> float:
@@ -205,7 +205,7 @@ class RateLimit(Limit):
                 bucket.admit(now, self._interval, waited=True)
                 self._remove(turn, wakes)
         if self._leavers:
-            self._let_go()
+            self._release_leavers()
         for wake in wakes:
             wake()
         return seconds

@@ -20,7 +20,7 @@ from curlhttp._models.scrub import scrub_url
 from curlhttp._models.url.url import URL
 from curlhttp._policy.retry_after import http_date
 
-__all__ = ["Answer", "Stored", "Wanted", "content_length", "judge", "wanted"]
+__all__ = ["RangeAnswer", "RangeRequest", "ResumeRecord", "content_length", "judge", "range_to_ask"]
 
 # RFC 9110, section 8.8.3; a longer one might not be let through in a request.
 _STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]{,1000}"').fullmatch
@@ -31,7 +31,7 @@ _CHOICES = ("Accept", "Accept-Language")  # request fields that choose among rep
 
 
 @dataclass(frozen=True)
-class Stored:
+class ResumeRecord:
     """What is kept beside a partial file, to know what it is part of.
 
     Attributes:
@@ -49,7 +49,9 @@ class Stored:
     total: int | None
 
     @classmethod
-    def of(cls, request: Request, source: URL, headers: Headers, wall: float) -> Stored | None:
+    def of(
+        cls, request: Request, source: URL, headers: Headers, wall: float
+    ) -> ResumeRecord | None:
         """Return what to keep of a file that begins to arrive; None: it cannot be resumed.
 
         Args:
@@ -69,7 +71,7 @@ class Stored:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: bytes) -> Stored | None:
+    def from_json(cls, text: bytes) -> ResumeRecord | None:
         """Return what to_json wrote; None for everything else, such as a torn file."""
         try:
             found: Any = json.loads(text)
@@ -82,7 +84,7 @@ class Stored:
         return stored if is_sound and (total is None or type(total) is int) else None
 
 
-class Wanted(NamedTuple):
+class RangeRequest(NamedTuple):
     """The rest of a file, to be asked for.
 
     Attributes:
@@ -91,14 +93,16 @@ class Wanted(NamedTuple):
     """
 
     start: int
-    stored: Stored
+    stored: ResumeRecord
 
     def headers(self) -> dict[str, str]:
         """Return the fields that ask for it (RFC 9110, sections 13.1.5 and 14.2)."""
         return {"Range": f"bytes={self.start}-", "If-Range": self.stored.validator}
 
 
-def wanted(stored: Stored | None, size: int, request: Request, hop: Request) -> Wanted | None:
+def range_to_ask(
+    stored: ResumeRecord | None, size: int, request: Request, hop: Request
+) -> RangeRequest | None:
     """Return what is to be asked for in one request of a download; None: the whole file.
 
     Args:
@@ -113,10 +117,10 @@ def wanted(stored: Stored | None, size: int, request: Request, hop: Request) -> 
         return None
     # Of a part that is complete the last byte is asked for again: a range behind the end has no
     # answer that says whether the version is still the same.
-    return Wanted(size - 1 if size == stored.total else size, stored)
+    return RangeRequest(size - 1 if size == stored.total else size, stored)
 
 
-class Answer(Enum):
+class RangeAnswer(Enum):
     """What a response is to a download."""
 
     WHOLE = "the whole file"
@@ -125,7 +129,7 @@ class Answer(Enum):
     OTHER = "no file"
 
 
-def judge(status_code: int, headers: Headers, asked: Wanted | None) -> Answer:
+def judge(status_code: int, headers: Headers, asked: RangeRequest | None) -> RangeAnswer:
     """Return what a response is.
 
     Args:
@@ -134,13 +138,15 @@ def judge(status_code: int, headers: Headers, asked: Wanted | None) -> Answer:
         asked: what was asked for; None for the whole file.
     """
     if status_code == 200:
-        return Answer.WHOLE
+        return RangeAnswer.WHOLE
     if status_code == 206:
-        return Answer.REST if asked is not None and _fits(headers, asked) else Answer.UNFIT
-    return Answer.UNFIT if status_code == 416 and asked is not None else Answer.OTHER
+        return (
+            RangeAnswer.REST if asked is not None and _fits(headers, asked) else RangeAnswer.UNFIT
+        )
+    return RangeAnswer.UNFIT if status_code == 416 and asked is not None else RangeAnswer.OTHER
 
 
-def _fits(headers: Headers, asked: Wanted) -> bool:
+def _fits(headers: Headers, asked: RangeRequest) -> bool:
     start, stored = asked
     found = headers.get_list("content-range")
     match = _CONTENT_RANGE.fullmatch(found[0]) if len(found) == 1 else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from curlhttp._fork import register
 
@@ -18,9 +18,10 @@ __all__ = ["Limit", "Per", "Wake"]
 
 Per: TypeAlias = "Literal['origin'] | None"
 Wake: TypeAlias = Callable[[], object]
+Place = TypeVar("Place")
 
 
-class Limit:
+class Limit(Generic[Place]):
     """Keep a key, and a lock that finalizers need not wait for.
 
     Args:
@@ -40,18 +41,18 @@ class Limit:
 
     def _clear(self) -> None:
         self._lock = threading.Lock()
-        self._leavers: deque[Any] = deque()
+        self._leavers: deque[Place] = deque()
 
     def _key(self, origin: str) -> str:
         return origin if self.per else ""
 
-    def _leave(self, place: Any) -> None:
+    def _leave(self, place: Place) -> None:
         # A finalizer may run while this very thread has the lock.
         self._leavers.append(place)
-        self._let_go()
+        self._release_leavers()
 
-    def _let_go(self) -> None:
-        """Remove who leaves, unless the lock is taken: whoever has it does so afterwards."""
+    def _release_leavers(self) -> None:
+        """Remove the places that are left; if a thread has the lock, it does so afterwards."""
         while self._leavers and self._lock.acquire(blocking=False):
             wakes: list[Wake] = []
             try:
@@ -62,6 +63,6 @@ class Limit:
             for wake in wakes:
                 wake()
 
-    def _remove(self, place: Any, wakes: list[Wake]) -> None:
-        """Take a place out of the books; add whom to wake for that."""
+    def _remove(self, place: Place, wakes: list[Wake]) -> None:
+        """Remove a place, and add to `wakes` what that wakes."""
         raise NotImplementedError

@@ -19,7 +19,7 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._download.partial_file import Part
+from curlhttp._download.partial_file import PartialFile
 from curlhttp._models.response import Response
 from curlhttp.testing import Answer
 from tests.servers import AppConnection, AppServer, H2Server, Record, payload
@@ -736,7 +736,7 @@ async def test_a_path_that_is_no_place_for_a_file_is_an_error_before_anything_is
 async def test_two_downloads_to_one_path_do_not_meet(
     client: AnyClient, shelf: Shelf, path: Path
 ) -> None:
-    other = Part(path, resumes=True)
+    other = PartialFile(path, resumes=True)
     try:
         with pytest.raises(BlockingIOError, match=r"another download.*file\.part"):
             await download(client, shelf.url, path)

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp._download.partial_file import Part
+from curlhttp._download.partial_file import PartialFile
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import AnyClient
 from tests.support.downloads import OLD, Shelf, download, left_in
@@ -135,7 +135,7 @@ async def test_an_error_of_the_disk_ends_the_request(
     shelf = Shelf(app)
     (tmp_path / "file").write_bytes(OLD)
     with monkeypatch.context() as patched:
-        patched.setattr(Part, "commit", lambda part: full(0))
+        patched.setattr(PartialFile, "commit", lambda part: full(0))
         with pytest.raises(OSError, match=os.strerror(number)) as caught:
             await download(client, shelf.url, tmp_path / "file", retry=3)
     assert notes_of(caught.value) == ["200000 bytes are kept: the same download goes on from there"]
@@ -218,22 +218,22 @@ async def test_a_thread_that_is_still_writing_when_its_task_is_cancelled_finishe
         return
     shelf, path = Shelf(app, 3_000_000), tmp_path / "file"
     writes, goes_on = threading.Event(), threading.Event()
-    write = Part.write
+    write = PartialFile.write
 
-    def slowly(part: Part, data: bytes) -> None:
+    def slowly(part: PartialFile, data: bytes) -> None:
         with part._lock:
             writes.set()
             goes_on.wait(60)
             part._file.write(data)
 
-    monkeypatch.setattr(Part, "write", slowly)
+    monkeypatch.setattr(PartialFile, "write", slowly)
     task = asyncio.get_running_loop().create_task(make_client().real.download(shelf.url, path))
     await anyio.to_thread.run_sync(writes.wait)
     task.cancel()
     threading.Timer(0.05, goes_on.set).start()
     with pytest.raises(asyncio.CancelledError):
         await task
-    monkeypatch.setattr(Part, "write", write)
+    monkeypatch.setattr(PartialFile, "write", write)
     kept = (tmp_path / "file.part").read_bytes() if (tmp_path / "file.part").exists() else b""
     assert shelf.data.startswith(kept)
 

@@ -14,10 +14,10 @@ from curlhttp._curl.errors import Failure, error_for
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 from curlhttp._policy.breaker.health import (
-    Outcome,
-    outcome_of_error,
-    outcome_of_status,
-    outcome_of_way,
+    Verdict,
+    judge_error,
+    judge_proxy,
+    judge_status,
 )
 
 CODES = {
@@ -75,36 +75,36 @@ def connected(seconds: float) -> Timings:
 @pytest.mark.parametrize("code", sorted(CODES | {92, 95, 96, 97, 98, 100, 101}))
 def test_each_code_counts_as_the_table_says(code: int) -> None:
     error = failure_of(code, timings=None)
-    expected = Outcome.NEITHER
+    expected = Verdict.IGNORED
     if code in FAILURES:
-        expected = Outcome.FAILURE
+        expected = Verdict.FAILURE
     elif code in OF_THE_PROXY:
-        expected = Outcome.PROXY_FAILURE
-    assert outcome_of_error(error) is expected
-    expected = Outcome.FAILURE if code in UNTRUSTED else expected
-    assert outcome_of_error(error, count_tls=True) is expected
+        expected = Verdict.PROXY_FAILURE
+    assert judge_error(error) is expected
+    expected = Verdict.FAILURE if code in UNTRUSTED else expected
+    assert judge_error(error, count_tls=True) is expected
 
 
 def test_the_same_code_counts_by_what_it_means() -> None:
     not_http = failure_of(1, sent=True)
-    assert outcome_of_error(not_http) is Outcome.FAILURE
+    assert judge_error(not_http) is Verdict.FAILURE
     no_protocol = failure_of(1)
-    assert outcome_of_error(no_protocol) is Outcome.NEITHER
+    assert judge_error(no_protocol) is Verdict.IGNORED
     resend = failure_of(42, aborted_resend=True)
-    assert outcome_of_error(resend) is Outcome.FAILURE
+    assert judge_error(resend) is Verdict.FAILURE
     alert = failure_of(56, message="OpenSSL SSL routines: alert handshake failure")
     assert isinstance(alert, e.SSLError)
-    assert outcome_of_error(alert) is Outcome.FAILURE
+    assert judge_error(alert) is Verdict.FAILURE
     in_the_body = failure_of(56, has_head=True)
-    assert outcome_of_error(in_the_body) is Outcome.FAILURE
+    assert judge_error(in_the_body) is Verdict.FAILURE
 
 
 def test_time_limits_of_our_own_count_neither_way() -> None:
     total = failure_of(28, deadline_passed=True)
     assert isinstance(total, e.DeadlineExceeded)
-    assert outcome_of_error(total) is Outcome.NEITHER
-    assert outcome_of_error(failure_of(28)) is Outcome.FAILURE  # a read timeout
-    assert outcome_of_error(failure_of(28, sent=False)) is Outcome.FAILURE  # a connect timeout
+    assert judge_error(total) is Verdict.IGNORED
+    assert judge_error(failure_of(28)) is Verdict.FAILURE  # a read timeout
+    assert judge_error(failure_of(28, sent=False)) is Verdict.FAILURE  # a connect timeout
 
 
 @pytest.mark.parametrize(
@@ -131,24 +131,24 @@ def test_time_limits_of_our_own_count_neither_way() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_what_is_not_the_servers_doing_counts_neither_way(error: BaseException) -> None:
-    assert outcome_of_error(error, count_tls=True) is Outcome.NEITHER
-    assert outcome_of_error(error, via_proxy=True) is Outcome.NEITHER
-    assert outcome_of_way(error) is Outcome.NEITHER
+    assert judge_error(error, count_tls=True) is Verdict.IGNORED
+    assert judge_error(error, via_proxy=True) is Verdict.IGNORED
+    assert judge_proxy(error) is Verdict.IGNORED
 
 
 def test_each_status_counts_as_the_table_says() -> None:
     failures = {500, 502, 503, 504}
-    found = {status: outcome_of_status(status) for status in range(100, 1000)}
-    assert {status for status in found if found[status] is Outcome.FAILURE} == failures
-    assert {status for status in found if found[status] is Outcome.NEITHER} == {429}
-    assert {found[status] for status in found.keys() - failures - {429}} == {Outcome.SUCCESS}
+    found = {status: judge_status(status) for status in range(100, 1000)}
+    assert {status for status in found if found[status] is Verdict.FAILURE} == failures
+    assert {status for status in found if found[status] is Verdict.IGNORED} == {429}
+    assert {found[status] for status in found.keys() - failures - {429}} == {Verdict.SUCCESS}
 
 
 def test_which_statuses_are_failures_can_be_chosen() -> None:
     chosen = {429, 404}
-    assert outcome_of_status(429, chosen) is Outcome.FAILURE
-    assert outcome_of_status(404, chosen) is Outcome.FAILURE
-    assert outcome_of_status(503, chosen) is Outcome.SUCCESS
+    assert judge_status(429, chosen) is Verdict.FAILURE
+    assert judge_status(404, chosen) is Verdict.FAILURE
+    assert judge_status(503, chosen) is Verdict.SUCCESS
 
 
 # --- proxies ---
@@ -159,38 +159,38 @@ PROXY = "http://proxy.test:3128"
 @pytest.mark.parametrize("facts", [{"code": 5}, {"code": 7}, {"code": 56, "sent": False}])
 def test_a_proxy_that_cannot_be_used_is_not_the_origins_failure(facts: dict[str, Any]) -> None:
     error = failure_of(proxy=PROXY, **facts)
-    assert outcome_of_error(error, via_proxy=True) is Outcome.PROXY_FAILURE
-    assert outcome_of_way(error) is Outcome.FAILURE
+    assert judge_error(error, via_proxy=True) is Verdict.PROXY_FAILURE
+    assert judge_proxy(error) is Verdict.FAILURE
 
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
-        (502, Outcome.FAILURE),
-        (503, Outcome.FAILURE),
-        (504, Outcome.FAILURE),
-        (403, Outcome.NEITHER),
-        (407, Outcome.NEITHER),
+        (502, Verdict.FAILURE),
+        (503, Verdict.FAILURE),
+        (504, Verdict.FAILURE),
+        (403, Verdict.IGNORED),
+        (407, Verdict.IGNORED),
     ],
 )
 def test_what_a_proxy_says_of_an_origin_is_not_the_proxys_failure(
-    status: int, outcome: Outcome
+    status: int, outcome: Verdict
 ) -> None:
     error = failure_of(7, proxy=PROXY, connect_code=status)
     assert isinstance(error, e.ProxyError)
-    assert outcome_of_error(error, via_proxy=True) is outcome
-    assert outcome_of_way(error) is Outcome.NEITHER
+    assert judge_error(error, via_proxy=True) is outcome
+    assert judge_proxy(error) is Verdict.IGNORED
 
 
 def test_a_connect_timeout_is_the_proxys_unless_that_was_connected() -> None:
     error = failure_of(28, proxy=PROXY, sent=False, timings=connected(0.0))
-    assert outcome_of_error(error, via_proxy=True) is Outcome.PROXY_FAILURE
-    assert outcome_of_error(error) is Outcome.FAILURE
+    assert judge_error(error, via_proxy=True) is Verdict.PROXY_FAILURE
+    assert judge_error(error) is Verdict.FAILURE
     error = failure_of(28, proxy=PROXY, sent=False, timings=connected(0.01))
-    assert outcome_of_error(error, via_proxy=True) is Outcome.FAILURE
-    assert outcome_of_way(error) is Outcome.NEITHER
+    assert judge_error(error, via_proxy=True) is Verdict.FAILURE
+    assert judge_proxy(error) is Verdict.IGNORED
 
 
 def test_an_answer_is_a_success_of_the_proxy() -> None:
-    assert outcome_of_way(503) is Outcome.SUCCESS
-    assert outcome_of_way(failure_of(52, proxy=PROXY)) is Outcome.NEITHER
+    assert judge_proxy(503) is Verdict.SUCCESS
+    assert judge_proxy(failure_of(52, proxy=PROXY)) is Verdict.IGNORED

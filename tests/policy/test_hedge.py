@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from curlhttp import TLS, CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
 from curlhttp._config import Transport
-from curlhttp._flow.extra_attempt import Admission
+from curlhttp._flow.extra_attempt import ExtraAttempts
 from curlhttp._models.body.streams import open_body
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._policy.hedge import HeadTimes, may_hedge
@@ -198,8 +198,8 @@ def test_an_iterator_has_no_twin() -> None:
 # --- what each further attempt is let in by ---
 
 
-def admission(**given: Any) -> Admission:
-    return Admission(
+def extra_attempts(**given: Any) -> ExtraAttempts:
+    return ExtraAttempts(
         given.get("rate"), given.get("concurrency"), given.get("circuits"), given.get("budget")
     )
 
@@ -211,7 +211,7 @@ def bound() -> Request:
 
 
 def test_an_attempt_without_limits_is_let_in() -> None:
-    ticket = admission().admit(bound(), 0.0)
+    ticket = extra_attempts().admit(bound(), 0.0)
     assert ticket is not None
     assert ticket.settle(200, 1.0, 1.0) == []
 
@@ -220,7 +220,7 @@ def test_what_the_budget_refuses_costs_nothing_elsewhere() -> None:
     rate, concurrency = RateLimit(0.1), ConcurrencyLimit(1)
     circuits = CircuitBreaker(1, recovery_timeout=1.0)
     circuits.admit(ORIGIN, 0.0).fail(0.0)
-    refusing = admission(
+    refusing = extra_attempts(
         rate=rate,
         concurrency=concurrency,
         circuits=circuits,
@@ -243,7 +243,7 @@ def test_what_another_refuses_takes_nothing_from_the_budget(who: str) -> None:
     held = concurrency.take(ORIGIN) if who == "concurrency" else None
     if who == "circuits":
         circuits.admit(ORIGIN, 0.0).fail(0.0)
-    asked = admission(rate=rate, concurrency=concurrency, circuits=circuits, budget=budget)
+    asked = extra_attempts(rate=rate, concurrency=concurrency, circuits=circuits, budget=budget)
     assert asked.admit(bound(), 1.0) is None
     assert budget.withdraw(ORIGIN, 1.0)
     assert who == "rate" or rate.take(ORIGIN, 1.0)
@@ -256,7 +256,7 @@ def test_what_another_refuses_takes_nothing_from_the_budget(who: str) -> None:
 )
 def test_the_breaker_hears_what_became_of_an_attempt(result: Any, failures: int) -> None:
     circuits, concurrency = CircuitBreaker(failure_rate=1.0), ConcurrencyLimit(1)
-    ticket = admission(circuits=circuits, concurrency=concurrency).admit(bound(), 0.0)
+    ticket = extra_attempts(circuits=circuits, concurrency=concurrency).admit(bound(), 0.0)
     assert ticket is not None
     assert concurrency.in_use(ORIGIN) == 1
     ticket.settle(result, 1.0, 1.0)
@@ -270,13 +270,13 @@ def test_a_proxy_has_a_permit_of_its_own() -> None:
     circuits = CircuitBreaker(1)
     through = request("GET")
     through.transport = Transport(tls=TLS(), proxy=Proxy(url="http://proxy.example:8080"))
-    ticket = admission(circuits=circuits).admit(through, 0.0)
+    ticket = extra_attempts(circuits=circuits).admit(through, 0.0)
     assert ticket is not None
     changes = ticket.settle(ProxyError("gone", request_sent=False), 1.0, 1.0)
     assert [change.new for change in changes] == ["open"]
     assert circuits.state(ORIGIN) == "closed"
-    assert admission(circuits=circuits).admit(through, 2.0) is None
-    assert admission(circuits=circuits).admit(bound(), 2.0) is not None
+    assert extra_attempts(circuits=circuits).admit(through, 2.0) is None
+    assert extra_attempts(circuits=circuits).admit(bound(), 2.0) is not None
 
 
 # --- what a policy may be ---

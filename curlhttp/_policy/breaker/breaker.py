@@ -1,6 +1,6 @@
 """The circuit breaker: who may call an origin that fails. It reads no clock and sends nothing.
 
-What leads from state to state is in circuit.py, what counts as a failure in outcome.py. Here is
+What leads from state to state is in circuit.py, what counts as a failure in health.py. Here is
 what makes it safe to share: a store that lets one step at a circuit at a time, permits that
 count once at most, and hooks that run when the step is over.
 """
@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 from curlhttp._models.url.url import parse_url
-from curlhttp._policy.breaker.circuit import Admission, Change, Circuit, State
-from curlhttp._policy.breaker.health import FAILURE_STATUSES, OfOrigin, Outcome
-from curlhttp._policy.breaker.rules import Rules
+from curlhttp._policy.breaker.circuit import BreakerMetrics, Change, Passage, Rules, State
+from curlhttp._policy.breaker.health import FAILURE_STATUSES, OriginJudge, Verdict
 from curlhttp._policy.breaker.store import MemoryStore, Store
 from curlhttp.exceptions import CircuitBreakerOpen
 
@@ -37,28 +36,6 @@ class Transition(NamedTuple):
     origin: str
     old: State
     new: State
-
-
-class BreakerMetrics(NamedTuple):
-    """What a breaker has counted of one origin.
-
-    Attributes:
-        state: "closed", "open", "half_open", "forced_open" or "forced_closed".
-        calls: in the window; 0 without a rate, since there is no window then.
-        failures: of these calls.
-        slow_calls: of these calls.
-        failures_in_a_row: at the end of the closed state; in the half-open one, of the probes.
-        probes: calls under way that a half-open circuit let through.
-        refused: calls that were refused, ever.
-    """
-
-    state: State
-    calls: int = 0
-    failures: int = 0
-    slow_calls: int = 0
-    failures_in_a_row: int = 0
-    probes: int = 0
-    refused: int = 0
 
 
 _Tell: TypeAlias = Callable[[Transition], object]
@@ -104,17 +81,17 @@ class Permit:
         number, self._number = self._number, 0
         return self._breaker._record(self._origin, now, number, True, elapsed)
 
-    def settle(self, outcome: Outcome, now: float, elapsed: float) -> Transition | None:
-        """Count what an outcome says; return the change of state that it led to.
+    def settle(self, verdict: Verdict, now: float, elapsed: float) -> Transition | None:
+        """Count what a verdict says; return the change of state that it led to.
 
         Args:
-            outcome: of the call, as whoever the permit is for is concerned.
+            verdict: on the health of whatever the permit is for.
             now: see succeed.
             elapsed: see succeed.
         """
-        if outcome is Outcome.SUCCESS:
+        if verdict is Verdict.SUCCESS:
             return self.succeed(now, elapsed)
-        if outcome is Outcome.FAILURE:
+        if verdict is Verdict.FAILURE:
             return self.fail(now, elapsed)
         self.release()
         return None
@@ -265,16 +242,16 @@ class CircuitBreaker:
         circuit = self._store.peek(origin)
         if circuit is not None and circuit.state == "closed":
             return Permit(self, origin, circuit.standing.number)
-        admission = self._store.change(origin, now, self._rules.admit, None)
-        if admission.refused_for is not None:
-            raise _refusal(origin, admission.refused_for)
-        if admission.is_probe:
-            return self._probe(origin, admission)
-        return Permit(self, origin, admission.number)
+        passage = self._store.change(origin, now, self._rules.admit, None)
+        if passage.refused_for is not None:
+            raise _refusal(origin, passage.refused_for)
+        if passage.is_probe:
+            return self._probe(origin, passage)
+        return Permit(self, origin, passage.number)
 
-    def _probe(self, origin: str, admission: Admission) -> _Probe:
-        probe = _Probe(self, origin, admission.number, None)  # from here on it cannot be lost
-        probe.transition = self._tell(origin, admission.change)
+    def _probe(self, origin: str, passage: Passage) -> _Probe:
+        probe = _Probe(self, origin, passage.number, None)  # from here on it cannot be lost
+        probe.transition = self._tell(origin, passage.change)
         return probe
 
     def _admit_as_forced(self, origin: str, state: State) -> Permit:
@@ -318,13 +295,13 @@ class CircuitBreaker:
                 logging.getLogger("curlhttp").exception("on_transition raised")
         return transition
 
-    def view(self, *, via_proxy: bool = False) -> OfOrigin:
-        """Return who says what counts against an origin.
+    def judge(self, *, via_proxy: bool = False) -> OriginJudge:
+        """Return what judges an origin by the responses and errors of its calls.
 
         Args:
             via_proxy: there is a proxy in between.
         """
-        return OfOrigin(self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy)
+        return OriginJudge(self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy)
 
     # from outside
 
@@ -389,7 +366,7 @@ class CircuitBreaker:
         """
         self._catch_up()
         circuit = self._store.peek(_key(origin))
-        found = BreakerMetrics("closed") if circuit is None else _measured(circuit)
+        found = BreakerMetrics("closed") if circuit is None else BreakerMetrics.of(circuit)
         return found if self._forced is None else found._replace(state=self._forced)
 
     def __repr__(self) -> str:
@@ -417,17 +394,4 @@ def _refusal(origin: str, seconds: float) -> CircuitBreakerOpen:
     until = "until it is reset" if seconds == math.inf else f"for {max(0.0, seconds):.3g} s"
     return CircuitBreakerOpen(
         f"the circuit breaker of {origin} is open {until}; nothing was sent", retry_after=seconds
-    )
-
-
-def _measured(circuit: Circuit) -> BreakerMetrics:
-    window = circuit.window
-    return BreakerMetrics(
-        state=circuit.state,
-        calls=0 if window is None else window.calls,
-        failures=0 if window is None else window.failures,
-        slow_calls=0 if window is None else window.slow,
-        failures_in_a_row=circuit.failures,
-        probes=len(circuit.probes),
-        refused=circuit.refused,
     )

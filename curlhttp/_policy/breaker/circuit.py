@@ -1,4 +1,4 @@
-"""The circuit of one origin: its states, and what it remembers. What leads on is in rules.py.
+"""The circuit of one origin: its states, what it remembers, and the steps that lead on.
 
     from          on                                                  to
     closed        a result, after which a rule is broken              open
@@ -9,16 +9,19 @@
     any           force_open, force_close, reset                      forced_open, forced_closed,
                                                                       closed
 
-It reads no clock and takes no lock: whoever keeps a circuit lets one step at it at a time.
+It reads no clock and takes no lock: a store lets one step at a circuit at a time. A step changes
+nothing but the circuit that it is given, so that it may be taken again on another copy of it.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from curlhttp._policy.breaker.window import Window
+from curlhttp._policy.breaker.window import CountWindow, TimeWindow, Window
 
-__all__ = ["Admission", "Change", "Circuit", "Result", "State"]
+__all__ = ["BreakerMetrics", "CallResult", "Change", "Circuit", "Passage", "Rules", "State"]
 
 State: TypeAlias = Literal["closed", "open", "half_open", "forced_open", "forced_closed"]
 
@@ -30,11 +33,11 @@ class Change(NamedTuple):
     new: State
 
 
-Result: TypeAlias = tuple[int, bool, float]
-"""The number of the admission, whether the call failed, and how long it took, in seconds."""
+CallResult: TypeAlias = tuple[int, bool, float]
+"""The number of the passage, whether the call failed, and how long it took, in seconds."""
 
 
-class Admission(NamedTuple):
+class Passage(NamedTuple):
     """The answer to a call that wants through.
 
     Attributes:
@@ -75,7 +78,7 @@ class Circuit:
     def __init__(self, first: int = 0) -> None:
         self.state: State = "closed"
         self.last = first + 1  # number given out
-        self.standing = Admission(self.last)  # for every call while it is closed
+        self.standing = Passage(self.last)  # for every call while it is closed
         self.failures = 0  # in a row, or of the probes
         self.good = 0  # probes that succeeded
         self.slow = 0  # probes that were slow
@@ -91,3 +94,215 @@ class Circuit:
         if self.state == "open":
             return now >= self.reopens_at
         return self.state in ("closed", "half_open")
+
+
+class BreakerMetrics(NamedTuple):
+    """What a breaker has counted of one origin.
+
+    Attributes:
+        state: "closed", "open", "half_open", "forced_open" or "forced_closed".
+        calls: in the window; 0 without a rate, since there is no window then.
+        failures: of these calls.
+        slow_calls: of these calls.
+        failures_in_a_row: at the end of the closed state; in the half-open one, of the probes.
+        probes: calls under way that a half-open circuit let through.
+        refused: calls that were refused, ever.
+    """
+
+    state: State
+    calls: int = 0
+    failures: int = 0
+    slow_calls: int = 0
+    failures_in_a_row: int = 0
+    probes: int = 0
+    refused: int = 0
+
+    @classmethod
+    def of(cls, circuit: Circuit) -> BreakerMetrics:
+        """Return what a circuit has counted."""
+        window = circuit.window
+        return cls(
+            state=circuit.state,
+            calls=0 if window is None else window.calls,
+            failures=0 if window is None else window.failures,
+            slow_calls=0 if window is None else window.slow,
+            failures_in_a_row=circuit.failures,
+            probes=len(circuit.probes),
+            refused=circuit.refused,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Say when a circuit opens and how it closes; see CircuitBreaker for the settings."""
+
+    failure_threshold: int | None
+    failure_rate: float | None
+    slow_call_rate: float | None
+    slow_call_seconds: float | None
+    window: int
+    window_seconds: float | None
+    minimum_calls: int
+    recovery_timeout: float
+    recovery_timeout_max: float
+    growth: float
+    half_open_permits: int
+    half_open_timeout: float
+
+    _has_rates: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._check()
+        has_rates = self.failure_rate is not None or self.slow_call_rate is not None
+        object.__setattr__(self, "_has_rates", has_rates)
+
+    def _check(self) -> None:
+        for name in ("failure_threshold", "window", "minimum_calls", "half_open_permits"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise ValueError(f"{name} must be a whole number from 1 on, not {value!r}")
+        if not 1 <= self.growth < math.inf:
+            raise ValueError(f"growth must be at least 1, not {self.growth!r}")
+        for name in (
+            "recovery_timeout",
+            "recovery_timeout_max",
+            "half_open_timeout",
+            "window_seconds",
+            "slow_call_seconds",
+        ):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
+        for name in ("failure_rate", "slow_call_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{name} must be above 0 and at most 1, not {value!r}")
+        if (self.slow_call_rate is None) != (self.slow_call_seconds is None):
+            raise ValueError("slow_call_rate and slow_call_seconds need each other")
+
+    # steps
+
+    def admit(self, circuit: Circuit, now: float, _: None = None) -> Passage:
+        """Let a call through or refuse it."""
+        state = circuit.state
+        if state == "closed" or state == "forced_closed":
+            return circuit.standing
+        change = None
+        if state == "open" and now >= circuit.reopens_at:
+            change = self._enter(circuit, "half_open")
+            state = "half_open"
+        if state == "half_open":
+            self._free_overdue(circuit, now)
+            if len(circuit.probes) + circuit.good + circuit.failures < self.half_open_permits:
+                circuit.last += 1
+                circuit.probes[circuit.last] = now
+                return Passage(circuit.last, is_probe=True, change=change)
+        circuit.refused += 1
+        return Passage(0, self._refused_for(circuit, now))
+
+    def record(self, circuit: Circuit, now: float, result: CallResult) -> Change | None:
+        """Count the result of a call, unless the circuit has changed since that was admitted."""
+        number, failed, elapsed = result
+        slow = self.slow_call_seconds is not None and elapsed >= self.slow_call_seconds
+        if circuit.state == "closed":
+            if number == circuit.standing.number:
+                return self._record_call(circuit, now, failed, slow)
+        elif circuit.state == "half_open" and circuit.probes.pop(number, None) is not None:
+            return self._record_probe(circuit, now, failed, slow)
+        return None
+
+    def release(self, circuit: Circuit, now: float, number: int) -> None:
+        """Give a probe's place back: its call told nothing."""
+        circuit.probes.pop(number, None)
+
+    def force(self, circuit: Circuit, now: float, state: State) -> Change | None:
+        """Bring the circuit into a state, from outside; results under way count no more."""
+        return self._enter(circuit, state)
+
+    # results
+
+    def _record_call(self, circuit: Circuit, now: float, failed: bool, slow: bool) -> Change | None:
+        circuit.failures = circuit.failures + 1 if failed else 0
+        opens = self.failure_threshold is not None and circuit.failures >= self.failure_threshold
+        if self._has_rates:
+            window = circuit.window
+            if window is None:
+                window = circuit.window = self._new_window()
+            window.add(now, failed, slow)
+            if window.failures or window.slow:
+                opens = opens or self._breaks_a_rate(window)
+        return self._open(circuit, now) if opens else None
+
+    def _new_window(self) -> Window:
+        if self.window_seconds is not None:
+            return TimeWindow(self.window_seconds)
+        return CountWindow(self.window)
+
+    def _breaks_a_rate(self, window: Window) -> bool:
+        if window.calls < self.minimum_calls:
+            return False
+        return _reaches(window.failure_rate, self.failure_rate) or _reaches(
+            window.slow_call_rate, self.slow_call_rate
+        )
+
+    def _record_probe(
+        self, circuit: Circuit, now: float, failed: bool, slow: bool
+    ) -> Change | None:
+        circuit.failures += failed
+        circuit.good += not failed
+        circuit.slow += slow
+        permits = self.half_open_permits
+        # Of all probes, not of those so far: more results cannot lower these shares.
+        if _reaches(circuit.slow / permits, self.slow_call_rate):
+            return self._open(circuit, now)
+        if circuit.failures and self.failure_rate is None:
+            return self._open(circuit, now)
+        if _reaches(circuit.failures / permits, self.failure_rate):
+            return self._open(circuit, now)
+        if circuit.good + circuit.failures >= permits:
+            return self._enter(circuit, "closed")
+        return None
+
+    # states
+
+    def _open(self, circuit: Circuit, now: float) -> Change:
+        if circuit.opens:
+            longest = max(self.recovery_timeout, self.recovery_timeout_max)
+            circuit.open_for = min(longest, circuit.open_for * self.growth)
+        else:
+            circuit.open_for = self.recovery_timeout
+        circuit.opens += 1
+        circuit.reopens_at = now + circuit.open_for
+        change = self._enter(circuit, "open")
+        assert change is not None
+        return change
+
+    def _enter(self, circuit: Circuit, state: State) -> Change | None:
+        """Change the state; what was counted in the one before counts no more."""
+        old, circuit.state = circuit.state, state
+        circuit.failures = circuit.good = circuit.slow = 0
+        circuit.window = None
+        circuit.probes = {}
+        if state not in ("open", "half_open"):
+            circuit.opens = 0
+        circuit.last += 1
+        circuit.standing = Passage(circuit.last)
+        return None if old == state else Change(old, state)
+
+    def _free_overdue(self, circuit: Circuit, now: float) -> None:
+        oldest = now - self.half_open_timeout
+        for number in [n for n, begun in circuit.probes.items() if begun <= oldest]:
+            del circuit.probes[number]
+
+    def _refused_for(self, circuit: Circuit, now: float) -> float:
+        if circuit.state == "open":
+            return circuit.reopens_at - now
+        if circuit.state == "forced_open":
+            return math.inf
+        # Half-open: a probe's result may come at any time, and frees its place at the latest then.
+        ends = min(circuit.probes.values(), default=now) + self.half_open_timeout
+        return min(ends - now, self.recovery_timeout)
+
+
+def _reaches(rate: float, limit: float | None) -> bool:
+    return limit is not None and rate >= limit

@@ -18,13 +18,13 @@ from curlhttp import exceptions as e
 
 __all__ = [
     "FAILURE_STATUSES",
-    "OfOrigin",
-    "OfWay",
-    "Outcome",
-    "View",
-    "outcome_of_error",
-    "outcome_of_status",
-    "outcome_of_way",
+    "Judge",
+    "OriginJudge",
+    "ProxyJudge",
+    "Verdict",
+    "judge_error",
+    "judge_proxy",
+    "judge_status",
 ]
 
 FAILURE_STATUSES = frozenset({500, 502, 503, 504})
@@ -38,19 +38,19 @@ _UNTRUSTED = frozenset({60, 90, 91})  # certificate, pin, status of the certific
 _UNREACHED = frozenset({502, 503, 504})  # what a proxy says to CONNECT of an origin that is down
 
 
-class Outcome(Enum):
+class Verdict(Enum):
     """What one call tells."""
 
     SUCCESS = "success"
     FAILURE = "failure"
-    NEITHER = "neither"
+    IGNORED = "neither"
     PROXY_FAILURE = "proxy failure"
 
 
-_SUCCESS, _NEITHER = Outcome.SUCCESS, Outcome.NEITHER  # a look-up in an Enum costs
+_SUCCESS, _IGNORED = Verdict.SUCCESS, Verdict.IGNORED  # a look-up in an Enum costs
 
 
-def outcome_of_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Outcome:
+def judge_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Verdict:
     """Return what a response says of its origin.
 
     Args:
@@ -58,13 +58,13 @@ def outcome_of_status(status: int, failures: Container[int] = FAILURE_STATUSES) 
         failures: the codes that are failures.
     """
     if status in failures:
-        return Outcome.FAILURE
-    return _NEITHER if status == _TOO_MANY_REQUESTS else _SUCCESS
+        return Verdict.FAILURE
+    return _IGNORED if status == _TOO_MANY_REQUESTS else _SUCCESS
 
 
-def outcome_of_error(
+def judge_error(
     error: BaseException, *, count_tls: bool = False, via_proxy: bool = False
-) -> Outcome:
+) -> Verdict:
     """Return what an exception says of the origin, or of the proxy in between.
 
     Args:
@@ -73,46 +73,46 @@ def outcome_of_error(
         via_proxy: there is a proxy in between.
     """
     if isinstance(error, e.ProxyError):
-        return _outcome_of_connect(error.connect_status)
+        return _judge_connect(error.connect_status)
     if isinstance(error, e.ConnectTimeout) and via_proxy and not _connected(error):
-        return Outcome.PROXY_FAILURE
-    return Outcome.FAILURE if _is_failure(error, count_tls) else Outcome.NEITHER
+        return Verdict.PROXY_FAILURE
+    return Verdict.FAILURE if _is_failure(error, count_tls) else Verdict.IGNORED
 
 
-def outcome_of_way(result: object) -> Outcome:
+def judge_proxy(result: object) -> Verdict:
     """Return what a response or an exception says of the proxy that it came through.
 
     Args:
         result: what the attempt returned or raised.
     """
     if not isinstance(result, BaseException):
-        return Outcome.SUCCESS
-    if outcome_of_error(result, via_proxy=True) is Outcome.PROXY_FAILURE:
-        return Outcome.FAILURE
-    return Outcome.NEITHER  # it may have come from anywhere behind the proxy
+        return Verdict.SUCCESS
+    if judge_error(result, via_proxy=True) is Verdict.PROXY_FAILURE:
+        return Verdict.FAILURE
+    return Verdict.IGNORED  # it may have come from anywhere behind the proxy
 
 
-class View(Protocol):
+class Judge(Protocol):
     """How what came of an attempt looks for one of those that took part."""
 
     @property
     def notable(self) -> Container[int]:
         """Return the status codes that are no success."""
 
-    def of_status(self, status: int) -> Outcome:
+    def of_status(self, status: int) -> Verdict:
         """Return what a response says."""
 
-    def of_error(self, error: BaseException) -> Outcome:
+    def of_error(self, error: BaseException) -> Verdict:
         """Return what an exception says."""
 
 
-class OfOrigin:
+class OriginJudge:
     """For the origin.
 
     Args:
         failures: the codes that are failures.
-        count_tls: see outcome_of_error.
-        via_proxy: see outcome_of_error.
+        count_tls: see judge_error.
+        via_proxy: see judge_error.
     """
 
     def __init__(self, failures: frozenset[int], *, count_tls: bool, via_proxy: bool) -> None:
@@ -121,34 +121,34 @@ class OfOrigin:
         self._count_tls = count_tls
         self._via_proxy = via_proxy
 
-    def of_status(self, status: int) -> Outcome:
+    def of_status(self, status: int) -> Verdict:
         """Return what a response says."""
-        return outcome_of_status(status, self._failures)
+        return judge_status(status, self._failures)
 
-    def of_error(self, error: BaseException) -> Outcome:
+    def of_error(self, error: BaseException) -> Verdict:
         """Return what an exception says."""
-        return outcome_of_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
+        return judge_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
 
 
-class OfWay:
+class ProxyJudge:
     """For the proxy."""
 
     notable: Container[int] = frozenset()
 
-    def of_status(self, status: int) -> Outcome:
+    def of_status(self, status: int) -> Verdict:
         """Return what a response says: it was let through."""
         return _SUCCESS
 
-    def of_error(self, error: BaseException) -> Outcome:
+    def of_error(self, error: BaseException) -> Verdict:
         """Return what an exception says."""
-        return outcome_of_way(error)
+        return judge_proxy(error)
 
 
-def _outcome_of_connect(status: int | None) -> Outcome:
+def _judge_connect(status: int | None) -> Verdict:
     if status is None:
-        return Outcome.PROXY_FAILURE
+        return Verdict.PROXY_FAILURE
     # It works, but one origin behind it does not: that must not close the way to all others.
-    return Outcome.FAILURE if status in _UNREACHED else Outcome.NEITHER
+    return Verdict.FAILURE if status in _UNREACHED else Verdict.IGNORED
 
 
 def _is_failure(error: BaseException, count_tls: bool) -> bool:
