@@ -60,8 +60,8 @@ class RequestEncodingMixin:
 
 def _chosen_boundary() -> str | None:
     """Return what urllib3 chooses where a program has it: caches choose one for all there."""
-    filepost: Any = sys.modules.get("urllib3.filepost")
-    return None if filepost is None else str(filepost.choose_boundary())
+    choose: Any = getattr(sys.modules.get("urllib3.filepost"), "choose_boundary", None)
+    return None if choose is None else str(choose())
 
 
 def _parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:

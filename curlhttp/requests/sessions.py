@@ -474,7 +474,6 @@ def session() -> Session:
 
 
 def _default_headers() -> Any:
-    utils: Any = sys.modules.get("curlhttp.requests.utils")  # where programs put another agent
-    return (
-        headers_of(f"python-requests/{__version__}") if utils is None else utils.default_headers()
-    )
+    # A program puts another agent there. What another thread is just loading has no name yet.
+    make: Any = getattr(sys.modules.get("curlhttp.requests.utils"), "default_headers", None)
+    return headers_of(f"python-requests/{__version__}") if make is None else make()
