@@ -9,12 +9,14 @@ import io
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import traceback
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -142,6 +144,15 @@ def test_a_session_may_be_closed_while_others_use_it(app: AppServer) -> None:
 
     assert in_threads(6, work) == []
     session.close()
+
+
+def test_what_another_thread_is_just_loading_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = requests.Session()
+    monkeypatch.setitem(sys.modules, "urllib3.filepost", ModuleType("empty as yet"))
+    prepared = session.prepare_request(requests.Request("POST", "http://a/", files={"a": b"b"}))
+    assert prepared.body
+    monkeypatch.setitem(sys.modules, "curlhttp.requests.utils", ModuleType("empty as yet"))
+    assert requests.Session().headers == session.headers
 
 
 # --- fork, Ctrl-C ---
