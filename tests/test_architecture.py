@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import typing
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,6 +245,14 @@ def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
 def test_a_trio_program_does_not_load_asyncios_engine_too_early() -> None:
     loaded = loaded_after("import curlhttp; curlhttp.AsyncClient", "uvloop trio")
     assert loaded == set()
+
+
+def test_programs_can_evaluate_the_types_of_what_they_derive_from() -> None:
+    from curlhttp.requests import PreparedRequest, Response, Session, cookies, structures
+
+    jars = (cookies.RequestsCookieJar, structures.CaseInsensitiveDict)
+    for kind in (PreparedRequest, Response, Session, *jars):
+        typing.get_type_hints(kind)  # as attrs does for the classes of requests-cache
 
 
 # --- the public names ---

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from curlhttp._models.attempt import Attempt
 from curlhttp._models.charsets import chosen_charset, decode, known_charset
@@ -43,7 +43,8 @@ class Response:
     budget_exhausted: bool = False
     _headers: Headers | None = None
     _encoding: str | None = None
-    _cookies: Cookies | None = None
+    # Not Cookies, which loads late: some programs evaluate these types (requests-cache).
+    _cookies: MutableMapping[str, str] | None = None
 
     def __init__(
         self,
@@ -125,10 +126,10 @@ class Response:
         if self._cookies is None:
             from curlhttp._models.cookies.jar import Cookies, store_cookies
 
-            self._cookies = Cookies()
+            self._cookies = cookies = Cookies()
             if self.sets_cookies:
-                store_cookies(self._cookies, self.request.url, self.headers.get_list("set-cookie"))
-        return self._cookies
+                store_cookies(cookies, self.request.url, self.headers.get_list("set-cookie"))
+        return cast("Cookies", self._cookies)
 
     @property
     def sets_cookies(self) -> bool:
