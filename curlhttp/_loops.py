@@ -33,7 +33,7 @@ in_thread_or_leave = partial(in_thread, abandon_on_cancel=True)
 
 
 def install_uvloop() -> bool:
-    """Have asyncio make uvloop's event loops from now on, where uvloop is installed.
+    """Make asyncio use uvloop's event loops from now on, where uvloop is installed.
 
     Returns:
         Whether it does. Without uvloop nothing changes.

@@ -96,7 +96,7 @@ class ConcurrencyLimit(Limit["Lease"]):
         return lease if lease.granted else None
 
     def join(self, lease: Lease, origin: str) -> None:
-        """Have a lease woken when it is granted; whatever happens, its give() leaves the line.
+        """Wake a lease when it is granted; whatever happens, its give() leaves the line.
 
         That may be at once: while others that were woken have not gone on, there is room that is
         not to be had by take().

@@ -1,4 +1,4 @@
-"""Have a prepared request sent: once, or as often as a Retry says.
+"""Send a prepared request: once, or as often as a Retry says.
 
 The adapter makes the attempts; here is what becomes of their errors.
 """

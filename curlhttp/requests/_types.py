@@ -17,7 +17,7 @@ HooksInputType = Mapping[str, Iterable[HookType] | HookType]
 
 @runtime_checkable
 class SupportsRead(Protocol[_T_co]):
-    """Have a read(), as files do."""
+    """Anything with a read(), as files have."""
 
     def read(self, length: int = ..., /) -> _T_co:
         """Return at most `length` bytes or characters."""
@@ -26,7 +26,7 @@ class SupportsRead(Protocol[_T_co]):
 
 @runtime_checkable
 class SupportsItems(Protocol[_KT_co, _VT_co]):
-    """Have items(), as mappings do."""
+    """Anything with items(), as mappings have."""
 
     def items(self) -> Iterable[tuple[_KT_co, _VT_co]]:
         """Give keys with values."""

@@ -103,7 +103,7 @@ class Permit:
     def finish_later(
         self, now: float, failed: bool, elapsed: float = 0.0, tell: _Tell | None = None
     ) -> None:
-        """Have the result counted before the next call is admitted. Safe in finalizers.
+        """Count the result before the next call is admitted. Safe in finalizers.
 
         Args:
             now: see succeed.
@@ -127,7 +127,7 @@ class _Probe(Permit):
         self.transition = transition
 
     def changes_nothing(self) -> bool:
-        """Tell that it does not: the circuit waits to hear of it."""
+        """Note that it does not: the circuit waits to hear of it."""
         return False
 
     def release(self) -> None:
