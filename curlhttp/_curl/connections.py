@@ -24,7 +24,7 @@ try:
 except ImportError:  # Windows
     ioctl = None  # type: ignore[assignment]
 
-__all__ = ["Connection", "Connections", "Route", "Suspects"]
+__all__ = ["Connection", "Connections", "Route", "Suspects", "shut_down"]
 
 Route = tuple[str, str, int, int]  # as PREREQFUNCTION tells: address of the peer, ours; the ports
 
@@ -255,6 +255,17 @@ def _peek(descriptor: int) -> bytes:
             return twin.recv(5, socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0))
     except OSError:
         return b""
+
+
+def shut_down(descriptor: int) -> None:
+    """End a connection, for all its streams; libcurl finds out by reading.
+
+    Args:
+        descriptor: its socket, or -1 where it is closed already.
+    """
+    if descriptor >= 0:
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as twin:
+            twin.shutdown(socket.SHUT_RDWR)
 
 
 def _bytes_read(tcp: socket.socket) -> int:

@@ -7,8 +7,6 @@ and leaves to its owner how to wait.
 from __future__ import annotations
 
 import math
-import os
-import socket
 from collections import deque
 from contextlib import suppress
 from time import monotonic
@@ -17,11 +15,14 @@ from typing import Any, NoReturn
 import pycurl
 
 from curlhttp._config import Limits
-from curlhttp._curl.connections import Connection, Connections, Suspects
+from curlhttp._curl.connections import Connection, Connections, Suspects, shut_down
 from curlhttp._curl.errors import raised_in_callback
+from curlhttp._curl.head import answer_head, switches_unasked
 from curlhttp._curl.multiplexing import Multiplexing
 from curlhttp._curl.poller import make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts
+from curlhttp._curl.rejections import no_head, silence
+from curlhttp._curl.result import finish
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
 
@@ -136,7 +137,7 @@ class Driver:
         request = transfer.request
         assert request is not None
         transfer.connections = self._connections
-        if transfer.multiplexes:
+        if transfer.handle.multiplexes:
             self.multiplexing.decide_pipewait(transfer, request.url.origin)
         easy = transfer.easy
         self.multi.add_handle(easy)
@@ -154,7 +155,7 @@ class Driver:
 
     def use_own_connection(self, transfer: Transfer) -> None:
         """Have a transfer that was added wait no longer for a connection that it might share."""
-        transfer.wait_to_share(False)
+        transfer.handle.wait_to_share(False)
         self.restart(transfer)
 
     def restart(self, transfer: Transfer) -> None:
@@ -181,7 +182,7 @@ class Driver:
     def resume(self, transfer: Transfer) -> None:
         """Go on with a transfer that paused because its reader or its body was behind."""
         transfer.paused = transfer.starving = False
-        transfer.stamp = monotonic()
+        transfer.last_activity = monotonic()
         if transfer.attached:
             try:
                 transfer.easy.pause(pycurl.PAUSE_CONT)
@@ -192,7 +193,9 @@ class Driver:
                     self._finish(transfer.easy, *error.args)
             except BaseException as error:
                 self._give_up(error)
-            self._run_now()
+            self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
+            self._collect()
+            self._read_timer()
 
     def resume_soon(self, transfer: Transfer) -> None:
         """Go on with a transfer that paused, at the next turn.
@@ -212,12 +215,6 @@ class Driver:
             if monotonic() > end:
                 break
 
-    def _run_now(self) -> None:
-        """Let libcurl act at once."""
-        self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        self._collect()
-        self._read_timer()
-
     def _socket_action(self, descriptor: int, bits: int) -> None:
         try:
             self.multi.socket_action(descriptor, bits)
@@ -225,11 +222,6 @@ class Driver:
             self.broken = self.broken or error
         except BaseException as error:
             self._give_up(error)
-
-    def _leave_idle(self, descriptor: int) -> None:
-        """Stop watching a socket until libcurl wants something of it again."""
-        self._idle.discard(descriptor)
-        self.poller.forget(descriptor)
 
     # time
 
@@ -259,7 +251,9 @@ class Driver:
         now = monotonic()
         for descriptor, bits in events:
             if descriptor in self._idle:
-                self._leave_idle(descriptor)
+                # Stop watching it until libcurl wants something of it again.
+                self._idle.discard(descriptor)
+                self.poller.forget(descriptor)
             else:
                 self._last_event[descriptor] = now
                 self._socket_action(descriptor, bits)
@@ -299,7 +293,7 @@ class Driver:
 
     def _finish(self, easy: Any, code: int, message: str) -> None:
         transfer = self.running[easy]
-        transfer.finish(code, message)
+        finish(transfer, code, message)
         if transfer.restarts:
             self._start_over(transfer)
             return
@@ -320,17 +314,12 @@ class Driver:
         self.add(transfer)
 
     def _drop_idle_socket(self, connection: Connection, transfer: Transfer) -> None:
-        """Have libcurl notice that a connection has ended, which it would offer to others as well.
-
-        Args:
-            connection: of HTTP/2; nothing can be sent on it.
-            transfer: was to go out on it.
-        """
+        """Make libcurl notice that an HTTP/2 connection has ended, and not offer it any more."""
         # Enough where another transfer uses the connection.
         self._socket_action(connection.descriptor, pycurl.CSELECT_IN)
         if not connection.is_buried and connection.has_ended():
             connection.is_buried = True
-            transfer.bury()
+            transfer.handle.bury()
 
     def fail_all(self) -> None:
         """Give up: after one failed callback nothing may be reported ever after."""
@@ -341,16 +330,21 @@ class Driver:
 
     def _check(self, now: float) -> None:
         self._look_again()
-        for transfer in self._read_timeouts.take_due(now):
-            self._check_silence(transfer, now)
+        for transfer in self._read_timeouts.take_silent(now, self._last_event):
+            request = transfer.request
+            assert request is not None
+            has_head = answer_head(transfer.lines, request) is not None
+            self._fail(transfer, silence(request, has_head=has_head))
         self._check_at = self._read_timeouts.next_check()
 
     def _look_again(self) -> None:
         """End what the last events decided, and libcurl (8.23) would leave to the read timeout."""
         seen, self._seen = self._seen, monotonic()
         for transfer in list(self.running.values()):
-            if transfer.lines and transfer.switches_unasked():
-                self._fail(transfer, transfer.no_head())
+            lines, request = transfer.lines, transfer.request
+            assert request is not None
+            if lines and switches_unasked(lines, request):
+                self._fail(transfer, no_head(lines, request))
         if self.multiplexing.has_http2:
             # A peer that breaks HTTP/2 is told so, but the request that noticed goes on waiting
             # until there is something more to read.
@@ -359,36 +353,6 @@ class Driver:
                     self._socket_action(descriptor, pycurl.CSELECT_IN)
             self._collect()
             self._read_timer()
-
-    def _check_silence(self, transfer: Transfer, now: float) -> None:
-        request = transfer.request
-        assert request is not None
-        assert request.timeout.read is not None
-        due = self._last_sign(transfer, now) + request.timeout.read
-        if due <= now:
-            self._fail(transfer, transfer.silence())
-        else:
-            self._read_timeouts.look_again(transfer, due)
-
-    def _last_sign(self, transfer: Transfer, now: float) -> float:
-        """Return when a transfer last moved; one that waits for its caller always does."""
-        if transfer.wake is None or transfer.paused or transfer.starving or not transfer.sends:
-            return now
-        lines, request = transfer.lines, transfer.request
-        assert request is not None
-        is_http1 = lines[0].startswith(b"HTTP/1") if lines else not transfer.multiplexes
-        if is_http1:  # the connection is this transfer's alone
-            return self._last_sign_of_socket(transfer)
-        mark = (len(lines), transfer.easy.getinfo(pycurl.SIZE_UPLOAD_T))
-        if mark != transfer.mark:
-            transfer.mark = mark
-            if lines or mark[1]:  # when is not known, but not after the socket's last event
-                return self._last_sign_of_socket(transfer)
-        return transfer.stamp
-
-    def _last_sign_of_socket(self, transfer: Transfer) -> float:
-        descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
-        return max(transfer.stamp, self._last_event.get(descriptor, 0.0))
 
     def _fail(self, transfer: Transfer, error: BaseException | None) -> None:
         transfer.failed = error
@@ -411,7 +375,7 @@ class Driver:
 
     def close(self) -> None:
         """Close all connections; may block while a name is being resolved (libcurl waits)."""
-        self.rearm = _ignore  # type: ignore[method-assign]
+        self.rearm = lambda due: None  # type: ignore[method-assign]
         self._read_timeouts.clear()
         with suppress(pycurl.error):  # a garbage-collected one has been closed
             self.multi.setopt(pycurl.M_SOCKETFUNCTION, None)  # what it raises below would be lost
@@ -430,16 +394,4 @@ def _end_broken_http2(transfer: Transfer) -> None:
     """
     lines = transfer.lines  # none are left of a streamed response's informational heads
     if not (lines and lines[0].startswith(b"HTTP/1")):
-        _shut_connection_down(transfer)
-
-
-def _shut_connection_down(transfer: Transfer) -> None:
-    """End the connection of a transfer, for all its streams."""
-    descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
-    if descriptor >= 0:
-        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
-            connection.shutdown(socket.SHUT_RDWR)
-
-
-def _ignore(due: float) -> None:
-    """Do not react to timers any more."""
+        shut_down(transfer.easy.getinfo(pycurl.ACTIVESOCKET))

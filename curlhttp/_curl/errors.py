@@ -11,7 +11,14 @@ from curlhttp import exceptions as e
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 
-__all__ = ["HTTP2_STREAM", "INTERNAL", "NOT_HTTP", "Failure", "error_for", "raised_in_callback"]
+__all__ = [
+    "HTTP2_STREAM",
+    "INTERNAL",
+    "NOT_HTTP",
+    "TransferFailure",
+    "error_for",
+    "raised_in_callback",
+]
 
 # Codes that pycurl has no name for (curl.h).
 _WEIRD_SERVER_REPLY = 8
@@ -26,7 +33,7 @@ _ECH_REQUIRED = 101
 _ECONNRESET_EPIPE = (104, 32, 54)  # Linux, both, macOS
 
 
-class Failure(NamedTuple):
+class TransferFailure(NamedTuple):
     """What is known of a transfer that failed."""
 
     request: Request
@@ -105,7 +112,7 @@ INTERNAL = frozenset(
 ) - {*_TABLE, *_BY_FACTS, pycurl.E_OK}
 
 
-def error_for(failure: Failure) -> e.RequestException:
+def error_for(failure: TransferFailure) -> e.RequestException:
     """Return the exception for a failed transfer."""
     kind, what = _kind(failure)
     if kind is e.ChunkedEncodingError and failure.is_odd:
@@ -124,7 +131,7 @@ def error_for(failure: Failure) -> e.RequestException:
     return error
 
 
-def _kind(failure: Failure) -> tuple[_Kind, str]:
+def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
     code = failure.code
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timed_out(failure)
@@ -179,7 +186,7 @@ _WHAT = {
 }
 
 
-def _timed_out(failure: Failure) -> tuple[_Kind, str]:
+def _timed_out(failure: TransferFailure) -> tuple[_Kind, str]:
     request = failure.request
     if failure.deadline_passed:
         return e.DeadlineExceeded, f"the total of {request.timeout.total} s ran out"
@@ -191,7 +198,7 @@ def _timed_out(failure: Failure) -> tuple[_Kind, str]:
     )
 
 
-def _broke_connect(failure: Failure) -> bool:
+def _broke_connect(failure: TransferFailure) -> bool:
     """Return whether what a proxy said to CONNECT is no answer; its status counts for nothing then.
 
     Nothing of the request was sent: what libcurl read can only be of the proxy.
@@ -208,7 +215,7 @@ def _broke_connect(failure: Failure) -> bool:
     return code in (_WEIRD_SERVER_REPLY, _TOO_LARGE)
 
 
-def _not_connected(failure: Failure) -> tuple[_Kind, str]:
+def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
     if failure.request.transport.proxy is None:
         reason = f": {os.strerror(failure.os_errno)}" if failure.os_errno else ""
         return e.ConnectionError, f"the connection was refused or the host is unreachable{reason}"
@@ -217,14 +224,14 @@ def _not_connected(failure: Failure) -> tuple[_Kind, str]:
     return e.ProxyError, "the proxy could not be reached"
 
 
-def _no_handshake(failure: Failure) -> tuple[_Kind, str]:
+def _no_handshake(failure: TransferFailure) -> tuple[_Kind, str]:
     was_cut = failure.os_errno in _ECONNRESET_EPIPE or "unexpected eof" in failure.message
     if was_cut:
         return e.ConnectionError, "the connection broke during the TLS handshake"
     return e.SSLError, "the TLS handshake failed"
 
 
-def _cut_off(failure: Failure) -> tuple[_Kind, str]:
+def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
     message = failure.message
     if failure.request.transport.proxy is not None and not failure.sent:
         return e.ProxyError, "the proxy broke the connection"

@@ -9,12 +9,23 @@ import re
 
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
+from curlhttp._models.request import Request
 
-__all__ = ["ENDS", "contradicts", "final_head", "is_final", "is_odd"]
+__all__ = [
+    "ENDS",
+    "answer_head",
+    "contradicts",
+    "final_head",
+    "is_final",
+    "is_odd",
+    "is_unasked",
+    "switches_unasked",
+]
 
 ENDS = (b"\r\n", b"\n")  # what ends a head
 _SWITCHING_PROTOCOLS = 101
 _WITHOUT_BODY = (204, 304)
+_END = b"\r\n"
 _UNSEEN_CODING = re.compile(r"\ntransfer-encoding[ \t]+:").search
 
 
@@ -43,6 +54,41 @@ def final_head(lines: list[bytes]) -> Head | None:
                 return None
             start = number + 1
     return None
+
+
+def answer_head(lines: list[bytes], request: Request) -> Head | None:
+    """Return the final head if it is complete and an answer to the request, else None.
+
+    libcurl takes a head that was cut for a whole one.
+
+    Args:
+        lines: see final_head.
+        request: what the server was asked.
+    """
+    if lines.count(_END) == 1 and lines[-1] == _END:  # as most are
+        head = Head(b"".join(lines))
+        if head.status_code >= 200:
+            return head
+    whole = final_head(lines)
+    return None if whole is not None and is_unasked(whole, request) else whole
+
+
+def is_unasked(head: Head, request: Request) -> bool:
+    """Return whether the server goes over to a protocol that nobody asked for.
+
+    libcurl takes what follows for a body, up to the end of the connection.
+
+    Source: RFC 9110, section 7.8.
+    """
+    return head.status_code == _SWITCHING_PROTOCOLS and request.get_header("upgrade") is None
+
+
+def switches_unasked(lines: list[bytes], request: Request) -> bool:
+    """Return whether the final head among the lines is one that `is_unasked`."""
+    if not any(line[8:12] == b" 101" for line in lines):
+        return False
+    head = final_head(lines)
+    return head is not None and is_unasked(head, request)
 
 
 def is_odd(lines: list[bytes]) -> bool:

@@ -43,13 +43,13 @@ class Multiplexing:
         assert transfer.request is not None
         knows = transfer.request.transport.http2 == "prior-knowledge"
         shares = knows or self._by_origin.get(origin)
-        transfer.wait_to_share(shares is not False)
+        transfer.handle.wait_to_share(shares is not False)
         if shares is None:
-            transfer.listen(self._on_alpn)
+            transfer.read_log(self._on_alpn)
         elif shares:
             self.has_http2 = True
             if transfer.sends_once:
-                transfer.listen()
+                transfer.read_log()
 
     def _on_alpn(self, origin: str, shares: bool) -> None:
         if len(self._by_origin) >= _ORIGINS:

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
+from curlhttp._curl.result import head_of, raise_failure, status_of
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import AttemptResult, HedgePlan
 from curlhttp._models.request import Request
 
-__all__ = ["Race"]
+__all__ = ["HedgeRace"]
 
 _EARLY = 0.001  # seconds that a loop's timer may be; uvloop's clock has milliseconds
 
 
-class Race:
+class HedgeRace:
     """The attempts of one request that run at once.
 
     Args:
@@ -37,10 +38,10 @@ class Race:
         self._plan = plan
         self._first: Transfer | None = first  # None once it failed
         self._drop = drop
-        self._begun = first.stamp
+        self._begun = first.last_activity
         self._left = plan.most
         self._due: float | None = None
-        self._set_due(first.stamp)
+        self._set_due(first.last_activity)
         self.running = [first]
 
     def _set_due(self, now: float) -> None:
@@ -63,7 +64,7 @@ class Race:
         """Return whether it is time for one more attempt."""
         if self._due is None or monotonic() < self._due - _EARLY:
             return False
-        if any(transfer.status() for transfer in self.running):  # a slow body is no reason
+        if any(status_of(transfer) for transfer in self.running):  # a slow body is no reason
             self._due = None
         return self._due is not None
 
@@ -103,7 +104,7 @@ class Race:
     def settle(self, winner: Transfer) -> None:
         """Let go of all but the winner."""
         first = self._first
-        if first is not None and first.status():
+        if first is not None and status_of(first):
             self._plan.timed(first.timings().first_byte)
         elif first is not None and first is not winner:
             self._plan.timed(monotonic() - self._begun)
@@ -122,9 +123,9 @@ class Race:
         failed = transfer.failed
         if failed is not None:
             return not isinstance(failed, Exception)  # Ctrl-C ends everything
-        if transfer.code and not transfer.enough:
+        if transfer.code and not transfer.is_cut_short:
             return False
-        status = transfer.status()
+        status = status_of(transfer)
         return status > 0 and self._plan.is_good(status)
 
     def _leave(self, transfer: Transfer, result: AttemptResult) -> None:
@@ -143,7 +144,7 @@ def _has_ended(transfer: Transfer) -> bool:
 
 def _outcome(transfer: Transfer) -> int | Exception:
     try:
-        transfer.raise_failure()
-        return transfer.final_head().status_code
+        raise_failure(transfer)
+        return head_of(transfer).status_code
     except Exception as error:
         return error

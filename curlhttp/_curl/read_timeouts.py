@@ -2,13 +2,16 @@
 
 libcurl's low-speed limit counts whole seconds and does not stop while a transfer is paused. Here a
 sign of life moves nothing: a transfer is looked at when its first read timeout would be over, and
-the driver then says when it was last heard of.
+once more when the next one would be, counted from the last sign of life.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from math import inf
+
+import pycurl
 
 from curlhttp._curl.transfer import Transfer
 
@@ -42,42 +45,54 @@ class ReadTimeouts:
         queue = self._queues.get(seconds)
         if queue is None:
             queue = self._queues[seconds] = {}
-        check = queue[transfer] = transfer.stamp + seconds
-        transfer.watches = queue
+        check = queue[transfer] = transfer.last_activity + seconds
+        transfer.timeout_queue = queue
         return check
-
-    def look_again(self, transfer: Transfer, due: float) -> None:
-        """Have a transfer looked at once more, which was due and is not silent.
-
-        Args:
-            transfer: one that `take_due` returned.
-            due: the monotonic time.
-        """
-        transfer.recheck = due
-        self._serial += 1
-        heappush(self._rechecks, (due, self._serial, transfer))
 
     def stop(self, transfer: Transfer) -> None:
         """Look after a transfer no longer."""
-        queue = transfer.watches
+        queue = transfer.timeout_queue
         if queue is not None:
             queue.pop(transfer, None)  # it may be among the rechecks, which notice by themselves
-            transfer.watches = None
-            transfer.recheck = 0.0
+            transfer.timeout_queue = None
+            transfer.recheck_at = 0.0
 
-    def take_due(self, now: float) -> list[Transfer]:
+    def take_silent(self, now: float, last_event: Mapping[int, float]) -> list[Transfer]:
+        """Take out the transfers that have been silent for too long.
+
+        Args:
+            now: the monotonic time.
+            last_event: the time of the last event of each socket.
+        """
+        found = []
+        for transfer in self._take_due(now):
+            request = transfer.request
+            assert request is not None
+            assert request.timeout.read is not None
+            due = _last_sign(transfer, now, last_event) + request.timeout.read
+            if due <= now:
+                found.append(transfer)
+            else:
+                transfer.recheck_at = due
+                self._serial += 1
+                heappush(self._rechecks, (due, self._serial, transfer))
+        return found
+
+    def _take_due(self, now: float) -> list[Transfer]:
         """Take out the transfers that are to be looked at: nobody looks at all of them."""
         found = []
         for seconds, queue in list(self._queues.items()):
             while queue and next(iter(queue.values())) <= now:
                 found.append(first := next(iter(queue)))
+                first.progress_mark = None
                 del queue[first]
             if not queue:
                 del self._queues[seconds]
         rechecks = self._rechecks
         while rechecks and rechecks[0][0] <= now:
             due, _, transfer = heappop(rechecks)
-            if transfer.attached and transfer.recheck == due:  # not finished, nor another request
+            # Else it has finished, and may carry another request by now.
+            if transfer.attached and transfer.recheck_at == due:
                 found.append(transfer)
         return found
 
@@ -92,3 +107,22 @@ class ReadTimeouts:
         """Look after nothing any more."""
         self._queues.clear()
         self._rechecks.clear()
+
+
+def _last_sign(transfer: Transfer, now: float, last_event: Mapping[int, float]) -> float:
+    """Return when a transfer last moved; one that waits for its caller always does."""
+    if transfer.wake is None or transfer.paused or transfer.starving or not transfer.sends:
+        return now
+    lines = transfer.lines
+    is_http1 = lines[0].startswith(b"HTTP/1") if lines else not transfer.handle.multiplexes
+    if not is_http1:  # else the connection is this transfer's alone
+        mark = (len(lines), transfer.easy.getinfo(pycurl.SIZE_UPLOAD_T))
+        if mark == transfer.progress_mark:
+            return transfer.last_activity
+        transfer.progress_mark = mark
+        if not (lines or mark[1]):
+            return transfer.last_activity
+        # When lines or a part of the upload passed is not known, but it was not after the
+        # socket's last event.
+    descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
+    return max(transfer.last_activity, last_event.get(descriptor, 0.0))

@@ -282,7 +282,7 @@ class ThreadPool:
                 return
             self.all.discard(transfer)
             self.slots.give(transfer.key[0])
-        if transfer.performs:
+        if transfer.progress is not None and transfer.progress.is_running:
             return  # the thread that does so closes it
         if _is_resolving(transfer):
             # libcurl's close waits for the resolver, which knows no time limit.

@@ -17,7 +17,7 @@ import pytest
 import curlhttp
 from curlhttp import Attempt, Timeout
 from curlhttp import exceptions as e
-from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, Failure, error_for
+from curlhttp._curl.errors import _BY_FACTS, _TABLE, INTERNAL, TransferFailure, error_for
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 from tests.servers import (
@@ -98,7 +98,7 @@ CODES = {
 }
 
 
-def failure(code: int, **facts: Any) -> Failure:
+def failure(code: int, **facts: Any) -> TransferFailure:
     known: dict[str, Any] = {
         "request": a_request(),
         "code": code,
@@ -111,7 +111,7 @@ def failure(code: int, **facts: Any) -> Failure:
         "deadline_passed": False,
         "aborted_resend": False,
     }
-    return Failure(**{**known, **facts})
+    return TransferFailure(**{**known, **facts})
 
 
 def a_request(**options: Any) -> Request:

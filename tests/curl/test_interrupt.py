@@ -155,7 +155,7 @@ _IN_CALLBACKS = """
 import itertools, os, signal, sys, threading, curlhttp
 
 url = sys.argv[1]
-NAMES = ("_on_socket", "_on_send", "_on_body", "_on_piece", "_on_header", "_on_progress")
+NAMES = ("_on_socket", "_on_send", "_on_body", "_on_piece", "_on_header", "on_progress")
 
 
 def map_many(client):

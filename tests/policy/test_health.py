@@ -10,7 +10,7 @@ import pytest
 
 from curlhttp import exceptions as e
 from curlhttp._config import Timeout, transport_for
-from curlhttp._curl.errors import Failure, error_for
+from curlhttp._curl.errors import TransferFailure, error_for
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 from curlhttp._policy.breaker.health import (
@@ -65,7 +65,7 @@ def failure_of(code: int, *, proxy: str | None = None, **facts: Any) -> e.Reques
         "deadline_passed": False,
         "aborted_resend": False,
     }
-    return error_for(Failure(**{**known, **facts}))
+    return error_for(TransferFailure(**{**known, **facts}))
 
 
 def connected(seconds: float) -> Timings:

@@ -14,7 +14,7 @@ from curlhttp import ClientRequest as Request
 from curlhttp import Response, RetryBudget, RetryPolicy
 from curlhttp import exceptions as e
 from curlhttp._config import Timeout, transport_for
-from curlhttp._curl.errors import Failure, error_for
+from curlhttp._curl.errors import TransferFailure, error_for
 
 URL = "http://h.test/"
 
@@ -195,7 +195,7 @@ def error_of(code: int, sent: bool, **facts: Any) -> e.RequestException:
         "deadline_passed": False,
         "aborted_resend": False,
     }
-    return error_for(Failure(**{**known, **facts}))
+    return error_for(TransferFailure(**{**known, **facts}))
 
 
 @pytest.mark.parametrize("code", sorted(CODES))

@@ -20,7 +20,8 @@ from curlhttp._curl.connections import Connections, Suspects
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.leak import leak, leak_transfer
-from curlhttp._curl.race import Race
+from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.result import finish, head_of, raise_failure, response_of
 from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._curl.thread_pool import Key, ThreadPool
 from curlhttp._curl.transfer import Transfer
@@ -90,12 +91,12 @@ class BlockingEngine:
             if transfer.driver is not None:
                 self._loop(transfer, lambda: transfer.done)
             elif transfer.idle > _RECENT and _may_stall(transfer):
-                _perform_apart(transfer)
+                _perform_in_thread(transfer)
             else:
                 _perform(transfer)
             while transfer.restarts:
                 _perform_again(transfer)
-            response = transfer.response()
+            response = response_of(transfer)
             transfer.clean()
         except BaseException:
             self._pool.drop(transfer)
@@ -108,7 +109,7 @@ class BlockingEngine:
         transfer = self._pool.take(request, connections)
         try:
             transfer.prepare(request)
-            transfer.queued = transfer.stamp - begun
+            transfer.queue_seconds = transfer.last_activity - begun
             if connections:
                 transfer.driver.add(transfer)
         except BaseException:
@@ -119,7 +120,7 @@ class BlockingEngine:
     def _loop(self, transfer: Transfer, is_over: Callable[[], Any]) -> None:
         driver = transfer.driver
         transfer.wake = _ignore
-        transfer.stamp = time.monotonic()
+        transfer.last_activity = time.monotonic()
         while not is_over():
             driver.run_once(driver.wait_seconds())
         transfer.wake = None
@@ -130,7 +131,7 @@ class BlockingEngine:
         """Return the attempt that surfaces; the driver of the first one drives them all."""
         first = self._start(request, _ALONE + plan.most)
         driver = first.driver
-        race = Race(plan, first, partial(self._leave, driver))
+        race = HedgeRace(plan, first, partial(self._leave, driver))
         first.wake = _ignore
         try:
             while (winner := race.winner()) is None:
@@ -143,7 +144,7 @@ class BlockingEngine:
             raise
         return winner
 
-    def _join(self, race: Race, driver: Driver) -> None:
+    def _join(self, race: HedgeRace, driver: Driver) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
         origin = race.request.url.origin
         if not self._pool.take_slot(origin):
@@ -160,7 +161,7 @@ class BlockingEngine:
             self._pool.drop(rival)
             raise
         race.running.append(rival)
-        if rival.multiplexes and not race.may_share:
+        if rival.handle.multiplexes and not race.may_share:
             driver.use_own_connection(rival)
         return None
 
@@ -188,8 +189,8 @@ class BlockingEngine:
         try:
             self._loop(transfer, lambda: transfer.head is not None or transfer.done)
             if transfer.head is None:  # else reading the body will tell
-                transfer.raise_failure()
-                transfer.final_head()
+                raise_failure(transfer)
+                head_of(transfer)
         except BaseException:
             self._pool.drop(transfer)
             raise
@@ -209,9 +210,9 @@ class BlockingEngine:
             piece = incoming.take()
             if piece:
                 return piece
-            incoming.raise_failure()
-            incoming.final_head()
-            is_spent = incoming.enough
+            raise_failure(incoming)
+            head_of(incoming)
+            is_spent = incoming.is_cut_short
             if not is_spent:
                 incoming.clean()
         except BaseException:
@@ -276,7 +277,7 @@ def _perform(transfer: Transfer) -> None:
         code, message = error.args
     except SystemError as error:
         raise raised_in_callback(error) from None
-    transfer.finish(code, message)
+    finish(transfer, code, message)
 
 
 def _may_stall(transfer: Transfer) -> bool:
@@ -290,21 +291,23 @@ def _may_stall(transfer: Transfer) -> bool:
 def _perform_again(transfer: Transfer) -> None:
     transfer.restart()
     if threading.current_thread() is _MAIN:
-        _perform_apart(transfer)
+        _perform_in_thread(transfer)
     else:
         _perform(transfer)
 
 
-def _perform_apart(transfer: Transfer) -> None:
+def _perform_in_thread(transfer: Transfer) -> None:
     """Perform in another thread: while libcurl connects, nothing else lets Ctrl-C in."""
     ended = ThreadGate()
     lock = threading.Lock()
-    transfer.performs = True
+    watch = transfer.progress
+    assert watch is not None
+    watch.is_running = True
 
     def run() -> None:
         _perform(transfer)
         with lock:
-            transfer.performs, is_dropped = False, transfer.is_dropped
+            watch.is_running, is_dropped = False, watch.is_dropped
             ended.open()
         if is_dropped:
             transfer.close()
@@ -314,7 +317,7 @@ def _perform_apart(transfer: Transfer) -> None:
         ended.pass_within()
     except BaseException:
         with lock:
-            transfer.is_dropped = True
+            watch.is_dropped = True
         raise
 
 

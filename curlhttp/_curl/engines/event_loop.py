@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from curlhttp._curl.engines.multi import AsyncEngine
-from curlhttp._curl.race import Race
+from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate
 from curlhttp._models.body.body import Body
@@ -71,7 +71,7 @@ class LoopEngine(AsyncEngine):
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
         transfer.feed = None if body is None or body.data is not None else _Feed(self._local_gate)
 
-    async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
+    async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
         """Feed the body to libcurl until it has all, or the exchange or race ends before.
 
         Without a race, feed it again where the server refused the request unread.
@@ -88,13 +88,13 @@ class LoopEngine(AsyncEngine):
             self._driver.add(transfer)
             await self._pump_once(transfer, race)
 
-    async def _pump_once(self, transfer: Transfer, race: Race | None) -> None:
+    async def _pump_once(self, transfer: Transfer, race: HedgeRace | None) -> None:
         request, feed = transfer.request, transfer.feed
         assert request is not None
         assert request.body is not None
         assert isinstance(feed, _Feed)
         body, deadline = request.body, request.deadline
-        transfer.pumps = True
+        transfer.feeds_in_task = True
         try:
             async with anyio.create_task_group() as tasks:
                 if deadline is not None:
@@ -113,7 +113,7 @@ class LoopEngine(AsyncEngine):
                     tasks.cancel_scope.cancel()
         finally:
             if transfer.feed is feed:  # else it lost, and may carry another request by now
-                transfer.pumps = False
+                transfer.feeds_in_task = False
             await body.aclose()
 
     async def _feed(self, transfer: Transfer, body: Body, feed: _Feed) -> None:

@@ -16,7 +16,8 @@ from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.leak import leak, leak_transfer
 from curlhttp._curl.pool import TransferPool
-from curlhttp._curl.race import Race
+from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.result import head_of, raise_failure, response_of
 from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate, HedgePlan
@@ -105,7 +106,7 @@ class AsyncEngine(ABC):
             self._pool.slots.give(origin)
             raise client_closed(request)
         transfer = self._begin(request, origin)
-        transfer.queued = transfer.stamp - begun
+        transfer.queue_seconds = transfer.last_activity - begun
         return transfer
 
     def _slot_of(self, request: Request) -> str:
@@ -181,7 +182,7 @@ class AsyncEngine(ABC):
                 await self._pump(transfer)
             while not transfer.done:
                 await self._park(transfer)
-            response = transfer.response()
+            response = response_of(transfer)
         except BaseException:
             self._drop(transfer)
             raise
@@ -209,8 +210,8 @@ class AsyncEngine(ABC):
                 await self._park(transfer)
             transfer.wake = None
             if transfer.head is None:  # else reading the body will tell
-                transfer.raise_failure()
-                transfer.final_head()
+                raise_failure(transfer)
+                head_of(transfer)
         except BaseException:
             self._drop(transfer)
             raise
@@ -226,14 +227,14 @@ class AsyncEngine(ABC):
             if not incoming.pieces:
                 if incoming.paused:
                     self._driver.resume_soon(incoming)
-                incoming.stamp = monotonic()  # nobody waited for the server before
+                incoming.last_activity = monotonic()  # nobody waited for the server before
                 while not incoming.pieces and not incoming.done:
                     await self._park(incoming)
                 incoming.wake = None
             piece = incoming.take()
             if not piece:
-                incoming.raise_failure()
-                incoming.final_head()
+                raise_failure(incoming)
+                head_of(incoming)
         except BaseException:
             self._drop(incoming)
             raise
@@ -265,7 +266,7 @@ class AsyncEngine(ABC):
     async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
         """Return the attempt that surfaces, all in the caller's own task."""
         first = self._start(request) or await self._start_later(request)
-        race = Race(plan, first, self._leave)
+        race = HedgeRace(plan, first, self._leave)
         try:
             if first.feed is not None:
                 await self._pump(first, race)
@@ -283,7 +284,7 @@ class AsyncEngine(ABC):
             raise
         return winner
 
-    async def _join(self, race: Race) -> None:
+    async def _join(self, race: HedgeRace) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
         slot = self._slot_of(race.request)
         if self.is_closed or not self._pool.slots.take(slot):
@@ -293,7 +294,7 @@ class AsyncEngine(ABC):
             return self._pool.slots.give(slot)
         rival = self._begin(request, slot)
         race.running.append(rival)
-        if rival.multiplexes and not race.may_share:
+        if rival.handle.multiplexes and not race.may_share:
             self._driver.use_own_connection(rival)
         if rival.feed is not None:
             await self._pump(rival, race)
@@ -309,7 +310,7 @@ class AsyncEngine(ABC):
         """Say where libcurl's read callback gets a body from that is not in memory."""
 
     @abstractmethod
-    async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
+    async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
         """Feed the body to libcurl until it has all, or the exchange or race ends before."""
 
     # the end

@@ -18,7 +18,7 @@ from typing import Any
 from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import AsyncEngine
-from curlhttp._curl.race import Race
+from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body.body import Body
 from curlhttp._run import NEEDS_A_LOOP
@@ -200,7 +200,7 @@ class BulkEngine(AsyncEngine):
             limit = request.timeout.connect
             if not transfer.sends and limit is not None and away > limit / 2:
                 if request.deadline is not None:
-                    transfer.set_deadline(request.deadline)  # it would begin again as well
+                    transfer.handle.set_deadline(request.deadline)  # it would begin again as well
                 self._driver.restart(transfer)
 
     # what coroutines wait for
@@ -253,7 +253,7 @@ class BulkEngine(AsyncEngine):
     def _set_feed(self, transfer: Transfer, body: Body) -> None:
         pass  # Transfer.prepare has done so
 
-    async def _pump(self, transfer: Transfer, race: Race | None = None) -> None:
+    async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
         pass
 
     # the end

@@ -1,0 +1,313 @@
+"""An easy handle: what is set on it, and what must come off it before it idles.
+
+Setting all options anew costs a quarter of a small request, so a handle remembers and sets what
+differs. It knows no transfer: the callbacks are given to it once, when it is made.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, NamedTuple
+
+import pycurl
+
+from curlhttp._config import Limits, Timeout, Transport
+from curlhttp._curl.options import (
+    base_options,
+    body_headers,
+    connect_ms,
+    limit_options,
+    transport_options,
+)
+from curlhttp._models.request import Request
+
+__all__ = ["Callbacks", "Handle", "may_multiplex"]
+
+_ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
+_UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
+_SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
+_NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
+
+
+class Callbacks(NamedTuple):
+    """What libcurl calls while a handle carries out a request; none of them may raise.
+
+    An exception in a callback breaks all other transfers of a curl_multi.
+    """
+
+    on_line: Callable[[bytes], Any]  # of a head whose body is kept in memory
+    on_body: Callable[[bytes], int | None]
+    on_header: Callable[[bytes], int | None]  # a line of a head whose body is streamed
+    on_piece: Callable[[bytes], int | None]
+    on_read: Callable[[int], bytes | int]
+    on_socket: Callable[[int, int], int]
+    on_send: Callable[..., int]
+    on_burial: Callable[..., int]
+    on_log: Callable[[int, bytes], None]
+    on_progress: Callable[[int, int, int, int], int] | None
+
+
+class Handle:
+    """One pycurl.Curl, for one request after another.
+
+    Args:
+        limits: the client's limits.
+        callbacks: are called for each request.
+        share: a pycurl.CurlShare, or None.
+
+    Attributes:
+        easy: the pycurl.Curl.
+        multiplexes: the connection of the request may be shared with other requests.
+        is_burying: see `bury`.
+        is_dirty: something must come off before the next request; see `clean`.
+    """
+
+    __slots__ = (
+        "_avoids_reuse",
+        "_callbacks",
+        "_clears_headers",
+        "_connect_ms",
+        "_custom",
+        "_has_body",
+        "_header_lines",
+        "_limits",
+        "_method",
+        "_needs_reset",
+        "_reads_log",
+        "_timeout",
+        "_timeout_ms",
+        "_transport",
+        "_url",
+        "_waits_to_share",
+        "easy",
+        "is_burying",
+        "is_dirty",
+        "multiplexes",
+    )
+
+    def __init__(self, limits: Limits, callbacks: Callbacks, share: Any = None) -> None:
+        self.easy = pycurl.Curl()
+        self._limits = limits
+        self._callbacks = callbacks
+        self.multiplexes = False
+        if share is not None:
+            self.easy.setopt(pycurl.SHARE, share)  # survives reset()
+        self._set_base()
+
+    def _set_base(self) -> None:
+        easy, callbacks = self.easy, self._callbacks
+        self._url = ""
+        self._method = "GET"
+        self._custom = ""  # CURLOPT_CUSTOMREQUEST
+        self._header_lines: list[bytes] | None = None
+        self._transport: Transport | None = None
+        self._timeout: Timeout | None = None
+        self._connect_ms = self._timeout_ms = 0
+        self._has_body = self._waits_to_share = self._avoids_reuse = False
+        self._needs_reset = self._clears_headers = self._reads_log = False
+        self.is_dirty = self.is_burying = False
+        for option, value in (*base_options(), *limit_options(self._limits)):
+            self._set(option, value)
+        easy.setopt(pycurl.HEADERFUNCTION, callbacks.on_line)
+        easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_body)
+        easy.setopt(pycurl.PREREQFUNCTION, callbacks.on_send)
+        easy.setopt(pycurl.SOCKOPTFUNCTION, callbacks.on_socket)
+        if callbacks.on_progress is not None:
+            easy.setopt(pycurl.NOPROGRESS, 0)
+            easy.setopt(pycurl.XFERINFOFUNCTION, callbacks.on_progress)
+
+    def _set(self, option: int, value: Any) -> None:
+        if value is None:
+            self.easy.unsetopt(option)
+        else:
+            self.easy.setopt(option, value)
+
+    def prepare(self, request: Request) -> None:
+        """Set what the request needs and is not set yet.
+
+        Args:
+            request: complete; its deadline, if any, becomes CURLOPT_TIMEOUT_MS.
+        """
+        easy = self.easy
+        transport = request.transport
+        if transport is not self._transport and transport != self._transport:
+            self._use(transport)
+        url = request.url.wire
+        if url != self._url:
+            easy.setopt(pycurl.URL, url)
+            self._url = url
+            self.multiplexes = may_multiplex(request)
+            self.wait_to_share(self.multiplexes)
+        body = request.body
+        if body is not None or request.method != self._method or self._has_body:
+            self._set_method(request)
+        lines = request.header_lines()
+        if body is not None or request.method in _ANNOUNCES_NO_BODY:
+            lines = body_headers(lines)
+        if lines is not self._header_lines:
+            self._set_headers(request, lines)
+        if request.timeout is not self._timeout:
+            self._set_connect_timeout(request.timeout)
+        if request.deadline is not None or self._timeout_ms:
+            self.set_deadline(request.deadline)
+        if request.stream:
+            self._set_streaming()
+
+    def _use(self, transport: Transport) -> None:
+        if self._transport is not None:
+            self.easy.reset()
+            self._set_base()
+        for option, value in transport_options(transport):
+            self._set(option, value)
+        self._transport = transport
+        # Credentials must not outlive their request on a handle (curl's advisories of 2026 are
+        # full of state that did).
+        proxy = transport.proxy
+        if transport.tls.cert is not None or (
+            proxy is not None and (proxy.username is not None or bool(proxy.headers))
+        ):
+            self._needs_reset = self.is_dirty = True
+
+    def _set_headers(self, request: Request, lines: list[bytes]) -> None:
+        self._header_lines = lines
+        if any(map(_SECRET, lines)):
+            self._clears_headers = self.is_dirty = True
+            # A proxy's credentials would go to the origin: proxies= is the place for them.
+            # Framing is libcurl's, which knows the body: two lengths mean two messages. It
+            # leaves a right one where it stands.
+            framing = _framing(request)
+            lines = [line for line in lines if not _NOT_OURS(line) or line.lower() == framing]
+        if request.get_header("accept") is None:
+            lines = [*lines, b"Accept:"]  # libcurl would add one
+        self.easy.setopt(pycurl.HTTPHEADER, lines)
+
+    def _set_method(self, request: Request) -> None:
+        easy, method, body = self.easy, request.method, request.body
+        if self._method == "HEAD":
+            easy.setopt(pycurl.NOBODY, 0)
+        if method == "HEAD":
+            easy.setopt(pycurl.NOBODY, 1)
+            implied = "HEAD"
+        elif body is None and method not in _ANNOUNCES_NO_BODY:
+            easy.setopt(pycurl.HTTPGET, 1)
+            implied = "GET"
+        elif body is None or body.data is not None:
+            easy.setopt(pycurl.POSTFIELDS, b"" if body is None else body.data)
+            implied = "POST"
+        else:
+            self._set_upload(body.length)
+            implied = "PUT"
+        custom = "" if method == implied else method
+        if custom != self._custom:
+            self._set(pycurl.CUSTOMREQUEST, custom or None)
+            self._custom = custom
+        self._method = method
+        self._has_body = body is not None
+
+    def _set_upload(self, length: int | None) -> None:
+        # No SEEKFUNCTION: libcurl would rewind the body and send it again by itself, unseen.
+        self._needs_reset = self.is_dirty = True
+        self.easy.setopt(pycurl.UPLOAD, 1)
+        self.easy.setopt(pycurl.INFILESIZE_LARGE, -1 if length is None else length)
+        self.easy.setopt(pycurl.READFUNCTION, self._callbacks.on_read)
+
+    def _set_connect_timeout(self, timeout: Timeout) -> None:
+        limit = connect_ms(timeout)
+        if limit != self._connect_ms:
+            self.easy.setopt(pycurl.CONNECTTIMEOUT_MS, limit)
+            self._connect_ms = limit
+        self._timeout = timeout
+
+    def set_deadline(self, deadline: float | None) -> None:
+        """Make libcurl give up at a time (CURLOPT_TIMEOUT_MS).
+
+        Args:
+            deadline: monotonic, or None for never.
+        """
+        left = 0 if deadline is None else max(1, math.ceil((deadline - monotonic()) * 1000))
+        self.easy.setopt(pycurl.TIMEOUT_MS, left)
+        self._timeout_ms = left
+
+    def _set_streaming(self) -> None:
+        self._needs_reset = self.is_dirty = True
+        self.easy.setopt(pycurl.HEADERFUNCTION, self._callbacks.on_header)
+        self.easy.setopt(pycurl.WRITEFUNCTION, self._callbacks.on_piece)
+        self.easy.setopt(pycurl.OPT_CERTINFO, 1)
+
+    # which connection
+
+    def wait_to_share(self, waits: bool) -> None:
+        """Wait for a connection that may be shared, or open another one (CURLOPT_PIPEWAIT)."""
+        if waits is not self._waits_to_share:
+            self.easy.setopt(pycurl.PIPEWAIT, int(waits))
+            self._waits_to_share = waits
+
+    def avoid_reuse(self, avoids: bool) -> None:
+        """Open a new connection for the request, or not (CURLOPT_FRESH_CONNECT)."""
+        if avoids is not self._avoids_reuse:
+            self.easy.setopt(pycurl.FRESH_CONNECT, int(avoids))
+            self._avoids_reuse = avoids
+            self.is_dirty = True
+
+    def bury(self) -> None:
+        """Make libcurl close the idle connection that it picks next; nothing is sent on it.
+
+        One that has ended would be offered to each request until libcurl's own look at it.
+        """
+        self.is_burying = self._needs_reset = self.is_dirty = True
+        self.avoid_reuse(False)
+        self.easy.setopt(pycurl.FORBID_REUSE, 1)
+        self.easy.setopt(pycurl.PREREQFUNCTION, self._callbacks.on_burial)
+
+    def end_burial(self) -> None:
+        """Send the request after all: the connection that was to be closed is."""
+        self.is_burying = False
+        self.easy.setopt(pycurl.FORBID_REUSE, int(self._limits.max_keepalive_connections == 0))
+        self.easy.setopt(pycurl.PREREQFUNCTION, self._callbacks.on_send)
+
+    # its log, and its end
+
+    def read_log(self) -> None:
+        """Read libcurl's log of the request, which costs 10 us."""
+        self.easy.setopt(pycurl.VERBOSE, 1)
+        self.easy.setopt(pycurl.DEBUGFUNCTION, self._callbacks.on_log)
+        self._reads_log = self.is_dirty = True
+
+    def clean(self) -> None:
+        """Take off what must not stay on an idle handle."""
+        if self._needs_reset:
+            self.easy.reset()
+            self._set_base()
+            return
+        self.avoid_reuse(False)
+        self.is_dirty = False
+        if self._reads_log:
+            self.easy.setopt(pycurl.VERBOSE, 0)
+            self._reads_log = False
+        if self._clears_headers:
+            self.easy.setopt(pycurl.HTTPHEADER, [])
+            self._header_lines, self._clears_headers = None, False
+
+    def close(self) -> None:
+        """Close the handle, and the connections that are its own."""
+        self.easy.close()
+        del self._callbacks  # they know who made this handle
+
+
+def _framing(request: Request) -> bytes:
+    """Return the header line, in lower case, that libcurl would add for the body."""
+    length = 0 if request.body is None else request.body.length
+    return b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
+
+
+def may_multiplex(request: Request) -> bool:
+    """Return whether the request's connection may be shared with others."""
+    http2 = request.transport.http2
+    return (
+        request.transport.http3
+        or http2 == "prior-knowledge"
+        or (http2 is True and request.url.scheme == "https")
+    )

@@ -1,0 +1,193 @@
+"""What came of a transfer: the response, or the exception that says what went wrong.
+
+libcurl takes much for a success that is none. So each end is looked at twice: at once, while its
+connection is known, and when the caller asks for the response.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import pycurl
+
+from curlhttp._curl.errors import TransferFailure, error_for
+from curlhttp._curl.head import (
+    ENDS,
+    answer_head,
+    contradicts,
+    final_head,
+    is_odd,
+    switches_unasked,
+)
+from curlhttp._curl.rejections import body_differs, no_head
+from curlhttp._curl.transfer import Transfer
+from curlhttp._models.decoders import codings, decode
+from curlhttp._models.head import Head
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp.exceptions import RequestException
+
+__all__ = ["finish", "head_of", "raise_failure", "response_of", "status_of"]
+
+
+def finish(transfer: Transfer, code: int, message: str) -> None:
+    """Take down how a transfer ended, at once: then its connection may be another's.
+
+    Args:
+        transfer: libcurl is done with it.
+        code: libcurl's, 0 for success.
+        message: libcurl's words for it.
+    """
+    transfer.code, transfer.message = code, message
+    request = transfer.request
+    assert request is not None
+    if code:
+        lines = transfer.lines
+        if transfer.failed is None and switches_unasked(lines, request):
+            transfer.failed = no_head(lines, request)
+        elif not transfer.is_fed_by_task:  # else the task that feeds it restarts it
+            transfer.restarts = transfer.restarts or transfer.may_restart()
+        return
+    connection = transfer.connection
+    if connection is not None:
+        if connection.multiplexes and transfer.lines:
+            connection.multiplexes = not transfer.lines[0].startswith(b"HTTP/1")
+        if connection.counts and not transfer.may_be_answer(transfer.size, ends=True):
+            transfer.disown_answer(has_head=transfer.head is not None)
+            return
+    head = _conclude(transfer, request)
+    if head is None or ("\ntransfer-encoding:" in head.lower and head.is_framed_twice):
+        # Another recipient may see the end of the body elsewhere (RFC 9112, section 6.3).
+        transfer.connections.spoil(transfer.route)
+
+
+def _conclude(transfer: Transfer, request: Request) -> Head | None:
+    """Return the head of the finished attempt; None: `failed` says what is wrong with it.
+
+    libcurl takes for a success what has no whole head, or another body than the head announces.
+    """
+    head, lines = transfer.head, transfer.lines
+    if head is None:
+        head = answer_head(lines, request)
+        if head is None:
+            transfer.failed = no_head(lines, request)
+            return None
+    elif lines[-1] not in ENDS:  # a streamed response; there may be trailers by now
+        whole = final_head(lines)
+        head.trailers = b"" if whole is None else whole.trailers
+    lower = head.lower
+    if (
+        ("transfer-encoding" in lower or f"\ncontent-length: {transfer.size}\r\n" not in lower)
+        and not transfer.is_cut_short
+        and contradicts(head, request.method, transfer.size)
+    ):
+        transfer.failed = body_differs(request, transfer.size)
+        return None
+    transfer.head = head
+    return head
+
+
+def head_of(transfer: Transfer) -> Head:
+    """Return the head of a finished attempt, with its trailers.
+
+    Raises:
+        ChunkedEncodingError: the body is another one than it announces.
+        RemoteProtocolError: there is none, or a part of one.
+    """
+    assert transfer.request is not None
+    head = _conclude(transfer, transfer.request)
+    if head is None:
+        raise_failure(transfer)
+    assert head is not None
+    return head
+
+
+def status_of(transfer: Transfer) -> int:
+    """Return the status of the final answer so far, 0 while there is none."""
+    assert transfer.request is not None
+    head = transfer.head or answer_head(transfer.lines, transfer.request)
+    return head.status_code if head is not None else 0
+
+
+def response_of(transfer: Transfer) -> Response:
+    """Return the response of a finished attempt whose body is in memory.
+
+    Raises:
+        RequestException: the attempt failed.
+    """
+    request = transfer.request
+    assert request is not None
+    if transfer.failed is not None or transfer.code:
+        raise_failure(transfer)
+    head = transfer.head or head_of(transfer)
+    content = b"".join(transfer.pieces)  # of one piece, that piece itself
+    response = Response(request, head, content, transfer.times())
+    if "\ncontent-encoding" in head.lower and request.decode and content:
+        _decode(response, request)
+    return response
+
+
+def _decode(response: Response, request: Request) -> None:
+    if request.follow_redirects and response._head.redirects:
+        return
+    assert response._content is not None
+    try:
+        coded = codings(response.headers.get_list("content-encoding"))
+        if coded:
+            response._content = decode(response._content, coded, request.max_response_size)
+    except RequestException as error:
+        error.request, error.response = request, response
+        error.request_sent, error.timings = True, response.timings
+        raise
+
+
+def raise_failure(transfer: Transfer) -> None:
+    """Raise what an attempt failed with, if it did.
+
+    Raises:
+        RequestException: libcurl, the peer or a limit ended the attempt.
+        BaseException: what the caller's own body raised.
+    """
+    failed = transfer.failed
+    if failed is not None:
+        if isinstance(failed, RequestException) and failed.timings is None:
+            failed.request, failed.timings = transfer.request, transfer.timings()
+            failed.response = _response_so_far(transfer)
+            failed.request_sent = failed.request_sent or transfer.was_sent
+        raise failed
+    if transfer.code and not transfer.is_cut_short:
+        raise _error_of(transfer)
+
+
+def _response_so_far(transfer: Transfer) -> Response | None:
+    """Return what a buffered attempt got before it failed, if that has a head."""
+    request = transfer.request
+    assert request is not None
+    head = answer_head(transfer.lines, request)
+    if head is None or head.status_code < 200 or request.stream:
+        return None
+    return Response(request, head, b"".join(transfer.pieces), transfer.timings())
+
+
+def _error_of(transfer: Transfer) -> RequestException:
+    """Return the exception for libcurl's code."""
+    request, easy, code = transfer.request, transfer.easy, transfer.code
+    assert request is not None
+    error = error_for(
+        TransferFailure(
+            request=request,
+            code=code,
+            message=transfer.message,
+            sent=easy.getinfo(pycurl.REQUEST_SIZE) > 0 or transfer.is_second,
+            has_head=answer_head(transfer.lines, request) is not None,
+            is_odd=is_odd(transfer.lines),
+            os_errno=easy.getinfo(pycurl.OS_ERRNO),
+            connect_code=easy.getinfo(pycurl.HTTP_CONNECTCODE),
+            timings=transfer.timings(),
+            deadline_passed=request.is_late(monotonic()),
+            aborted_resend=code == pycurl.E_ABORTED_BY_CALLBACK and transfer.sends > 1,
+            refused=transfer.is_refused() and not transfer.is_second,
+        )
+    )
+    error.response = _response_so_far(transfer)
+    return error

@@ -1,0 +1,381 @@
+"""The outgoing half of an attempt: the connection that the request goes out on, and how often.
+
+libcurl sends a request again by itself when a kept-alive connection turns out to be dead, or when
+an HTTP/2 server refused it. Once is fine for an idempotent request; a second POST must never
+happen. Of the response nothing is known here but whether lines of it came.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import pycurl
+
+from curlhttp._curl.connections import Connection, Connections, Route
+from curlhttp._curl.errors import HTTP2_STREAM, raised_in_callback
+from curlhttp._curl.handle import Handle
+from curlhttp._curl.libcurl_log import LogNews, news_in, stream_reset_by_us
+from curlhttp._curl.rejections import came_early
+from curlhttp._models.request import Request
+from curlhttp.exceptions import UnrewindableBodyError
+
+__all__ = ["Sending"]
+
+_SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
+_SHARED_DETOURS, _MOST_DETOURS = 3, 6
+# With these libcurl gives up what was refused: our guard, no way to rewind, or five tries; or
+# GOAWAY gave an error, which libcurl (8.23) takes for one of each stream.
+_AFTER_REFUSAL = (
+    HTTP2_STREAM,
+    pycurl.E_ABORTED_BY_CALLBACK,
+    pycurl.E_SEND_FAIL_REWIND,
+    pycurl.E_SEND_ERROR,
+    pycurl.E_RECV_ERROR,
+)
+_OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
+_READ_ABORT, _READ_PAUSE = int(pycurl.READFUNC_ABORT), int(pycurl.READFUNC_PAUSE)
+
+
+class Sending:
+    """Send one request at a time on one handle.
+
+    Args:
+        is_alone: easy.perform runs the handle, so that no driver says whether to read the log.
+
+    Attributes:
+        handle: what carries the request.
+        request: what is sent, None between two attempts.
+        lines: the header lines of all heads and trailers so far.
+        failed: the exception that a callback had to keep.
+        code: libcurl's, once it is finished; 0 for success.
+        message: libcurl's words for a code other than 0.
+        last_activity: the monotonic time of the last sign of life, for the read timeout.
+        wake: what to call when a waiting caller has something to look at, or None.
+        sends: how often the request was sent, or about to be.
+        sends_once: it must not go out a second time by itself.
+        is_second: it may have been processed once already, and goes out once more.
+        restarts: it has to go out on another connection: the one that it got is dead or not clean,
+            or the server processed nothing of it.
+        connections: what is known of those that it may get; set before it runs.
+        connection: the one that it went out on last, if it is known.
+        sockets: those of a new connection, or of its happy eyeballs.
+        route: the addresses of the connection, None before there is one.
+        is_new_connection: it was opened for this request.
+        feed: gives the next bytes of a body that is not in memory, b"" at the end and None for
+            none yet; None where there is no such body.
+        starving: libcurl waits until the driver resumes it, when there is more of the body.
+    """
+
+    __slots__ = (
+        "_connecting",
+        "_detours",  # how often it went elsewhere; first all share a new connection, see restart
+        "_is_alone",
+        "_news",  # what libcurl's log told of this request: "refused", "downgrades", or nothing
+        "_on_alpn",
+        "_use",  # the number of the request among those of its connection
+        "code",
+        "connection",
+        "connections",
+        "failed",
+        "feed",
+        "handle",
+        "is_new_connection",
+        "is_second",
+        "last_activity",
+        "lines",
+        "message",
+        "request",
+        "restarts",
+        "route",
+        "sends",
+        "sends_once",
+        "sockets",
+        "starving",
+        "wake",
+    )
+
+    handle: Handle
+    connections: Connections
+    sends_once: bool
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self._is_alone = is_alone
+        self.lines: list[bytes] = []
+        self.sockets: list[int] = []
+        self.connection: Connection | None = None
+        self.last_activity = 0.0
+        self.message = ""
+        self._forget_sending()
+        self._forget_detours()
+
+    def _forget_sending(self) -> None:
+        """Forget what every attempt leaves behind."""
+        self.request: Request | None = None
+        self.failed: BaseException | None = None
+        self.wake: Callable[[], None] | None = None
+        self.route: Route | None = None
+        self.restarts = self.is_new_connection = self._connecting = False
+        self.code = self.sends = 0
+
+    def _forget_detours(self) -> None:
+        """Forget what only attempts leave behind that made the handle dirty."""
+        self.is_second = self.starving = False
+        self.feed: Callable[[int], bytes | None] | None = None
+        self._on_alpn: Callable[[str, bool], None] | None = None
+        self._news: LogNews | None = None
+        self._detours = 0
+
+    @property
+    def was_sent(self) -> bool:
+        """Return whether the server may have seen the request."""
+        return self.sends > 0 or self.is_second
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether it neither was sent nor has begun to connect."""
+        return not self.sends and not self._connecting
+
+    @property
+    def shares(self) -> bool:
+        """Return whether the connection that it went out on last is of HTTP/2 or HTTP/3."""
+        connection = self.connection
+        return self.handle.multiplexes if connection is None else connection.multiplexes
+
+    # libcurl's callbacks: they do not raise, but keep the error in `failed`
+
+    def _on_socket(self, descriptor: int, purpose: int) -> int:
+        if not self._connecting:
+            self._connecting = self.is_new_connection = True
+            self.sockets.clear()
+        self.sockets.append(descriptor)
+        assert self.request is not None
+        return _set_socket_options(descriptor, self.request.transport.socket_options)
+
+    def _on_send(self, *route: Any) -> int:
+        """Run when a connection is there, just before the request goes out on it.
+
+        CURLOPT_PREREQFUNCTION is the only way to stop libcurl from sending again.
+        """
+        self.route = route
+        self.last_activity = monotonic()
+        if self.sends and not self._may_go_again():
+            self.sends += 1
+            if self._connecting:
+                self._note_connection(route)  # other requests may get it
+            return _ABORT
+        if self._connecting:
+            connection = self.connection = self._note_connection(route)
+        else:
+            connection = self.connections.find_clean(route, self.request)
+            if connection is None:
+                self.connection = self.connections.find(route)
+                self.restarts = True  # nothing of the request has left
+                return _ABORT
+            self.connection = connection
+        if connection is not None and connection.counts:
+            self._use = connection.uses = connection.uses + 1
+        self.sends += 1
+        return _OK
+
+    def _note_connection(self, route: Route) -> Connection | None:
+        self._connecting = False
+        assert self.request is not None
+        return self.connections.add(
+            route,
+            self.sockets,
+            multiplexes=self.handle.multiplexes,
+            is_tls=_is_on_tls(self.request),
+        )
+
+    def _may_go_again(self) -> bool:
+        """Return whether libcurl may send again by itself, as it is about to."""
+        if self._news == "downgrades":
+            return self.sends == 1
+        if self.sends_once or self.is_second or self.sends > 1:
+            return False
+        if self.shares or not self._connecting:
+            # After a restart of the server all kept-alive connections are dead, and libcurl
+            # would try one after the other. On HTTP/2 it does not say why, unless its log is
+            # read; so the request begins again with that.
+            self.restarts = self._news != "refused"  # else see goes_elsewhere
+            return False
+        return True
+
+    def _on_burial(self, *route: Any) -> int:
+        self.restarts = True
+        return _ABORT
+
+    def _on_read(self, size: int) -> bytes | int:
+        feed = self.feed
+        if feed is None:
+            return _READ_ABORT
+        self.last_activity = monotonic()
+        try:
+            piece = feed(size)
+        except BaseException as error:
+            self.failed = raised_in_callback(error)
+            return _READ_ABORT
+        if piece is None:
+            self.starving = True
+            if self.wake is not None:
+                self.wake()
+            return _READ_PAUSE
+        return piece
+
+    def _on_log(self, kind: int, text: bytes) -> None:
+        found = news_in(kind, text)
+        if found is None:
+            return
+        news, number = found
+        if news == "alpn":
+            if self._on_alpn is not None:
+                assert self.request is not None
+                self._on_alpn(self.request.url.origin, bool(number))
+        elif news == "goaway":
+            if self.sends and self.connection is not None:
+                self.connection.last_stream = number
+        elif news == "downgrades" or not self.lines:  # what has an answer was not refused
+            self._news = news
+
+    def read_log(self, on_alpn: Callable[[str, bool], None] | None = None) -> None:
+        """Read in libcurl's log what it tells in no other way; costs 10 us for each request.
+
+        Whether the server refused a request is read there, or asked for HTTP/1.1, which says that
+        it processed none of it. When a connection breaks, libcurl sends again likewise.
+
+        Args:
+            on_alpn: called with the origin and whether its connections can be shared, when a new
+                connection on TLS tells what it speaks.
+        """
+        self._on_alpn = on_alpn
+        self.handle.read_log()
+
+    # going out once more
+
+    def restart(self) -> None:
+        """Make ready to go out on another connection."""
+        request, handle = self.request, self.handle
+        assert request is not None
+        shares = self.shares
+        needs_own = not shares or (self._is_alone and not self.sends)
+        self.restarts = self.is_new_connection = False
+        self.last_activity = monotonic()
+        if handle.is_burying:
+            handle.end_burial()
+        elif not self.sends or self._was_left_out():
+            self._detours += 1
+        else:
+            self.is_second = True
+        # At first all that a GOAWAY left out share a new connection, later each gets its own.
+        handle.avoid_reuse(needs_own or self._detours > _SHARED_DETOURS)
+        if shares:
+            self.read_log(self._on_alpn)
+        self.sends, self.code, self._news = 0, 0, None
+        self.lines.clear()
+        if request.deadline is not None:
+            handle.set_deadline(request.deadline)
+
+    @property
+    def is_fed_by_task(self) -> bool:
+        """Return whether a task of ours reads the body, which libcurl gets piece by piece."""
+        body = None if self.request is None else self.request.body
+        return self.feed is not None and body is not None and self.feed != body.read
+
+    def may_restart(self) -> bool:
+        """Return whether the attempt, which failed, is to go out once more; rewind its body."""
+        return self.goes_elsewhere() or self._may_be_left_out()
+
+    def goes_elsewhere(self) -> bool:
+        """Return whether it may go out once more, as nothing was processed; rewind its body."""
+        if not self._was_left_out() or self._detours >= _MOST_DETOURS:
+            return False
+        return self.failed is None and self._rewinds()
+
+    def _was_left_out(self) -> bool:
+        """Return whether it is certain that the server processed nothing of what was sent."""
+        if self.code == pycurl.E_HTTP2:  # the server had broken HTTP/2: nothing was sent any more
+            return self.sends == 1 and not self.handle.easy.getinfo(pycurl.REQUEST_SIZE)
+        return self.code in _AFTER_REFUSAL and self.is_refused()
+
+    def is_refused(self) -> bool:
+        """Return whether the server said that it did not process it (RFC 9113, section 8.7)."""
+        stream, connection = self._stream_reset(), self.connection
+        if stream and connection is not None and stream > connection.last_stream:
+            return True
+        return self._news == "refused"
+
+    def _may_be_left_out(self) -> bool:
+        """Return whether the server may have said so, of a request that it may see twice."""
+        if self.sends_once or self.is_second or self.lines:
+            return False
+        # It may have done so just before the connection broke, which was there already.
+        is_broken = self.code == pycurl.E_SEND_ERROR and self.shares and not self.is_new_connection
+        return is_broken or self._stream_reset() > 0
+
+    def _stream_reset(self) -> int:
+        """Return the number of the stream that libcurl has ended unanswered, 0 for none."""
+        if self.code != HTTP2_STREAM or self.lines:
+            return 0
+        return stream_reset_by_us(self.message)
+
+    def _rewinds(self) -> bool:
+        body = None if self.request is None else self.request.body
+        if body is None:
+            return True
+        try:
+            body.rewind()
+        except UnrewindableBodyError:
+            return False
+        except Exception as error:  # the caller's own
+            self.failed = error
+            return False
+        return True
+
+    # answers that came too early
+
+    def may_be_answer(self, size: int, *, ends: bool) -> bool:
+        """Return whether what came can be the answer, and was not there before the request.
+
+        Args:
+            size: bytes of the body so far.
+            ends: there are no more.
+        """
+        connection = self.connection
+        if connection is None or not connection.counts:
+            return True
+        return connection.count(self._use, _SHORTEST_HEAD + size, ends=ends)
+
+    def disown_answer(self, *, has_head: bool) -> None:
+        """Refuse an answer that was there before its request: it is that to another one.
+
+        Args:
+            has_head: the caller has seen the head.
+        """
+        assert self.request is not None
+        self.connections.distrust(self.route, self.request)
+        if self.sends_once or self.is_second or has_head:
+            self.failed = came_early(self.request)
+        else:
+            self.restarts = True
+
+
+def _is_on_tls(request: Request) -> bool:
+    """Return whether the connection is TLS, all the way or up to the proxy."""
+    proxy = request.transport.proxy
+    return request.url.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))
+
+
+def _set_socket_options(descriptor: int, options: tuple[Any, ...]) -> int:
+    if not options:
+        return 0
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as twin:
+            for option in options:
+                twin.setsockopt(*option)
+    except (OSError, TypeError):
+        return 1  # libcurl closes the socket: CURLE_COULDNT_CONNECT (CURLOPT_SOCKOPTFUNCTION)
+    return 0
