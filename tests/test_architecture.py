@@ -29,17 +29,42 @@ VALUES = (
 SEAM = ("curlhttp._engine", "curlhttp._run")
 POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._curl",)
 
+FACADE = ("curlhttp.requests", "curlhttp._alias")
+BUILDING, CORE = ("curlhttp._building",), ("curlhttp._building", "curlhttp._core")
+BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + CORE + ("curlhttp._loops",)
+CLIENTS = {"curlhttp._client", "curlhttp._async_client"}
+PARTS_OF_CLIENTS = ("curlhttp._stream", "curlhttp._map", "curlhttp._download")
+
 # part: (what of the package it may import, what else it must not import)
 RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "exceptions.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_fork.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_config.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_version.py": ((), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_models": (VALUES, {"pycurl", *LOOPS, *SOCKETS, "time"}),
     "_policy": (VALUES + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_engine.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_run.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_flow": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS}),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
+    # the edge
+    "_building.py": (VALUES + SEAM + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_core.py": (VALUES + SEAM + POLICY + FLOW + BUILDING + CURL, {*LOOPS, *SOCKETS, *CLOCKS}),
+    "_stream.py": (VALUES + SEAM + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_loops.py": (VALUES + CURL, {"pycurl", *SOCKETS, *CLOCKS}),
+    "_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),
+    "_async_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),
+    "_map": ((*BELOW_CLIENTS, "curlhttp._map"), {*CLIENTS, "pycurl", *SOCKETS, *CLOCKS}),
+    "_download": ((*BELOW_CLIENTS, "curlhttp._download"), {*CLIENTS, "pycurl", *LOOPS, *CLOCKS}),
+    "progress.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS}),
+    "testing": ((*VALUES, *SEAM, "curlhttp.testing"), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "cli": (("curlhttp",), {*FACADE, "pycurl"}),
+    # the facade
+    "requests": (
+        (*VALUES, *SEAM, *POLICY, *CURL, *FACADE, "curlhttp._stream"),
+        {"pycurl", *LOOPS},
+    ),
+    "_alias.py": (("curlhttp",), {"pycurl", *LOOPS}),
 }
 # The environment's proxies are those that urllib finds; it sends nothing for that.
 EXCEPTIONS = {("_policy/environment.py", "urllib")}
@@ -134,22 +159,67 @@ def test_the_rules_find_what_they_forbid(tmp_path: Path) -> None:
 
 
 def test_every_file_belongs_to_a_part() -> None:
-    edge = {
-        "__init__",
-        "_alias",
-        "_async_client",
-        "_building",
-        "_client",
-        "_core",
-        "_loops",
-        "_run",
-        "_stream",
-        "_version",
+    """`__init__` and `__main__` load what is asked for; all others have a row."""
+    tops = {path.relative_to(ROOT).parts[0] for path in ROOT.rglob("*.py")}
+    assert tops - {"__init__.py", "__main__.py"} == set(RULES)
+
+
+def test_maps_and_downloads_touch_no_private_attribute_of_a_client() -> None:
+    for path in (*files_of("_map"), *files_of("_download")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("core"):
+                assert not node.attr.startswith("_"), f"{path.name}: {ast.unparse(node)}"
+
+
+# --- circles of imports, at run time and late ones together ---
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the sets of modules of which each imports itself by way of the others."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        reached[start] = seen
+    found = {
+        tuple(sorted(other for other in reached[name] if name in reached[other]))
+        for name in graph
+        if name in reached[name]
     }
-    edge |= {"_map", "cli", "__main__", "_download", "progress"}
-    for path in ROOT.rglob("*.py"):
-        top = path.relative_to(ROOT).parts[0]
-        assert top in RULES or top.removesuffix(".py") in edge or top in ("requests", "testing")
+    return sorted(map(list, found))
+
+
+# Those of the package's parts that are being taken apart: none may come, and these shall go.
+CIRCLES = [
+    ["curlhttp._config", "curlhttp.exceptions"],
+]
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    files = modules()
+    graph = {
+        name: {module for module in imports_of(path) if module in files} - {name, "curlhttp"}
+        for name, path in files.items()
+    }
+    found = [circle for circle in circles(graph) if "curlhttp.requests" not in circle]
+    assert found == CIRCLES
+
+
+def test_circles_are_found() -> None:
+    graph: dict[str, set[str]] = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"e"}}
+    assert circles(graph) == [["b", "c"], ["e"]]
 
 
 @pytest.mark.parametrize("path", [p for _, p in (param.values for param in ALL_FILES)], ids=str)

@@ -38,7 +38,7 @@ class AsyncResults:
     """
 
     def __init__(self, core: Core, work: Work, source: AsyncIterator[Item] | None) -> None:
-        self._run = _Run(core, work, source)
+        self._run = _RunningMap(core, work, source)
 
     def __aiter__(self: Self) -> Self:
         return self
@@ -83,7 +83,7 @@ class AsyncResults:
             run.tasks.call_soon(run.stop)
 
 
-class _Run:
+class _RunningMap:
     """The tasks of one map, and the consumer who waits for what they do.
 
     They hold on to it, and not to what the consumer has.

@@ -54,7 +54,7 @@ class _Job:
         self.finish = finish
 
 
-class _Gate:
+class _JobGate:
     """Where a job waits until somebody opens it, from any thread."""
 
     __slots__ = ("_engine", "_is_open", "_job")
@@ -225,14 +225,14 @@ class BulkEngine(AsyncEngine):
         finally:
             self.timers.pop(job, None)
 
-    def _local_gate(self) -> _Gate:
-        return _Gate(self, self._current)
+    def _local_gate(self) -> _JobGate:
+        return _JobGate(self, self._current)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await self._local_gate().wait(seconds)
 
-    def gate(self) -> _Gate:
+    def gate(self) -> _JobGate:
         """Return a closed gate, for a caller to wait at."""
         if not self._alarm:
             self._alarm = socket.socketpair()
