@@ -27,14 +27,14 @@ class App(click.Group):
         """Return the commands in the order in which they were added."""
         return list(self.commands)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run the command; click itself would end in its own way where a reader has left."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise failure_of(error) or error from None
 
-    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
+    def main(self, args: Sequence[str] | None = None, *_: object, **extra: Any) -> NoReturn:
         """Run a command and exit."""
         _occupy_closed_streams()
         extra["standalone_mode"] = False

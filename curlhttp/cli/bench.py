@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -18,7 +18,10 @@ from curlhttp.cli.terminal import console
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from curlhttp._client import Client
+    from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
 __all__ = ["bench"]
@@ -40,6 +43,17 @@ Examples:
   curlhttp bench http://127.0.0.1:8080/ -c 64 -n 10000
   curlhttp bench https://example.org/ -c 10 -z 30 --json
 """
+
+
+class _Options(TypedDict):
+    """What the options say; see their help."""
+
+    concurrency: int
+    requests: int | None
+    duration: float | None
+    method: str
+    data: str | None
+    as_json: bool
 
 
 class _Load:
@@ -68,7 +82,7 @@ class _Load:
         """Return how many requests there were."""
         return self.latencies.count + self.errors.total()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return what --json shows; seconds and bytes."""
         found = self.latencies
         percentiles = {f"p{part:g}": round(found.percentile(part), 6) for part in _PERCENTILES}
@@ -113,7 +127,7 @@ class _Load:
 @click.option("-d", "--data", metavar="DATA", help="Send this body, as it is.")
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON, on stdout.")
 @with_connection
-def bench(url: str, connection: ConnectionOptions, **options: Any) -> int:
+def bench(url: str, connection: ConnectionOptions, **options: Unpack[_Options]) -> int:
     """Send many requests."""
     concurrency = options["concurrency"]
     most = options["requests"] or (None if options["duration"] else _REQUESTS)
@@ -141,14 +155,14 @@ def _check_open_files(concurrency: int) -> None:
         )
 
 
-def _run(client: Client, url: str, most: int | None, options: dict[str, Any]) -> _Load:
+def _run(client: Client, url: str, most: int | None, options: _Options) -> _Load:
     concurrency, duration = options["concurrency"], options["duration"]
     # One request for all: it has no state that one attempt leaves to the next.
     content = None if options["data"] is None else options["data"].encode()
     request = client.build_request(options["method"], url, content=content)
     request.jar = None
 
-    def requests(count: int | None, until: float | None) -> Iterator[Any]:
+    def requests(count: int | None, until: float | None) -> Iterator[Request]:
         done = 0
         while done != count and (until is None or time.monotonic() < until):
             yield request

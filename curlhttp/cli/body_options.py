@@ -7,13 +7,19 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import click
 
 from curlhttp.cli.exits import READ_ERROR, CommandFailed
 
-__all__ = ["body_options", "take_body"]
+if TYPE_CHECKING:
+    from curlhttp._building import RequestOptions
+    from curlhttp._models.inputs import FileInput
+
+__all__ = ["TakenBody", "body_options", "take_body"]
+
+_T = TypeVar("_T")
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
@@ -32,15 +38,27 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def body_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def body_options(command: Callable[..., _T]) -> Callable[..., _T]:
     """Give a command the options that take_body reads."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def take_body(options: dict[str, Any], files: ExitStack) -> dict[str, Any]:
-    """Take the body out of a command's options; return it as build_request's keywords.
+class TakenBody(NamedTuple):
+    """A request's body.
+
+    Attributes:
+        keywords: those of build_request; none where there is no body.
+        headers: defaults, since -H may say others.
+    """
+
+    keywords: RequestOptions
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def take_body(options: dict[str, Any], files: ExitStack) -> TakenBody:
+    """Take the body out of a command's options.
 
     Args:
         options: of body_options and others; ours are removed.
@@ -55,7 +73,7 @@ def take_body(options: dict[str, Any], files: ExitStack) -> dict[str, Any]:
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(map(_NAMES.__getitem__, given))} exclude each other")
     if not given:
-        return {}
+        return TakenBody({})
     value = taken[given[0]]
     if given[0] == "data":
         return _typed("&".join(map(_inline, value)).encode(), _FORM)
@@ -66,9 +84,8 @@ def take_body(options: dict[str, Any], files: ExitStack) -> dict[str, Any]:
     return _multipart(value, files)
 
 
-def _typed(content: Any, kind: str, *more: tuple[str, str]) -> dict[str, Any]:
-    """Return the keywords for a body; -H may say another type, so ours are only defaults."""
-    return {"content": content, "defaults": [("Content-Type", kind), *more]}
+def _typed(content: bytes | BinaryIO, kind: str, *more: tuple[str, str]) -> TakenBody:
+    return TakenBody({"content": content}, (("Content-Type", kind), *more))
 
 
 def _inline(value: str) -> str:
@@ -86,8 +103,8 @@ def _checked_json(value: str) -> bytes:
     return content
 
 
-def _multipart(parts: tuple[str, ...], files: ExitStack) -> dict[str, Any]:
-    found: list[tuple[str, Any]] = []
+def _multipart(parts: tuple[str, ...], files: ExitStack) -> TakenBody:
+    found: list[tuple[str, FileInput]] = []
     for part in parts:
         name, equals, value = part.partition("=")
         if not equals or not name:
@@ -96,9 +113,8 @@ def _multipart(parts: tuple[str, ...], files: ExitStack) -> dict[str, Any]:
             found.append((name, (None, value)))
             continue
         path, _, kind = value[1:].partition(";type=")
-        file = (Path(path).name, _opened(path, files), *filter(None, [kind]))
-        found.append((name, file))
-    return {"files": found}
+        found.append((name, (Path(path).name, _opened(path, files), kind or None)))
+    return TakenBody({"files": found})
 
 
 def _read(path: str) -> bytes:

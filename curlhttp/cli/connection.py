@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,8 +18,11 @@ from curlhttp.cli.terminal import color_option
 
 if TYPE_CHECKING:
     from curlhttp._client import Client
+    from curlhttp._config import Timeout
 
 __all__ = ["ConnectionOptions", "with_connection"]
+
+_T = TypeVar("_T")
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True)
 _CA_ERROR = 77  # CURLE_SSL_CACERT_BADFILE
@@ -43,7 +46,7 @@ class ConnectionOptions:
     cert: str | None
     key: str | None
 
-    def client(self, **settings: Any) -> Client:
+    def client(self, **settings: Any) -> Client:  # Any: Client checks them
         """Return a client with these options.
 
         Args:
@@ -78,7 +81,7 @@ class ConnectionOptions:
             "proxies": self.proxy,
         }
 
-    def _timeout(self) -> Any:
+    def _timeout(self) -> Timeout:
         from curlhttp._config import Timeout
 
         limits = {"total": self.max_time}
@@ -98,7 +101,9 @@ def _credentials(user: str | None) -> tuple[str, str] | None:
     return name, password
 
 
-def _headers(_: click.Context, __: Any, lines: tuple[str, ...]) -> list[tuple[str, str | None]]:
+def _headers(
+    _: click.Context, __: click.Parameter, lines: tuple[str, ...]
+) -> list[tuple[str, str | None]]:
     """Read -H as curl does: "Name: value"; "Name:" takes one away, "Name;" sends it empty."""
     found: list[tuple[str, str | None]] = []
     for line in lines:
@@ -145,18 +150,18 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def with_connection(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_connection(command: Callable[..., _T]) -> Callable[..., _T]:
     """Give a command the shared options; it gets them as one argument, `connection`."""
     names = [field.name for field in fields(ConnectionOptions)]
 
     @functools.wraps(command)
-    def wrapped(**options: Any) -> Any:
+    def wrapped(**options: Any) -> _T:  # Any: what click made of them
         if options["key"] and not options["cert"]:
             raise click.UsageError("--key needs --cert")
         chosen = {name: options.pop(name) for name in names}
         return command(connection=ConnectionOptions(**chosen), **options)
 
-    decorated: Callable[..., Any] = wrapped
+    decorated: Callable[..., _T] = wrapped
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated

@@ -8,12 +8,15 @@ import platform
 import sys
 import warnings
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from curlhttp._version import __version__
 from curlhttp.cli.terminal import color_option, console, printable
+
+if TYPE_CHECKING:
+    from curlhttp._config import Proxy
 
 __all__ = ["doctor"]
 
@@ -51,7 +54,7 @@ def doctor(as_json: bool) -> int:
     return 1 if concerns else 0
 
 
-def _libcurl(concerns: list[str]) -> dict[str, Any]:
+def _libcurl(concerns: list[str]) -> dict[str, object]:
     from curlhttp._curl.version import check_libcurl, has_http3, libcurl_version
 
     with warnings.catch_warnings(record=True) as caught:
@@ -92,7 +95,7 @@ def _authorities(concerns: list[str]) -> dict[str, str]:
     return {"path": path, "from": name}
 
 
-def _proxies(concerns: list[str]) -> dict[str, Any]:
+def _proxies(concerns: list[str]) -> dict[str, object]:
     from curlhttp._config import Proxy
     from curlhttp._models.url.url import parse_url
     from curlhttp._policy.environment import proxy_for
@@ -111,11 +114,11 @@ def _proxies(concerns: list[str]) -> dict[str, Any]:
     return {"proxies": found, "no_proxy": exceptions}
 
 
-def _shown_proxy(proxy: Any) -> str:
-    return f"{proxy.url} (with credentials)" if proxy.username is not None else str(proxy.url)
+def _shown_proxy(proxy: Proxy) -> str:
+    return f"{proxy.url} (with credentials)" if proxy.username is not None else proxy.url
 
 
-def _open_files(concerns: list[str]) -> dict[str, Any] | None:
+def _open_files(concerns: list[str]) -> dict[str, int | None] | None:
     try:
         import resource
     except ImportError:
@@ -139,7 +142,7 @@ def _open_files(concerns: list[str]) -> dict[str, Any] | None:
     }
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any]) -> None:  # Any: what --json shows
     proxies, files, bundle = found["proxies"], found["open_files"], found["ca_bundle"]
     libraries = " ".join(f"{name}/{version}" for name, version in found["libraries"].items())
     rows = [
@@ -163,7 +166,7 @@ def _print(found: dict[str, Any]) -> None:
         out.print(f"warning: {printable(concern)}", style="yellow", soft_wrap=True)
 
 
-def _files_in_words(files: dict[str, Any] | None) -> str:
+def _files_in_words(files: dict[str, int | None] | None) -> str:
     if files is None or files["limit"] is None:
         return "no limit"
     return f"{files['limit']:,}, so that max_connections is {files['max_connections']:,} at most"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 __all__ = ["Interrupts"]
 
@@ -19,7 +19,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._held = 0
         self._is_pending = False
-        self._previous: Any = None
+        self._previous: signal._HANDLER = None
 
     def listen(self) -> None:
         """Begin to handle SIGINT."""

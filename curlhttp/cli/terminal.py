@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +19,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _KEY = "curlhttp.no_color"
 
 
-def _remember(ctx: click.Context, _: Any, value: bool) -> None:
+def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     ctx.meta[_KEY] = value
 
 

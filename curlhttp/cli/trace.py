@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curlhttp._models.scrub import is_secret_header, scrub_field, scrub_url
 from curlhttp.cli.terminal import printable
 
 if TYPE_CHECKING:
     from curlhttp._engine import Send
+    from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings
@@ -45,7 +46,7 @@ async def trace(request: Request, send: Send) -> Response:
     return response
 
 
-def tell_attempt(event: Any) -> None:
+def tell_attempt(event: AttemptEvent) -> None:
     """Print that a request is sent again; a hook for before_sleep."""
     came = event.error or event.status_code
     _say(f"* attempt {event.number}: {came}; the next one in {event.delay:.2f} s")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from curlhttp.cli.body import print_body, save_body
-from curlhttp.cli.body_options import body_options, take_body
+from curlhttp.cli.body_options import TakenBody, body_options, take_body
 from curlhttp.cli.connection import ConnectionOptions, with_connection
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console
@@ -113,22 +113,22 @@ def _send(
     method: str,
     url: str,
     connection: ConnectionOptions,
-    body: dict[str, Any],
+    body: TakenBody,
     wanted: _OutputOptions,
 ) -> None:
-    if wanted.resumes and (method != "GET" or wanted.path is None or body):
+    if wanted.resumes and (method != "GET" or wanted.path is None or body.keywords):
         raise click.UsageError("-C continues a GET that -o saves to a file")
     if wanted.path is not None and not wanted.path.parent.is_dir():
         raise CommandFailed(f"{wanted.path}: there is no such folder", WRITE_ERROR)
     told = {"middleware": [trace], "hooks": {"before_sleep": tell_attempt}}
     with connection.client(**(told if wanted.verbose else {})) as client:
-        for name, value in body.pop("defaults", ()):
+        for name, value in body.headers:
             if name not in {given.title() for given, _ in connection.header}:
                 client.headers[name] = value
         if wanted.resumes and wanted.path is not None:
             _download(client, url, wanted.path, shows_progress=wanted.shows_progress)
             return
-        with client.stream(method, url, **body) as response:
+        with client.stream(method, url, **body.keywords) as response:
             _show(response, wanted, is_head=method == "HEAD")
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypedDict
 
 import click
 
@@ -16,7 +16,11 @@ from curlhttp.cli.numbers import count, rate, size
 from curlhttp.cli.terminal import console
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp.cli.fetch.formats import Kind
     from curlhttp.cli.fetch.lines import InputLines
+    from curlhttp.cli.fetch.output import Mode
     from curlhttp.cli.fetch.run import Run
 
 __all__ = ["fetch"]
@@ -43,6 +47,27 @@ Examples:
   curlhttp fetch urls.txt -o pages.db --per-host 4 --rate 10/s --retry 3
   sed 's|^|https://example.org/|' names | curlhttp fetch - | jq .status
 """
+
+
+class _Options(TypedDict):
+    """What the options say; see their help."""
+
+    output: Path | None
+    kind: Kind | None
+    resume: bool
+    retry_failed: bool
+    overwrite: bool
+    no_body: bool
+    max_body: int
+    concurrency: int
+    per_host: int | None
+    rate: float | None
+    burst: int
+    rate_per: Literal["origin", "all"]
+    breaker: int | None
+    method: str
+    quiet: bool
+    summary: Literal["text", "json"]
 
 
 @click.command(help="Fetch a list of URLs, and go on where a run was stopped.", epilog=_EPILOG)
@@ -118,13 +143,13 @@ Examples:
     help="Of the end; json goes to stdout if PATH is given.",
 )
 @with_connection
-def fetch(file: str, connection: ConnectionOptions, **options: Any) -> int:
+def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_Options]) -> int:
     """Fetch a list of URLs."""
     from curlhttp.cli.fetch.formats import open_output
     from curlhttp.cli.fetch.lines import InputLines
     from curlhttp.cli.fetch.run import Run
 
-    path: Path | None = options["output"]
+    path = options["output"]
     if str(path) == "-":
         path = None
     mode = _mode(path, options)
@@ -145,7 +170,7 @@ def fetch(file: str, connection: ConnectionOptions, **options: Any) -> int:
         return _go(run, lines, size, path, options)
 
 
-def _mode(path: Path | None, options: dict[str, Any]) -> Any:
+def _mode(path: Path | None, options: _Options) -> Mode:
     if options["retry_failed"] and not options["resume"]:
         raise click.UsageError("--retry-failed goes with --resume")
     if options["resume"] and options["overwrite"]:
@@ -164,11 +189,11 @@ def _opened(file: str) -> BinaryIO:
         raise click.UsageError(f"{file}: {error.strerror}") from None
 
 
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
+def _settings(options: _Options) -> dict[str, object]:
     """Return what the limits among the options are as arguments of Client."""
     from curlhttp import CircuitBreaker, ConcurrencyLimit, RateLimit
 
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "max_connections": options["concurrency"],
         "max_response_size": options["max_body"],
     }
@@ -182,9 +207,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _go(
-    run: Run, lines: InputLines, size: int | None, path: Path | None, options: dict[str, Any]
-) -> int:
+def _go(run: Run, lines: InputLines, size: int | None, path: Path | None, options: _Options) -> int:
     """Run, show the summary however it ends, and return the exit status."""
     from curlhttp.cli.fetch.progress import Progress
 
@@ -211,7 +234,7 @@ def _go(
     return 1 if run.failed else 0
 
 
-def _print_summary(run: Run, path: Path | None, options: dict[str, Any]) -> None:
+def _print_summary(run: Run, path: Path | None, options: _Options) -> None:
     if options["summary"] == "json":
         click.echo(json.dumps(run.tally.summary()), err=path is None)
     elif not options["quiet"]:

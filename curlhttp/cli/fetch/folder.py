@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.jsonl import JSONLines
@@ -46,7 +45,7 @@ class Folder(JSONLines):
 
     def _is_kept(self, line: bytes) -> bool:
         try:
-            record: dict[str, Any] = json.loads(line)
+            record = json.loads(line)
             name = record["file"]
             return name is None or (self._folder / name).stat().st_size == record["size"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):

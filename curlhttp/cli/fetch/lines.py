@@ -39,7 +39,7 @@ class InputLine(NamedTuple):
     number: int
     fingerprint: int = 0
     url: str = ""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {}  # Any: build_request checks them
     id: str | int | None = None
     problem: str = ""
 
@@ -126,11 +126,11 @@ def _is_id(name: object) -> bool:
     return name is None or (isinstance(name, int) and -(2**63) <= name < 2**63)
 
 
-def _options(fields: dict[str, Any]) -> dict[str, Any]:
+def _options(fields: dict[str, Any]) -> dict[str, object]:  # Any: JSON
     bodies = fields.keys() & _BODIES
     if len(bodies) > 1:
         raise BadLine(f"{' and '.join(sorted(bodies))} exclude each other")
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     for name in ("method", "body", "body_base64"):
         if not isinstance(fields.get(name, ""), str):
             raise BadLine(f"{name} must be a string")

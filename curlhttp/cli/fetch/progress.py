@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curlhttp.cli.fetch.tally import Tally, shown_counts
 from curlhttp.cli.terminal import console, printable
@@ -14,6 +14,7 @@ from curlhttp.cli.terminal import console, printable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
 __all__ = ["Progress", "shown_duration"]
 
@@ -101,7 +102,7 @@ class Progress:
         parts += [f"{kind} {count:,}" for kind, count in sorted(failed.items())]
         return "  ".join(parts)
 
-    def _text(self) -> Any:
+    def _text(self) -> Text:
         from rich.text import Text
 
         return Text(self.line(), no_wrap=True, overflow="ellipsis")

@@ -6,7 +6,7 @@ import base64
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curlhttp.exceptions import RequestException
 
@@ -116,7 +116,7 @@ class Record:
         for name, value in response.headers.multi_items():
             self.headers.setdefault(name.lower(), []).append(value)
 
-    def fields(self, **more: Any) -> dict[str, Any]:
+    def fields(self, **more: object) -> dict[str, object]:
         """Return all but the body, in the order of this class; a resume reads the first three.
 
         Args:
@@ -125,7 +125,7 @@ class Record:
         found = {name: getattr(self, name) for name in self.__slots__ if name != "body"}
         return {**found, "fingerprint": f"{self.fingerprint:08x}", **more}
 
-    def to_json(self, **more: Any) -> bytes:
+    def to_json(self, **more: object) -> bytes:
         """Return the record as a line of JSON.
 
         Args:

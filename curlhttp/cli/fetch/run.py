@@ -133,6 +133,6 @@ class Run:
 
 
 def _record_of(outcome: Response | RequestException) -> Record:
-    request: Any = outcome.request
+    request: Any = outcome.request  # Any: ours, with what _request put into it
     line, method, url = request.extensions[_KEY]
     return Record.of(line, method, url, outcome)

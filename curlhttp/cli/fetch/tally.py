@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any
 
 from curlhttp.cli.fetch.record import Record
 from curlhttp.cli.latency import Latencies, shown_seconds
@@ -63,7 +62,7 @@ class Tally:
         """Return how long this has been going on."""
         return time.monotonic() - self._begun
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return what --summary json shows; seconds and bytes."""
         seconds = self.seconds
         return {
