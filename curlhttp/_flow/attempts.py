@@ -74,6 +74,7 @@ class Attempts:
         if request.deadline is not None and request.deadline - now < LEAST:
             raise self._too_late()
         self._number += 1
+        # Each request pays in once; what its retries take out is a share of that.
         if self._number == 1 and budget is not None:
             budget.deposit(request.url.origin, now)
 
@@ -82,6 +83,7 @@ class Attempts:
         elapsed = self._clock.now() - self._begun
         if self.watches:
             self._facts = (response.status_code, None, elapsed)
+        # Most requests have one attempt: its record is made when somebody asks for it.
         if self._done:
             latest = Attempt(self._number, response.status_code, None, elapsed, None)
             response.attempts = (*self._done, latest)
@@ -112,6 +114,7 @@ class Attempts:
             failure.with_traceback(None)  # its frames hold this object, which holds it
             self._may_have_arrived |= failure.request_sent and not failure.refused
         else:
+            # A response was received, so the server has seen the request.
             self._may_have_arrived = True
 
     def _give_up(self, failure: Response | RequestException, latest: Attempt) -> None:
@@ -122,8 +125,10 @@ class Attempts:
 
     def _annotate(self, error: RequestException) -> None:
         """Let the error tell of the attempts before, which may have been processed."""
+        # Of all attempts together: who repeats a POST by hand has to know of the first one, too.
         if self._may_have_arrived:
             error.request_sent, error.refused = True, False
+        # The time ran out since the server failed: that error explains it.
         if isinstance(error, DeadlineExceeded) and isinstance(self._last, RequestException):
             error.__cause__ = self._last
         if self._done:
@@ -171,6 +176,7 @@ class Attempts:
 
     def _obstacle(self, now: float) -> Objection | None:
         """Make ready for another attempt, and return what is in its way."""
+        # Before the budget is asked: a body that cannot be had again must not cost a retry.
         if not self._rewinds():
             return "body"
         budget = self.policy.budget
@@ -183,21 +189,25 @@ class Attempts:
         if self._delays is None:
             self._delays = self.policy.backoff_strategy.delays(self.policy.uniform)
         backoff = next(self._delays, None)
+        # A strategy of the user's may give anything, NaN included.
         if backoff is not None and not 0 <= backoff < math.inf:
             raise ValueError(f"the backoff_strategy gave {backoff!r} for a number of seconds")
         return backoff
 
     def _delay(self, failure: Response | RequestException, backoff: float) -> float | None:
         if isinstance(failure, CircuitBreakerOpen):
+            # An attempt before the circuit's next trial would be refused like this one.
             return max(backoff, failure.retry_after)
         if isinstance(failure, RequestException):
             return backoff
         if not self.policy.heeds_retry_after(failure.status_code):
             return backoff
+        # Wall time: Retry-After may be a date.
         return self.policy.delay(backoff, retry_after(failure.headers, self._clock.wall()))
 
     def _refund(self, now: float) -> None:
         """Give back what a retry took that the breaker refused."""
+        # The first attempt took nothing out.
         if self._number > 1 and self.policy.budget is not None:
             self.policy.budget.refund(self._origin, now)
 
@@ -223,6 +233,7 @@ class Attempts:
             DeadlineExceeded: what was left of the failed response took the time for it.
         """
         deadline = self.request.deadline
+        # Looked at again: to discard the response took time as well.
         if deadline is not None and self._clock.now() + delay > deadline:
             raise self._too_late()
         if self.watches:
@@ -239,6 +250,7 @@ class Attempts:
     async def report(self) -> None:
         """Tell the hooks what came of the attempt."""
         await self._tell("after_attempt")
+        # Where nobody asked for retries, nothing was given up.
         if self._objection is not None and self.policy is not NO_RETRIES:
             await self._tell("on_give_up", reason=self._objection)
 

@@ -23,11 +23,14 @@ def auth(netrc: Callable[[str], tuple[str, str] | None] | None) -> Layer:
 
     def around(send: Send) -> Send:
         def authenticated(request: Request) -> Any:
+            # auth=None of a call: not even netrc is asked.
             if request.auth is NO_AUTH:
                 return send(request)
             if request.auth is not None:
                 return _authenticate(request, send, request.auth)
+            # The caller's own Authorization wins over a file that is not of the program's.
             if netrc is not None and request.get_header("authorization") is None:
+                # Asked for each hop: a redirect to another host has that host's entry, or none.
                 credentials = netrc(request.url.host)
                 if credentials is not None:
                     return _authenticate(request, send, BasicAuth(*credentials))
@@ -46,6 +49,7 @@ async def _authenticate(request: Request, send: Send, method: Auth) -> Response:
         outgoing = next(flow)
         while True:
             response = await send(outgoing)
+            # What a redirect below has put there came later than the challenges.
             response.history = [*history, *response.history]
             try:
                 outgoing = flow.send(response)
@@ -55,7 +59,9 @@ async def _authenticate(request: Request, send: Send, method: Auth) -> Response:
                 error.request, error.response = outgoing, response
                 error.request_sent, error.timings = True, response.timings
                 raise
+            # The next request of the flow can use its connection, if little of the body is left.
             await response.discard()
             history.append(response)
     finally:
+        # Cancelled or failed in the middle: the generator's own finally runs now, not at some time.
         flow.close()

@@ -39,8 +39,12 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
         def guarded(request: Request) -> Any:
             route = request.route
             transport = request.transport if route is None else route(request.url)
+            # Decided here and not when the client is made: a redirect may lead to another proxy, or
+            # to none.
             if transport.proxy is None:
                 return guard.send(request, request.url.origin, origin, send)
+            # The proxy first: while its circuit is open, the origins behind it are not asked, nor
+            # blamed.
             beyond = partial(guard.send, key=request.url.origin, judge=hidden_origin, send=send)
             return guard.send(request, proxy_key(transport.proxy.url), proxy, beyond)
 
@@ -64,6 +68,7 @@ class _Guard:
         Raises:
             CircuitBreakerOpen: it does not.
         """
+        # Of a failure, all of its time counts; of a response, that to its first byte.
         begun = self._now()
         try:
             permit = self._breaker.admit(key, begun)
@@ -78,11 +83,14 @@ class _Guard:
             if permit.transition is not None:
                 await self._notify(permit.transition)
             response = await send(request)
+        # A cancelled trial must give its permit back, or the circuit would stay half open for ever.
         except BaseException as error:
             now = self._now()
             await self._notify(permit.settle(judge.of_error(error), now, now - begun))
             raise
+        # Whether a streamed response is good is known when its body has ended.
         waits = request.stream and self._breaker.count_bodies
+        # The usual case costs no step of the circuit.
         if response.status_code not in judge.notable and not waits and permit.changes_nothing():
             return response
         verdict = judge.of_status(response.status_code)
@@ -116,6 +124,7 @@ class _Guard:
             if transition is not None:
                 self._untold.append(transition)
         elif verdict in (_SUCCESS, _FAILURE):
+            # Runs where the body ends, possibly in a finalizer: no lock may be waited for there.
             permit.finish_later(now, verdict is _FAILURE, elapsed, self._untold.append)
         else:
             permit.release()

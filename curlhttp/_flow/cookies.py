@@ -22,6 +22,7 @@ def cookies(send: Send) -> Send:
                 request = request.copy()
                 request.headers["Cookie"] = header
         response = await send(request)
+        # Before the layers above see the response: a redirect that they follow needs the cookies.
         store_cookies(jar, response)
         return response
 

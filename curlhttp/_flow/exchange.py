@@ -25,6 +25,7 @@ def exchange(
         kind: what a response is whose body is read by the caller.
         opens: sends the requests with such responses; None for the same engine.
     """
+    # A map sends through an engine of its own; a stream outlives it, and takes the client's.
     streams_on = engine if opens is None else opens
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
@@ -56,6 +57,7 @@ def exchange_in_loops(
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.route is not None or request.body is not None or request.deadline is not None:
             _fit(request, now)
+        # For each attempt, since a client may be used in several event loops, one after the other.
         engine = choose()
         if request.stream:
             return _open(engine, request, kind, plan)
@@ -83,6 +85,7 @@ def _fit(request: Request, now: Callable[[], float]) -> None:
             request=request,
         )
     if request.route is not None:
+        # By the URL as it is now.
         request.transport = request.route(request.url)
     if request.body is not None:
         try:
@@ -99,6 +102,7 @@ async def _open(
     # Engines of the user's own may know nothing of plans.
     incoming = await (engine.open(request) if plan is None else engine.open(request, plan))
     response = kind(request, incoming, engine)
+    # Its body is wanted by nobody; the layer that follows it needs the connection.
     if request.follow_redirects and response.is_redirect:
         return await response.finished()
     return response

@@ -42,6 +42,8 @@ class Ticket:
         """
         if self._lease is not None:
             self._lease.give()
+        # The permits next: a proxy's circuit and the origin's each count what this attempt says of
+        # them.
         changes = []
         for permit, judge in self._permits:
             settled = permit.settle(_verdict(result, judge), now, elapsed)
@@ -84,6 +86,7 @@ class ExtraAttempts:
             lease = self._concurrency.take(origin)
             if lease is None:
                 return None
+        # In the order of their price: a place is given back without a trace, the rate nearly so.
         if self._rate is None or self._rate.take(origin, now):
             permits = self._permits(request, now)
             if permits is not None:
@@ -91,6 +94,7 @@ class ExtraAttempts:
                 if self._budget is None or self._budget.withdraw(origin, now):
                     return Ticket(lease, permits)
                 _release(permits)
+            # Not sent after all, so that it does not count for the rate.
             if self._rate is not None:
                 self._rate.give_back(origin)
         if lease is not None:
@@ -102,6 +106,8 @@ class ExtraAttempts:
         if breaker is None:
             return []
         proxy = request.transport.proxy
+        # A proxy that fails hides what is behind it: both have a circuit, the proxy's is asked
+        # first.
         parties: list[tuple[str, Judge]] = []
         if proxy is not None:
             parties.append((proxy_key(proxy.url), ProxyJudge()))
@@ -123,5 +129,6 @@ def _release(permits: list[tuple[Permit, Judge]]) -> None:
 
 def _verdict(result: AttemptResult, judge: Judge) -> Verdict:
     if result is None:
+        # It was cut off because another attempt had won: that says nothing of the server.
         return Verdict.IGNORED
     return judge.of_status(result) if isinstance(result, int) else judge.of_error(result)

@@ -50,6 +50,7 @@ def hedge(
         hooks: the user's, or None; they hear of what the breaker does.
     """
     times = HeadTimes()
+    # Hedges and retries pay from one budget: together they are what a failing server gets more.
     pays = policy.budget or budget or RetryBudget()
     extra = ExtraAttempts(rate_limit, concurrency_limit, breaker, pays)
 
@@ -59,6 +60,7 @@ def hedge(
         def hedged(request: Request) -> Awaitable[Response]:
             if not may_hedge(request, policy):
                 return send(request)
+            # The retry layer pays into its own budget, which must not be paid into twice.
             if pays is not budget:
                 pays.deposit(request.url.origin, now())
             return _race(_HedgedRequest(request, policy, times, extra, now), exchange, hooks)
@@ -76,8 +78,10 @@ async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -
             error.request_sent, error.refused = True, False
         raise
     finally:
+        # In any case: a ticket that is not given back would hold a place and a permit for ever.
         plan.close()
         if hooks is not None:
+            # Told here, since the engine, which counts the attempts, cannot await a hook.
             for transition in plan.transitions:
                 await hooks.tell(_EVENT, transition)
 
@@ -120,10 +124,12 @@ class _HedgedRequest:
         request, body = self.request, None
         if request.body is not None:
             body = _twin(request.body)
+            # One that cannot be had twice at the same time: both attempts would read from it.
             if body is None:
                 return None
         ticket = self._extra.admit(request, self._now())
         if ticket is None:
+            # A twin may have opened the file anew.
             if body is not None:
                 body.close()
             return None

@@ -48,6 +48,7 @@ def observe(hooks: Mapping[str, list[Hook]]) -> Layer:
     """
 
     def around(send: Send) -> Send:
+        # Known when the client is made, so that a layer without hooks is not there at all.
         if not (hooks["request"] or hooks["response"]):
             return send
         return lambda request: _observed(request, send, hooks)
@@ -65,6 +66,7 @@ async def _run(hooks: list[Hook], subject: T) -> T:
         result = hook(subject)
         if inspect.isawaitable(result):
             result = await result
+        # None is what a function without a return gives: it wanted to look, not to replace.
         if result is not None:
             subject = cast(T, result)
     return subject
@@ -128,11 +130,13 @@ class Hooks:
                 result = function(what)
                 if inspect.isawaitable(result):
                     await self._awaited(result)
+            # A hook that watches must not end a request that went well.
             except Exception:
                 log().exception("the hook %r for %s raised", function, event)
 
     async def _awaited(self, result: Awaitable[object]) -> None:
         if not self._awaits:
+            # Else Python warns of a coroutine that was never awaited, far from here.
             if inspect.iscoroutine(result):
                 result.close()
             raise TypeError("an async hook needs AsyncClient")

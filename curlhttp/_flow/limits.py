@@ -61,6 +61,7 @@ def _rated(rate: RateLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
 
 async def _wait_for_turn(rate: RateLimit, request: Request, clock: Clock, gate: MakeGate) -> None:
     now, deadline = clock.now(), request.deadline
+    # A line that is longer than this is not joined at all: the error comes at once.
     patience = math.inf if deadline is None else deadline - now
     woken = gate()
     turn = Turn(rate, woken.open)
@@ -69,13 +70,17 @@ async def _wait_for_turn(rate: RateLimit, request: Request, clock: Clock, gate: 
         if not turn.is_first:
             # Whoever is before may be late, or in an event loop that was stopped.
             await woken.wait(None if deadline is None else patience)
+            # Woken by the time limit: the turn has not come.
             if not turn.is_first:
                 raise _too_late(rate, request)
+        # Asked again after each sleep: an event loop wakes late, and another may have used the
+        # time.
         while (seconds := turn.take(now := clock.now())) > 0:
             if deadline is not None and now + seconds > deadline + LEAST:
                 raise _too_late(rate, request)
             await clock.sleep(seconds)
     except BaseException as error:
+        # Whatever ended the wait, those behind must not wait for a turn that nobody takes.
         turn.leave()
         if isinstance(error, DeadlineExceeded):
             error.request = request
@@ -99,9 +104,11 @@ def _counted(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) 
             lease = await _wait_for_lease(limit, request, clock, gate)
         try:
             response = await send(request)
+        # BaseException, since a cancelled task has to give its place back as well.
         except BaseException:
             lease.give()
             raise
+        # A stream occupies the server until its body has ended or was given up.
         if request.stream:
             response._at_end(lease.end)
         else:
@@ -118,9 +125,11 @@ async def _wait_for_lease(
     lease = Lease(limit, woken.open)
     try:
         limit.join(lease, request.url.origin)
+        # Pool timeout and deadline, whichever comes first.
         await woken.wait(request.pool_seconds(clock.now()))
         if not lease.granted:
             raise _no_room(limit, request, clock.now())
+        # The policy keeps newcomers out until those that it woke have gone on.
         lease.go_on()
     except BaseException:
         lease.give()

@@ -37,10 +37,12 @@ async def _follow(
 ) -> Response:
     response = await send(request)
     followed = 0
+    # A 3xx without a usable Location is an answer like any other, as in requests.
     while response.is_redirect:
         location = location_of(response.status_code, response.headers)
         if location is None:
             break
+        # Raised with the response in it, so that the caller sees where the circle ends.
         if followed == max_redirects:
             raise TooManyRedirects(
                 f"Exceeded {max_redirects} redirects.",
@@ -51,6 +53,7 @@ async def _follow(
             )
         followed += 1
         request = _next(request, response, location, sensitive)
+        # A hop may have a history of its own: challenges that were answered on it.
         history = [*response.history, response]
         response = await send(request)
         response.history = [*history, *response.history]
@@ -63,6 +66,7 @@ def _next(
     try:
         return next_request(request, response.status_code, location, sensitive)
     except RequestException as error:
+        # The target was never asked: what the error tells of is the request before it.
         error.request, error.response = request, response
         error.request_sent, error.timings = True, response.timings
         raise

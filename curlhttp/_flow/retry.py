@@ -31,6 +31,7 @@ def retry(clock: Clock, hooks: Hooks) -> Layer:
         def retrying(request: Request) -> Any:
             policy = request.retry
             if policy is None:
+                # Without a policy, hooks still hear of the one attempt that there is.
                 if not hooks.watches_attempts:
                     return send(request)
                 policy = NO_RETRIES
@@ -49,6 +50,8 @@ async def _retry(attempts: Attempts, send: Send) -> Response:
             await attempts.announce()
         try:
             response = await send(request)
+        # Nothing else is caught: a cancellation, Ctrl-C and the caller's own errors end all
+        # attempts.
         except RequestException as error:
             delay = attempts.next_delay(error)
             if attempts.watches:
@@ -65,6 +68,7 @@ async def _retry(attempts: Attempts, send: Send) -> Response:
                 await attempts.report()
             if delay is None:
                 return response
+            # Only now, since the final response keeps its body.
             await _discard(request, response)
         await attempts.sleep(delay)
 
@@ -74,4 +78,5 @@ async def _discard(request: Request, response: Response) -> None:
     try:
         await response.discard()
     except RequestException as error:
+        # It was to be thrown away: how its end looked changes nothing for the next attempt.
         log().debug("the rest of a discarded response: %s", type(error).__name__)

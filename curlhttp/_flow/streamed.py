@@ -117,6 +117,7 @@ class Streamed(Response):
             self._listeners = [*(self._listeners or ()), tell]
 
     def _tell_end(self, error: BaseException | None) -> None:
+        # Taken away first: each hears of the end once, even if telling one fails.
         listeners, self._listeners = self._listeners, None
         for tell in listeners or ():
             tell(error)
@@ -127,12 +128,15 @@ class Streamed(Response):
         if decoder is None:
             return await self._read_raw()
         while True:
+            # What one piece decodes to may be a thousand times its size: it is taken in parts.
             piece = decoder.take(size)
             if piece:
                 self._count(len(piece))
                 return piece
             raw = await self._read_raw()
             if not raw:
+                # Raises where the coding has not ended: the body was cut, though its length was
+                # right.
                 decoder.finish()
                 return b""
             decoder.feed(raw)
@@ -163,6 +167,7 @@ class Streamed(Response):
 
     def _give_up(self, error: BaseException) -> None:
         """Let go of the rest of the body, and say in the error what it is about."""
+        # The rest cannot be told from the next response's beginning: the connection is not kept.
         self._abort()
         if isinstance(error, RequestException):
             error.request, error.response, error.request_sent = self.request, self, True
@@ -205,6 +210,7 @@ class Streamed(Response):
     async def discard(self) -> None:
         """Do without the body: read a little to save the connection, else close that."""
         self._consumed = True
+        # A short rest costs less than a new connection; a long one, or an endless one, more.
         left = DRAINED
         while left > 0 and self._incoming is not None:
             left -= len(await self._read_raw())
@@ -217,6 +223,7 @@ class Streamed(Response):
             self._tell_end(None)
 
     def __del__(self) -> None:
+        # Not there when __init__ was interrupted.
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
             self._engine.orphan(incoming)
@@ -224,6 +231,7 @@ class Streamed(Response):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
+        # What belongs to a socket of this process stays here.
         state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None
         return state
 

@@ -79,7 +79,7 @@ class MockRequest:
         return cast(str, urlunparse(parts._replace(netloc=to_native_string(host, "utf-8"))))
 
     def is_unverifiable(self) -> bool:
-        """Return False: nobody confirmed the request."""
+        """Return True: nobody confirmed the request."""
         return True
 
     def has_header(self, name: str) -> bool:
