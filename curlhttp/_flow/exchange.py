@@ -14,19 +14,14 @@ from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError
 __all__ = ["exchange", "exchange_in_loops"]
 
 
-def exchange(
-    engine: Engine, now: Callable[[], float], kind: type[Streamed], *, opens: Engine | None = None
-) -> Exchange:
+def exchange(engine: Engine, now: Callable[[], float], kind: type[Streamed]) -> Exchange:
     """Return the last step of a flow that ends in one engine.
 
     Args:
         engine: sends the requests.
         now: gives monotonic seconds.
         kind: what a response is whose body is read by the caller.
-        opens: sends the requests with such responses; None for the same engine.
     """
-    # A map sends through an engine of its own; a stream outlives it, and takes the client's.
-    streams_on = engine if opens is None else opens
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # Most requests are as they were built: the test costs less than the call would.
@@ -35,7 +30,7 @@ def exchange(
                 raise TypeError("an async body needs AsyncClient")
             _fit(request, now)
         if request.stream:
-            return _open(streams_on, request, kind, plan)
+            return _open(engine, request, kind, plan)
         if plan is not None:
             return engine.perform(request, plan)
         return engine.perform(request)
