@@ -19,7 +19,7 @@ from curlhttp._curl.version import check_libcurl
 from curlhttp._version import __version__
 
 if TYPE_CHECKING:
-    from curlhttp import _config, exceptions, progress, requests, testing
+    from curlhttp import exceptions, progress, requests, testing
     from curlhttp._alias import alias_requests
     from curlhttp._async_client import AsyncClient
     from curlhttp._client import Client
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.request import Request as ClientRequest
     from curlhttp._models.response import Response
+    from curlhttp._models.timeout import Timeout as _Setting
     from curlhttp._models.timings import Timings
     from curlhttp._models.url.url import URL
     from curlhttp._policy.auth import Auth, BasicAuth, BearerAuth
@@ -118,7 +119,7 @@ if TYPE_CHECKING:
         stream,
     )
 
-    class Timeout(_config.Timeout, exceptions.Timeout):  # type: ignore[misc]
+    class Timeout(_Setting, exceptions.Timeout):  # type: ignore[misc]
         """Set time limits, or report that one was reached: see curlhttp.exceptions.Timeout."""
 
 

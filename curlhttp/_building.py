@@ -10,8 +10,6 @@ from curlhttp._config import (
     HTTP2,
     Cert,
     Proxies,
-    Timeout,
-    TimeoutInput,
     Transport,
     Verify,
     transport_for,
@@ -19,6 +17,7 @@ from curlhttp._config import (
 from curlhttp._models.body.arguments import encode_body
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Request
+from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, as_auth
 from curlhttp._policy.environment import proxy_for, select_proxy

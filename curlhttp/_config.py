@@ -1,16 +1,15 @@
-"""Settings, as frozen values: what may take how long, how many, how secure, and through what.
+"""Settings, as frozen values: how many, how secure, and through what; _models/timeout.py: how long.
 
 They are checked when they are made, so that nothing below has to.
 """
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from curlhttp.exceptions import InvalidProxyURL
@@ -22,81 +21,23 @@ __all__ = [
     "Limits",
     "Proxies",
     "Proxy",
-    "Timeout",
-    "TimeoutInput",
     "Transport",
     "Verify",
     "transport_for",
 ]
 
 Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"
-Cert: TypeAlias = "str | bytes | os.PathLike[str] | tuple[Any, ...] | None"
+_CertPart: TypeAlias = "str | bytes | os.PathLike[str]"
+Cert: TypeAlias = (
+    "_CertPart | tuple[_CertPart] | tuple[_CertPart, _CertPart]"
+    " | tuple[_CertPart, _CertPart, str | None] | None"
+)
+SocketOption: TypeAlias = "tuple[int, int, int | bytes] | tuple[int, int, None, int]"
 Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
-TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
 
 _PROXY_PORTS = {"http": 80, "https": 443}  # as requests has it; libcurl takes 1080 for http
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeout:
-    """Set the time limits of a request, each in seconds; None means no limit.
-
-    Args:
-        total: everything together: waits, redirects, retries and the reading of the body.
-        connect: resolving the name, connecting and the TLS handshake (CURLOPT_CONNECTTIMEOUT_MS).
-        read: the silence between two bytes; it pauses while the caller does not read.
-        pool: the wait for a free handle of the pool.
-
-    Raises:
-        ValueError: a limit is not a positive, finite number.
-    """
-
-    total: float | None = None
-    connect: float | None = 10.0
-    read: float | None = 60.0
-    pool: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("total", "connect", "read", "pool"):
-            _check_seconds(name, getattr(self, name))
-
-    @classmethod
-    def of(cls, value: TimeoutInput) -> Timeout:
-        """Return the Timeout that a `timeout=` argument stands for.
-
-        Args:
-            value: a Timeout; a number of seconds for both connect and read; requests' pair
-                (connect, read); or None for no limit at all.
-
-        Raises:
-            ValueError: it is none of these, or a limit is not positive.
-        """
-        if isinstance(value, Timeout):
-            return value
-        if value is None:
-            return _NO_LIMITS
-        if isinstance(value, tuple):
-            if len(value) != 2:
-                raise ValueError(
-                    f"Invalid timeout {value!r}. Pass a (connect, read) timeout tuple, "
-                    "or a single float to set both timeouts to the same value."
-                )
-            return cls(connect=value[0], read=value[1])
-        return cls(connect=value, read=value)
-
-
-def _check_seconds(name: str, seconds: float | None) -> None:
-    if seconds is None:
-        return
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise ValueError(f"the {name} timeout must be a number of seconds or None")
-    if not seconds > 0 or math.isinf(seconds):
-        raise ValueError(f"the {name} timeout must be a positive, finite number, not {seconds!r}")
-
-
-_NO_LIMITS = Timeout(total=None, connect=None, read=None, pool=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,14 +202,14 @@ class Transport:
     http2: HTTP2 = False
     http3: bool = False
     local_address: tuple[str, int] | None = None
-    socket_options: tuple[tuple[Any, ...], ...] = ()
+    socket_options: tuple[SocketOption, ...] = ()
     ip_version: Literal[4, 6] | None = None
     connect_to: tuple[str, int] | None = None
 
 
 @lru_cache(maxsize=256)
 def transport_for(
-    verify: Any, cert: Any, proxy: str | None, http2: HTTP2, http3: bool
+    verify: Verify, cert: Cert, proxy: str | None, http2: HTTP2, http3: bool
 ) -> Transport:
     """Return one Transport per combination, so that the engines can compare by identity."""
     return Transport(

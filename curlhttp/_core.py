@@ -14,8 +14,6 @@ from curlhttp._config import (
     Cert,
     Limits,
     Proxies,
-    Timeout,
-    TimeoutInput,
     Verify,
     transport_for,
 )
@@ -27,6 +25,7 @@ from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.scrub import shown_url
+from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import as_auth
 from curlhttp._policy.environment import (

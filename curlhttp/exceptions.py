@@ -256,7 +256,7 @@ class Timeout(RequestException):
     def __new__(cls, *args: object, **facts: Any) -> Timeout:
         """Return the exception, or the setting when nothing but limits is given."""
         if cls is Timeout and (args or facts) and _LIMITS.issuperset(facts):
-            from curlhttp._config import Timeout as Setting
+            from curlhttp._models.timeout import Timeout as Setting
 
             if not args:
                 return Setting(**facts)  # type: ignore[return-value]  # see above

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pycurl
 
-from curlhttp._config import Limits, Timeout, Transport
+from curlhttp._config import Limits, Transport
 from curlhttp._curl.options import (
     base_options,
     body_headers,
@@ -23,6 +23,7 @@ from curlhttp._curl.options import (
     transport_options,
 )
 from curlhttp._models.request import Request
+from curlhttp._models.timeout import Timeout
 
 __all__ = ["Callbacks", "Handle", "may_multiplex"]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pycurl
 
-from curlhttp._config import TLS, Limits, Proxy, Timeout, Transport
+from curlhttp._config import TLS, Limits, Proxy, Transport
+from curlhttp._models.timeout import Timeout
 
 __all__ = ["base_options", "body_headers", "connect_ms", "limit_options", "transport_options"]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from http.cookiejar import CookieJar
 
-    from curlhttp._config import Timeout, Transport
+    from curlhttp._config import Transport
     from curlhttp._models.body.body import Body
     from curlhttp._models.cookies.late import Jar
     from curlhttp._models.inputs import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         HeadersInput,
         ParamsInput,
     )
+    from curlhttp._models.timeout import Timeout
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.retry import RetryPolicy
 

@@ -45,7 +45,7 @@ Examples:
 """
 
 
-class _Options(TypedDict):
+class _BenchOptions(TypedDict):
     """What the options say; see their help."""
 
     concurrency: int
@@ -127,7 +127,7 @@ class _Load:
 @click.option("-d", "--data", metavar="DATA", help="Send this body, as it is.")
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON, on stdout.")
 @with_connection
-def bench(url: str, connection: ConnectionOptions, **options: Unpack[_Options]) -> int:
+def bench(url: str, connection: ConnectionOptions, **options: Unpack[_BenchOptions]) -> int:
     """Send many requests."""
     concurrency = options["concurrency"]
     most = options["requests"] or (None if options["duration"] else _REQUESTS)
@@ -155,7 +155,7 @@ def _check_open_files(concurrency: int) -> None:
         )
 
 
-def _run(client: Client, url: str, most: int | None, options: _Options) -> _Load:
+def _run(client: Client, url: str, most: int | None, options: _BenchOptions) -> _Load:
     concurrency, duration = options["concurrency"], options["duration"]
     # One request for all: it has no state that one attempt leaves to the next.
     content = None if options["data"] is None else options["data"].encode()

@@ -18,7 +18,7 @@ from curlhttp.cli.terminal import color_option
 
 if TYPE_CHECKING:
     from curlhttp._client import Client
-    from curlhttp._config import Timeout
+    from curlhttp._models.timeout import Timeout
 
 __all__ = ["ConnectionOptions", "with_connection"]
 
@@ -82,7 +82,7 @@ class ConnectionOptions:
         }
 
     def _timeout(self) -> Timeout:
-        from curlhttp._config import Timeout
+        from curlhttp._models.timeout import Timeout
 
         limits = {"total": self.max_time}
         if self.timeout is not None:

@@ -8,11 +8,12 @@ from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._config import Timeout, Transport
+from curlhttp._config import Transport
 from curlhttp._models.body.body import BytesBody
 from curlhttp._models.body.streams import open_body
 from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
+from curlhttp._models.timeout import Timeout
 from curlhttp._models.url.target import PATH_SAFE, quoted
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod

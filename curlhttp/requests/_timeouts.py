@@ -9,7 +9,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._config import Timeout
+from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
     from curlhttp._models.timings import Timings

@@ -16,7 +16,7 @@ import pytest
 import curlhttp
 from curlhttp import Timeout
 from curlhttp import exceptions as e
-from curlhttp._config import Timeout as Setting
+from curlhttp._models.timeout import Timeout as Setting
 from tests.servers import (
     AppServer,
     BlackHole,

@@ -9,9 +9,10 @@ import pycurl
 import pytest
 
 from curlhttp import exceptions as e
-from curlhttp._config import Timeout, transport_for
+from curlhttp._config import transport_for
 from curlhttp._curl.errors import TransferFailure, error_for
 from curlhttp._models.request import Request
+from curlhttp._models.timeout import Timeout
 from curlhttp._models.timings import Timings
 from curlhttp._policy.breaker.health import (
     Verdict,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from curlhttp.cli.fetch.formats import Kind
     from curlhttp.cli.fetch.lines import InputLines
     from curlhttp.cli.fetch.output import Mode
-    from curlhttp.cli.fetch.run import Run
+    from curlhttp.cli.fetch.run import FetchRun
 
 __all__ = ["fetch"]
 
@@ -49,7 +49,7 @@ Examples:
 """
 
 
-class _Options(TypedDict):
+class _FetchOptions(TypedDict):
     """What the options say; see their help."""
 
     output: Path | None
@@ -143,11 +143,11 @@ class _Options(TypedDict):
     help="Of the end; json goes to stdout if PATH is given.",
 )
 @with_connection
-def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_Options]) -> int:
+def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOptions]) -> int:
     """Fetch a list of URLs."""
     from curlhttp.cli.fetch.formats import open_output
     from curlhttp.cli.fetch.lines import InputLines
-    from curlhttp.cli.fetch.run import Run
+    from curlhttp.cli.fetch.run import FetchRun
 
     path = options["output"]
     if str(path) == "-":
@@ -159,7 +159,7 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_Options])
             raise click.UsageError("FILE and PATH are the same")
         lines = InputLines(stream)
         output = open_output(path, options["kind"], mode, keeps_bodies=not options["no_body"])
-        run = Run(
+        run = FetchRun(
             client,
             lines,
             output,
@@ -170,7 +170,7 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_Options])
         return _go(run, lines, size, path, options)
 
 
-def _mode(path: Path | None, options: _Options) -> Mode:
+def _mode(path: Path | None, options: _FetchOptions) -> Mode:
     if options["retry_failed"] and not options["resume"]:
         raise click.UsageError("--retry-failed goes with --resume")
     if options["resume"] and options["overwrite"]:
@@ -189,7 +189,7 @@ def _opened(file: str) -> BinaryIO:
         raise click.UsageError(f"{file}: {error.strerror}") from None
 
 
-def _settings(options: _Options) -> dict[str, object]:
+def _settings(options: _FetchOptions) -> dict[str, object]:
     """Return what the limits among the options are as arguments of Client."""
     from curlhttp import CircuitBreaker, ConcurrencyLimit, RateLimit
 
@@ -207,7 +207,9 @@ def _settings(options: _Options) -> dict[str, object]:
     return settings
 
 
-def _go(run: Run, lines: InputLines, size: int | None, path: Path | None, options: _Options) -> int:
+def _go(
+    run: FetchRun, lines: InputLines, size: int | None, path: Path | None, options: _FetchOptions
+) -> int:
     """Run, show the summary however it ends, and return the exit status."""
     from curlhttp.cli.fetch.progress import Progress
 
@@ -234,7 +236,7 @@ def _go(run: Run, lines: InputLines, size: int | None, path: Path | None, option
     return 1 if run.failed else 0
 
 
-def _print_summary(run: Run, path: Path | None, options: _Options) -> None:
+def _print_summary(run: FetchRun, path: Path | None, options: _FetchOptions) -> None:
     if options["summary"] == "json":
         click.echo(json.dumps(run.tally.summary()), err=path is None)
     elif not options["quiet"]:

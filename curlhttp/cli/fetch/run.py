@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["Run"]
+__all__ = ["FetchRun"]
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
 
 
-class Run:
+class FetchRun:
     """Fetch what a list asks for and is not recorded yet.
 
     Args:

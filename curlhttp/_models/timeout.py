@@ -1,0 +1,71 @@
+"""Time limits of a request, as one frozen value that is checked when it is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Timeout", "TimeoutInput"]
+
+TimeoutInput: TypeAlias = "Timeout | float | tuple[float | None, float | None] | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeout:
+    """Set the time limits of a request, each in seconds; None means no limit.
+
+    Args:
+        total: everything together: waits, redirects, retries and the reading of the body.
+        connect: resolving the name, connecting and the TLS handshake (CURLOPT_CONNECTTIMEOUT_MS).
+        read: the silence between two bytes; it pauses while the caller does not read.
+        pool: the wait for a free handle of the pool.
+
+    Raises:
+        ValueError: a limit is not a positive, finite number.
+    """
+
+    total: float | None = None
+    connect: float | None = 10.0
+    read: float | None = 60.0
+    pool: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("total", "connect", "read", "pool"):
+            _check_seconds(name, getattr(self, name))
+
+    @classmethod
+    def of(cls, value: TimeoutInput) -> Timeout:
+        """Return the Timeout that a `timeout=` argument stands for.
+
+        Args:
+            value: a Timeout; a number of seconds for both connect and read; requests' pair
+                (connect, read); or None for no limit at all.
+
+        Raises:
+            ValueError: it is none of these, or a limit is not positive.
+        """
+        if isinstance(value, Timeout):
+            return value
+        if value is None:
+            return _NO_LIMITS
+        if isinstance(value, tuple):
+            if len(value) != 2:
+                raise ValueError(
+                    f"Invalid timeout {value!r}. Pass a (connect, read) timeout tuple, "
+                    "or a single float to set both timeouts to the same value."
+                )
+            return cls(connect=value[0], read=value[1])
+        return cls(connect=value, read=value)
+
+
+def _check_seconds(name: str, seconds: float | None) -> None:
+    if seconds is None:
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise ValueError(f"the {name} timeout must be a number of seconds or None")
+    if not seconds > 0 or math.isinf(seconds):
+        raise ValueError(f"the {name} timeout must be a positive, finite number, not {seconds!r}")
+
+
+_NO_LIMITS = Timeout(total=None, connect=None, read=None, pool=None)
