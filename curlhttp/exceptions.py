@@ -33,7 +33,7 @@ Warnings: RequestsWarning, with FileModeWarning and RequestsDependencyWarning.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -105,6 +105,8 @@ class RequestException(OSError):
         request_sent: True when any byte of the request may have left this machine.
         refused: the server said that it did not process what was sent (REFUSED_STREAM, or a GOAWAY
             that leaves it out: RFC 9113, section 8.7), each time that it was sent.
+        is_local: the cause is on this machine, and says nothing of the server.
+        is_lasting: the same request would fail in the same way again.
         attempts: the tries that a RetryPolicy made, oldest first; () without one.
         budget_exhausted: there was no further try since the policy's budget was spent.
         timings: where the time went, or None when nothing was sent.
@@ -115,6 +117,8 @@ class RequestException(OSError):
     curl_code: int | None = None
     request_sent: bool = False
     refused: bool = False
+    is_local: bool = False
+    is_lasting: bool = False
     budget_exhausted: bool = False
     timings: Timings | None = None
     _attempts: tuple[Attempt, ...] = ()
@@ -222,11 +226,25 @@ class ProxyError(ConnectionError):
 
 
 class SSLError(ConnectionError):
-    """Report that TLS failed: certificate, host name or handshake."""
+    """Report that TLS failed: certificate, host name or handshake.
+
+    Attributes:
+        tls_failure: "handshake" when the server broke it off or sent an alert, "untrusted" when
+            its certificate or key is not to be trusted, None for anything else.
+    """
+
+    tls_failure: Literal["handshake", "untrusted"] | None = None
 
 
 class RemoteProtocolError(ConnectionError):
-    """Report that the server broke HTTP: bad or cut header block, bad framing."""
+    """Report that the server broke HTTP: bad or cut header block, bad framing.
+
+    Attributes:
+        broken_part: "head" for a header block that ended early, "content-length" for a length that
+            is no number, None for anything else.
+    """
+
+    broken_part: Literal["head", "content-length"] | None = None
 
 
 class BlockedAddress(ConnectionError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pycurl
 
@@ -49,6 +49,16 @@ class TransferFailure(NamedTuple):
     refused: bool = False  # the server said that it did not process the request
     is_odd: bool = False  # what libcurl took for a head does not begin with a status line
 
+
+_LOCAL = frozenset({pycurl.E_INTERFACE_FAILED, pycurl.E_SSL_SHUTDOWN_FAILED})
+_LASTING = _LOCAL | {_TOO_LARGE}
+_TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
+    pycurl.E_SSL_CONNECT_ERROR: "handshake",
+    pycurl.E_RECV_ERROR: "handshake",  # an alert: from TLS 1.3 on it comes after the handshake
+    pycurl.E_PEER_FAILED_VERIFICATION: "untrusted",
+    pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "untrusted",
+    pycurl.E_SSL_INVALIDCERTSTATUS: "untrusted",
+}
 
 NOT_HTTP = "the response does not begin as HTTP does"
 
@@ -125,10 +135,23 @@ def error_for(failure: TransferFailure) -> e.RequestException:
         request_sent=failure.sent,
         timings=failure.timings,
     )
-    error.refused = failure.refused
-    if isinstance(error, e.ProxyError) and not _broke_connect(failure):
-        error.connect_status = failure.connect_code or None
+    _note_facts(error, failure)
     return error
+
+
+def _note_facts(error: e.RequestException, failure: TransferFailure) -> None:
+    """Say on an error what libcurl's code means, so that nobody else needs to know its numbers."""
+    code = failure.code
+    error.refused = failure.refused
+    if code in _LASTING:
+        error.is_lasting, error.is_local = True, code in _LOCAL
+    if isinstance(error, e.SSLError):
+        error.tls_failure = _TLS_FAILURES.get(code)
+    elif isinstance(error, e.RemoteProtocolError):
+        if code == _WEIRD_SERVER_REPLY and "content-length" in failure.message.lower():
+            error.broken_part = "content-length"
+    elif isinstance(error, e.ProxyError) and not _broke_connect(failure):
+        error.connect_status = failure.connect_code or None
 
 
 def _kind(failure: TransferFailure) -> tuple[_Kind, str]:

@@ -24,12 +24,16 @@ def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
         lines: of all heads and trailers so far, with their ends.
         request: what the server was asked.
     """
-    what = "the response ended within its header block"
+    is_cut = False
     if is_odd(lines):
         what = NOT_HTTP
     elif switches_unasked(lines, request):
         what = "the server switches to a protocol that nobody asked for"
-    return RemoteProtocolError(f"{request}: {what}", curl_code=0)
+    else:
+        what, is_cut = "the response ended within its header block", True
+    error = RemoteProtocolError(f"{request}: {what}", curl_code=0)
+    error.broken_part = "head" if is_cut else None
+    return error
 
 
 def body_differs(request: Request, size: int) -> ChunkedEncodingError:

@@ -64,8 +64,6 @@ OBJECTIONS: dict[Objection, str] = {
 STATUSES = frozenset({408, 425, 429, 502, 503, 504})
 _MAY_ASK_TO_WAIT = frozenset({413, 429, 503})  # RFC 9110, section 10.2.3; never 3xx
 _CONNECT_STATUSES = frozenset({None, 502, 503, 504})  # of a proxy; None: it did not answer
-# CURLE_INTERFACE_FAILED, CURLE_SSL_SHUTDOWN_FAILED, CURLE_TOO_LARGE: the same next time
-_LASTING = frozenset({45, 80, 100})
 _BY_CHANCE = (ConnectionError, ReadTimeout, ChunkedEncodingError)
 _NEVER = (SSLError, BlockedAddress, CircuitBreakerOpen)
 _LATENESS = 0.1  # of a Retry-After, at most, so that not all come back at once
@@ -198,7 +196,7 @@ def _happens_by_chance(error: RequestException) -> bool:
         return False
     if isinstance(error, ProxyError) and error.connect_status not in _CONNECT_STATUSES:
         return False
-    return error.curl_code not in _LASTING
+    return not error.is_lasting
 
 
 def outcomes(attempts: Collection[Attempt]) -> str:

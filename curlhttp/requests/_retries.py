@@ -6,7 +6,6 @@ is told in requests' exceptions. Import this late: it loads urllib3.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "pause"]
 
 _COULD_NOT_RESOLVE_HOST = 6  # libcurl's code
-# How messages end: of what the server broke only they tell, and no URL comes so late.
-_IS_CUT_HEAD = re.compile("the response ended within its header block$").search
-_IS_BAD_LENGTH = re.compile(r"\(curl error 8: [^()]*Content-Length[^()]*\)$", re.IGNORECASE).search
 
 
 class CutHead(e.ChunkedEncodingError, e.RemoteProtocolError):
@@ -82,11 +78,10 @@ def after_error(retries: Any, method: str, url: str, error: e.RequestException) 
 def _as_requests_has_it(error: e.RequestException) -> e.RequestException:
     """Return an error that is also one of the kind that requests raises for it."""
     if type(error) is e.RemoteProtocolError:
-        message = str(error)
-        if _IS_CUT_HEAD(message):
+        if error.broken_part == "head":
             return _like(error, CutHead, *error.args)
-        if _IS_BAD_LENGTH(message):
-            return _like(error, BadContentLength, names.InvalidHeader(message))
+        if error.broken_part == "content-length":
+            return _like(error, BadContentLength, names.InvalidHeader(str(error)))
     return error
 
 

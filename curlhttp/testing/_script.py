@@ -111,7 +111,9 @@ def stream_refused() -> Fault:
 
 def untrusted() -> Fault:
     """Return a certificate that does not hold: the request is not sent."""
-    return Fault(SSLError("TLS failed; check the certificate", curl_code=60))
+    error = SSLError("TLS failed; check the certificate", curl_code=60)
+    error.tls_failure = "untrusted"
+    return Fault(error)
 
 
 def silent() -> Answer:

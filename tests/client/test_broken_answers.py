@@ -445,8 +445,11 @@ async def test_a_body_behind_what_ends_no_head_is_an_error(size: int, client: An
     answer = b"HTTP/1.1 200 OK\r\nX-A: b\r\n\rmore\r\n" + b"x" * size
     with RawServer(respond_and_close(answer)) as server:
         for streams in (False, True):
-            with pytest.raises(e.RemoteProtocolError, match="ended within its header block"):
+            with pytest.raises(
+                e.RemoteProtocolError, match="ended within its header block"
+            ) as info:
                 await read(client, server.url, streams)
+            assert info.value.broken_part == "head"
 
 
 # --- odd, and right ---

@@ -127,6 +127,34 @@ def test_every_code_of_libcurl_is_known() -> None:
             assert sum(places) == 1, name
 
 
+@pytest.mark.parametrize(
+    ("code", "facts"),
+    [
+        (45, {"is_local": True, "is_lasting": True}),  # CURLE_INTERFACE_FAILED
+        (80, {"is_local": True, "is_lasting": True}),  # CURLE_SSL_SHUTDOWN_FAILED
+        (100, {"is_local": False, "is_lasting": True, "broken_part": None}),  # CURLE_TOO_LARGE
+        (7, {"is_local": False, "is_lasting": False}),
+        (35, {"tls_failure": "handshake", "is_lasting": False}),
+        (60, {"tls_failure": "untrusted"}),  # certificate, host name
+        (90, {"tls_failure": "untrusted"}),  # pin
+        (91, {"tls_failure": "untrusted"}),
+        (58, {"tls_failure": None}),
+        (8, {"broken_part": None}),
+    ],
+)
+def test_an_error_says_what_its_code_means(code: int, facts: dict[str, Any]) -> None:
+    error = error_for(failure(code))
+    assert {name: getattr(error, name) for name in facts} == facts
+    twin = pickle.loads(pickle.dumps(error))
+    assert {name: getattr(twin, name) for name in facts} == facts
+
+
+def test_an_error_says_that_a_length_is_broken() -> None:
+    error = error_for(failure(8, message="Invalid Content-Length: value"))
+    assert isinstance(error, e.RemoteProtocolError)
+    assert error.broken_part == "content-length"
+
+
 SAME_TYPE = {42, 43}  # our own callbacks': what they kept is raised instead; see `failed`
 
 

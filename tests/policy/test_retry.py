@@ -21,12 +21,10 @@ URL = "http://h.test/"
 
 
 def failing(kind: type[e.RequestException], sent: bool = True, **facts: Any) -> e.RequestException:
-    refused = facts.pop("refused", False)
-    status = facts.pop("connect_status", None)
-    error = kind("failed", request_sent=sent, **facts)
-    error.refused = refused
-    if isinstance(error, e.ProxyError):
-        error.connect_status = status
+    error = kind("failed", request_sent=sent)
+    for name, value in facts.items():
+        assert hasattr(error, name)
+        setattr(error, name, value)
     return error
 
 
@@ -107,9 +105,9 @@ def test_what_happens_by_chance_may_be_tried_again(error: e.RequestException) ->
 @pytest.mark.parametrize(
     "error",
     [
-        failing(e.SSLError, sent=False, curl_code=60),  # certificate, host name
-        failing(e.SSLError, sent=False, curl_code=90),  # pin
-        failing(e.SSLError, sent=False, curl_code=35),
+        failing(e.SSLError, sent=False, tls_failure="untrusted"),
+        failing(e.SSLError, sent=False, tls_failure="handshake"),
+        failing(e.SSLError, sent=False),
         failing(e.BlockedAddress, sent=False),
         failing(e.PoolTimeout, sent=False),
         failing(e.DeadlineExceeded),
@@ -124,8 +122,8 @@ def test_what_happens_by_chance_may_be_tried_again(error: e.RequestException) ->
         failing(e.UnrewindableBodyError, sent=False),
         failing(e.ClientClosed, sent=False),
         failing(e.RequestException),
-        failing(e.ConnectionError, sent=False, curl_code=45),  # CURLE_INTERFACE_FAILED
-        failing(e.RemoteProtocolError, curl_code=100),  # CURLE_TOO_LARGE
+        failing(e.ConnectionError, sent=False, is_lasting=True),
+        failing(e.RemoteProtocolError, is_lasting=True),
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])

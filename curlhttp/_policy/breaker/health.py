@@ -30,11 +30,6 @@ __all__ = [
 FAILURE_STATUSES = frozenset({500, 502, 503, 504})
 _TOO_MANY_REQUESTS = 429
 
-# libcurl's codes, in curl.h. These two end as ConnectionError without any word of the server:
-# the local interface cannot be used, the end of a TLS connection went wrong.
-_LOCAL = frozenset({45, 80})
-_HANDSHAKE = frozenset({35, 56})  # the peer broke it off, or sent an alert
-_UNTRUSTED = frozenset({60, 90, 91})  # certificate, pin, status of the certificate
 _UNREACHED = frozenset({502, 503, 504})  # what a proxy says to CONNECT of an origin that is down
 
 
@@ -153,11 +148,12 @@ def _judge_connect(status: int | None) -> Verdict:
 
 def _is_failure(error: BaseException, count_tls: bool) -> bool:
     if isinstance(error, e.SSLError):
-        return error.curl_code in _HANDSHAKE or (count_tls and error.curl_code in _UNTRUSTED)
+        what = error.tls_failure
+        return what == "handshake" or (count_tls and what == "untrusted")
     if isinstance(error, (e.BlockedAddress, e.CircuitBreakerOpen)):
         return False
     if isinstance(error, e.ConnectionError):  # with RemoteProtocolError and ConnectTimeout
-        return error.curl_code not in _LOCAL
+        return not error.is_local
     return isinstance(error, (e.ReadTimeout, e.ChunkedEncodingError))
 
 
