@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._building import DownloadOptions, RequestOptions, unfollowed
 from curlhttp._core import Core, Self
@@ -37,11 +37,11 @@ _BATCH = 1024 * 1024  # bytes of a download that are worth the way to another th
 class _Streaming:
     """What AsyncClient.stream returns: await it, or use it in `async with`."""
 
-    def __init__(self, sent: Coroutine[Any, Any, Response]) -> None:
-        self._sent = cast("Coroutine[Any, Any, AsyncStreamedResponse]", sent)
+    def __init__(self, sent: Coroutine[object, None, Response]) -> None:
+        self._sent = cast("Coroutine[object, None, AsyncStreamedResponse]", sent)
         self._response: AsyncStreamedResponse | None = None
 
-    def __await__(self) -> Generator[Any, None, AsyncStreamedResponse]:
+    def __await__(self) -> Generator[object, None, AsyncStreamedResponse]:
         return self._sent.__await__()
 
     async def __aenter__(self) -> AsyncStreamedResponse:

@@ -268,7 +268,7 @@ class RequestBuilder:
             self._default_retry = RetryPolicy()
         return RetryPolicy.of(retry, self._default_retry)
 
-    def _transport_to(self, url: URL, verify: Any, cert: Any, proxies: Proxies) -> Transport:
+    def _transport_to(self, url: URL, verify: Verify, cert: Cert, proxies: Proxies) -> Transport:
         if verify is UNSET:
             verify = self._verify
         return transport_for(

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from curlhttp._building import UNSET, RequestBuilder, checked_size, parser
 from curlhttp._config import (
@@ -141,8 +141,8 @@ class Core(RequestBuilder):
         self._http3 = _checked_http3(http3)
         environ = read_environment() if trust_env else {}
         self._authorities = ca_bundle(environ) or True  # what verify=True comes to
-        self._verify: Any = self._authorities if verify is True else verify
-        self._cert: Any = cert
+        self._verify = self._authorities if verify is True else verify
+        self._cert = cert
         self._proxies = {"all": proxies} if isinstance(proxies, str) else proxies
         self._environ = environ if trust_env and names_proxies(environ) else None
         self._transport = transport_for(
@@ -191,12 +191,12 @@ class Core(RequestBuilder):
         self._headers = _client_headers(headers, self._sensitive)
 
     @property
-    def cookies(self) -> Any:
+    def cookies(self) -> Any:  # what the caller gave may be no Cookies
         """Return the cookie jar."""
         return self._jar.open()
 
     @cookies.setter
-    def cookies(self, cookies: Any) -> None:
+    def cookies(self, cookies: CookiesInput | None) -> None:
         self._jar.replace(cookies)
 
     @property
@@ -258,7 +258,7 @@ class Core(RequestBuilder):
         base = "" if self._base_url is None else f" {shown_url(self._base_url)}"
         return f"<curlhttp.{type(self).__name__}{base}>"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} cannot be pickled or copied: it holds connections and "
             "credentials; make a new one where it is needed"

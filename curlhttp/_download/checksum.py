@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
-__all__ = ["Checksum"]
+__all__ = ["Checksum", "Hasher"]
+
+
+class Hasher(Protocol):
+    """A hash object of hashlib."""
+
+    @property
+    def digest_size(self) -> int:
+        """Return the bytes of the digest."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take more data."""
+
+    def hexdigest(self) -> str:
+        """Return the digest of all data so far, in hex."""
 
 
 class Checksum(NamedTuple):
@@ -40,7 +54,7 @@ class Checksum(NamedTuple):
             raise ValueError(f"a {algorithm} has {2 * size} hex digits, not {digest!r}")
         return cls(algorithm, digest)
 
-    def hasher(self) -> Any:
+    def hasher(self) -> Hasher:
         """Return a new hash object.
 
         Raises:

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
-from typing import Any
 
+from curlhttp._download.checksum import Hasher
 from curlhttp._policy.resume import ResumeRecord
 
 __all__ = ["PartialFile"]
@@ -103,7 +103,7 @@ class PartialFile:
                 self.size += written
                 view = view[written:]
 
-    def hash_into(self, hasher: Any, offset: int) -> int:
+    def hash_into(self, hasher: Hasher, offset: int) -> int:
         """Feed a hash object with some bytes from an offset on; return how many, 0 at the end."""
         with self._lock, _naming(self._part):
             data = os.pread(self._file.fileno(), _HASHED, offset)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from curlhttp._engine import Layer, Send
 from curlhttp._models.request import Request
@@ -22,7 +21,7 @@ def auth(netrc: Callable[[str], tuple[str, str] | None] | None) -> Layer:
     """
 
     def around(send: Send) -> Send:
-        def authenticated(request: Request) -> Any:
+        def authenticated(request: Request) -> Awaitable[Response]:
             # auth=None of a call: not even netrc is asked.
             if request.auth is NO_AUTH:
                 return send(request)

@@ -6,8 +6,8 @@ _policy/breaker/health.py decides what counts as what, _policy/breaker/breaker.p
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any
 
 from curlhttp._engine import Clock, Layer, Send
 from curlhttp._flow.hooks import Hooks
@@ -36,7 +36,7 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
     proxy = ProxyJudge()
 
     def around(send: Send) -> Send:
-        def guarded(request: Request) -> Any:
+        def guarded(request: Request) -> Awaitable[Response]:
             route = request.route
             transport = request.transport if route is None else route(request.url)
             # Decided here and not when the client is made: a redirect may lead to another proxy, or

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable
 
 from curlhttp._engine import Clock, Layer, Send
 from curlhttp._models.request import Request
+from curlhttp._models.response import Response
 
 __all__ = ["LEAST", "deadline"]
 
@@ -21,7 +22,7 @@ def deadline(clock: Clock) -> Layer:
     now = clock.now
 
     def around(send: Send) -> Send:
-        def bounded(request: Request) -> Any:
+        def bounded(request: Request) -> Awaitable[Response]:
             total = request.timeout.total
             if total is not None and request.deadline is None:
                 request = request.copy()  # the caller may send this one again, later

@@ -7,10 +7,8 @@ goes at once, so that the server sees the rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
-from curlhttp._engine import Clock, Gate, Layer, Send
+from curlhttp._engine import Clock, Layer, MakeGate, Send
 from curlhttp._flow.deadline import LEAST
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -19,8 +17,6 @@ from curlhttp._policy.rate import RateLimit, Turn
 from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, PoolTimeout
 
 __all__ = ["limits"]
-
-MakeGate = Callable[[], Gate]
 
 
 def limits(
@@ -137,7 +133,9 @@ async def _wait_for_lease(
     return lease
 
 
-def _no_room(limit: ConcurrencyLimit, request: Request, now: float) -> Any:
+def _no_room(
+    limit: ConcurrencyLimit, request: Request, now: float
+) -> DeadlineExceeded | PoolTimeout:
     return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
         f"{request}: none of the {limit.limit} requests at once that the "
         "limit allows ended in time; close streamed responses, or raise the limit",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable
 
 from curlhttp._engine import Layer, Send
 from curlhttp._models.request import Request
@@ -22,7 +22,7 @@ def redirect(max_redirects: int, sensitive: frozenset[str]) -> Layer:
     """
 
     def around(send: Send) -> Send:
-        def following(request: Request) -> Any:
+        def following(request: Request) -> Awaitable[Response]:
             if request.follow_redirects:
                 return _follow(request, send, max_redirects, sensitive)
             return send(request)

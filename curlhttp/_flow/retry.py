@@ -5,7 +5,7 @@ An attempt's response is let go of before the wait: nobody sleeps with a socket 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable
 
 from curlhttp._engine import Clock, Layer, Send
 from curlhttp._flow.attempts import Attempts
@@ -28,7 +28,7 @@ def retry(clock: Clock, hooks: Hooks) -> Layer:
     """
 
     def around(send: Send) -> Send:
-        def retrying(request: Request) -> Any:
+        def retrying(request: Request) -> Awaitable[Response]:
             policy = request.retry
             if policy is None:
                 # Without a policy, hooks still hear of the one attempt that there is.

@@ -23,7 +23,7 @@ from curlhttp.exceptions import (
 
 __all__ = ["Read", "Streamed", "Whole"]
 
-Read: TypeAlias = Callable[[], Coroutine[Any, Any, bytes]]
+Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
 """Gives the next piece of a body, b"" at the end."""
 
 _PIECE = 64 * 1024  # bytes decoded at once
