@@ -250,7 +250,7 @@ class Core(RequestBuilder):
         given = {name: getattr(wanted, name) for name in names}
         return self.build_request(
             cast(str, wanted.method),
-            wanted.url,
+            cast(str, wanted.url),
             **{name: value for name, value in given.items() if value is not None},
         )
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from curlhttp.requests._types import UrlInput
 
 __all__ = ["ca_bundle", "get_netrc_auth", "may_have_proxies", "speaks"]
 
@@ -57,7 +60,7 @@ def ca_bundle(that_exists: bool = False) -> str | None:
     return None if path is None or (that_exists and not os.path.exists(path)) else path
 
 
-def get_netrc_auth(url: Any, raise_errors: bool = False) -> Any:
+def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[str, str] | None:
     """Return user name and password that netrc has for a URL's host, or None; see utils.
 
     Args:

@@ -73,7 +73,7 @@ def _end(file: Any, position: int) -> int:
     return end
 
 
-def guess_filename(obj: Any) -> str | None:
+def guess_filename(obj: object) -> str | None:
     """Return the last part of an object's `name`, unless that is one such as <stdin>."""
     name = getattr(obj, "name", None)
     if not name or not isinstance(name, (str, bytes)):

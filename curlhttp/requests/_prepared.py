@@ -17,7 +17,18 @@ from curlhttp.requests._url import prepare_url
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+
+    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput
+    from curlhttp.requests._types import (
+        AuthInput,
+        CookiesInput,
+        DataInput,
+        HeadersInput,
+        HooksInput,
+        HookType,
+        UrlInput,
+    )
 
 __all__ = ["JarOnDemand", "PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin"]
 
@@ -31,7 +42,7 @@ class RequestHooksMixin:
 
     hooks: dict[str, list[Any]]
 
-    def register_hook(self, event: str, hook: Iterable[Any] | Callable[..., Any]) -> None:
+    def register_hook(self, event: str, hook: Iterable[object] | HookType) -> None:
         """Add a hook, or several.
 
         Args:
@@ -48,7 +59,7 @@ class RequestHooksMixin:
         elif hasattr(hook, "__iter__"):
             self.hooks[event].extend([each for each in hook if callable(each)])
 
-    def deregister_hook(self, event: str, hook: Callable[..., Any]) -> bool:
+    def deregister_hook(self, event: str, hook: HookType) -> bool:
         """Remove a hook and tell whether it was there."""
         try:
             self.hooks[event].remove(hook)
@@ -76,15 +87,15 @@ class Request(RequestHooksMixin):
     def __init__(
         self,
         method: str | None = None,
-        url: Any = None,
-        headers: Any = None,
-        files: Any = None,
-        data: Any = None,
-        params: Any = None,
-        auth: Any = None,
-        cookies: Any = None,
-        hooks: Any = None,
-        json: Any = None,
+        url: UrlInput | None = None,
+        headers: HeadersInput = None,
+        files: FilesInput | None = None,
+        data: DataInput = None,
+        params: ParamsInput | None = None,
+        auth: AuthInput = None,
+        cookies: CookiesInput = None,
+        hooks: HooksInput = None,
+        json: JSON = None,
     ) -> None:
         self.hooks = {"response": []}
         if hooks is not None:
@@ -165,15 +176,15 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     def prepare(
         self,
         method: str | None = None,
-        url: Any = None,
-        headers: Any = None,
-        files: Any = None,
-        data: Any = None,
-        params: Any = None,
-        auth: Any = None,
-        cookies: Any = None,
-        hooks: Any = None,
-        json: Any = None,
+        url: UrlInput | None = None,
+        headers: HeadersInput = None,
+        files: FilesInput | None = None,
+        data: DataInput = None,
+        params: ParamsInput | None = None,
+        auth: AuthInput = None,
+        cookies: CookiesInput = None,
+        hooks: HooksInput = None,
+        json: JSON = None,
     ) -> None:
         """Set everything, see Request for the arguments."""
         if (
@@ -244,7 +255,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         """Set the method."""
         self.method = None if method is None else to_native_string(method.upper())
 
-    def prepare_url(self, url: Any, params: Any) -> None:
+    def prepare_url(self, url: UrlInput | None, params: ParamsInput | None) -> None:
         """Set the URL.
 
         Raises:
@@ -262,7 +273,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             raise TypeError(f"params cannot be a {type(params).__name__}")
         self.url = prepare_url(text, query)
 
-    def prepare_headers(self, headers: Any) -> None:
+    def prepare_headers(self, headers: HeadersInput) -> None:
         """Set the headers.
 
         Raises:
@@ -275,9 +286,9 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         if headers:
             for name, value in headers.items():
                 check_header(name, value)
-                self.headers[to_native_string(name)] = value
+                self.headers[to_native_string(name)] = cast("str | bytes", value)
 
-    def prepare_cookies(self, cookies: Any) -> None:
+    def prepare_cookies(self, cookies: CookiesInput) -> None:
         """Set the Cookie header, unless there is one.
 
         Args:
@@ -290,13 +301,14 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
 
         from curlhttp.requests.cookies import cookiejar_from_dict, get_cookie_header
 
-        is_jar = isinstance(cookies, CookieJar)
-        self._cookies = cookies if is_jar else cookiejar_from_dict(cookies)
+        if not isinstance(cookies, CookieJar):
+            cookies = cookiejar_from_dict(cookies)
+        self._cookies = cookies
         header = get_cookie_header(self._cookies, self)
         if header is not None:
             self.headers["Cookie"] = header
 
-    def prepare_body(self, data: Any, files: Any, json: Any = None) -> None:
+    def prepare_body(self, data: DataInput, files: FilesInput | None, json: JSON = None) -> None:
         """Set the body and the headers that describe it.
 
         Raises:
@@ -321,7 +333,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             self.headers["Content-Type"] = content_type
         self.body = body
 
-    def _encode_json(self, value: Any) -> bytes:
+    def _encode_json(self, value: object) -> bytes:
         try:
             return _to_json(value).encode()
         except ValueError as error:
@@ -345,7 +357,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         else:
             self.headers["Transfer-Encoding"] = "chunked"
 
-    def prepare_content_length(self, body: Any) -> None:
+    def prepare_content_length(self, body: object) -> None:
         """Set Content-Length as far as the body or the method tells it."""
         if body is not None:
             if length := _length(body):
@@ -353,7 +365,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         elif self.method not in ("GET", "HEAD") and self.headers.get("Content-Length") is None:
             self.headers["Content-Length"] = "0"
 
-    def prepare_auth(self, auth: Any, url: Any = "") -> None:
+    def prepare_auth(self, auth: AuthInput, url: UrlInput | None = "") -> None:
         """Let auth, or else the userinfo of the URL, change the request.
 
         Args:
@@ -376,21 +388,21 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.__dict__.update(auth(self).__dict__)
         self.prepare_content_length(self.body)
 
-    def prepare_hooks(self, hooks: Any) -> None:
+    def prepare_hooks(self, hooks: HooksInput) -> None:
         """Add the caller's hooks to those there are."""
         for event, hook in (hooks or {}).items():
             if hook or event not in self.hooks:
                 self.register_hook(event, hook)
 
 
-def _is_stream(data: Any) -> bool:
+def _is_stream(data: object) -> bool:
     # The types that come most often first: the check of an ABC is slow.
     if data is None or isinstance(data, (list, dict, str, bytes, tuple)):
         return False
     return hasattr(data, "__iter__") and not isinstance(data, Mapping)
 
 
-def _length(body: Any) -> int:
+def _length(body: object) -> int:
     if type(body) is bytes or (type(body) is str and body.isascii()):
         return len(body)
     from curlhttp.requests._files import super_len

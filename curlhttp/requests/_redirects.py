@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlparse
 
 from curlhttp._models.scrub import shown_url
@@ -13,6 +13,17 @@ from curlhttp.requests._aside import expect_hop, expect_no_more, set_aside
 from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._prepared import PreparedRequest
 from curlhttp.requests._response import Response
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp.requests._types import (
+        CertInput,
+        ProxiesInput,
+        SendOptions,
+        TimeoutInput,
+        VerifyInput,
+    )
 
 __all__ = ["SessionRedirectMixin"]
 
@@ -27,11 +38,11 @@ class SessionRedirectMixin:
     trust_env: bool
     cookies: Any
 
-    def send(self, request: PreparedRequest, **kwargs: Any) -> Response:
+    def send(self, request: PreparedRequest, **kwargs: Unpack[SendOptions]) -> Response:
         """Send a prepared request."""
         raise NotImplementedError
 
-    def _netrc_auth(self, url: str) -> Any:
+    def _netrc_auth(self, url: str) -> tuple[str, str] | None:
         return get_netrc_auth(url)
 
     def get_redirect_target(self, resp: Response) -> str | None:
@@ -68,10 +79,10 @@ class SessionRedirectMixin:
         resp: Response,
         req: PreparedRequest,
         stream: bool = False,
-        timeout: Any = None,
-        verify: Any = True,
-        cert: Any = None,
-        proxies: Any = None,
+        timeout: TimeoutInput = None,
+        verify: VerifyInput = True,
+        cert: CertInput = None,
+        proxies: ProxiesInput = None,
         yield_requests: bool = False,
         **adapter_kwargs: Any,
     ) -> Iterator[Any]:
@@ -179,7 +190,9 @@ class SessionRedirectMixin:
             if found is not None:
                 prepared_request.prepare_auth(found)
 
-    def rebuild_proxies(self, prepared_request: PreparedRequest, proxies: Any) -> Any:
+    def rebuild_proxies(
+        self, prepared_request: PreparedRequest, proxies: ProxiesInput
+    ) -> dict[str, str | None]:
         """Return the proxies for the next hop, and fit Proxy-Authorization to them.
 
         Args:

@@ -1,9 +1,24 @@
-"""Types for those who annotate code that calls requests; the modules here do without them."""
+"""What callers give, as types: for those who annotate code that calls requests, and for ours.
+
+The first six names are requests' own. Nothing is imported for the others at run time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
+    import urllib3
+    from typing_extensions import TypeIs
+
+    from curlhttp._config import Cert, Verify
+    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
+    from curlhttp._models.timeout import Timeout
+    from curlhttp._models.url.url import URL
+    from curlhttp.requests._prepared import PreparedRequest
 
 __all__ = ["HookType", "HooksInputType", "SupportsItems", "SupportsRead", "is_prepared"]
 
@@ -11,7 +26,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 _KT_co = TypeVar("_KT_co", covariant=True)
 _VT_co = TypeVar("_VT_co", covariant=True)
 
-HookType = Callable[..., Any]
+HookType = Callable[..., Any]  # takes whatever the adapter was called with
 HooksInputType = Mapping[str, Iterable[HookType] | HookType]
 
 
@@ -33,6 +48,71 @@ class SupportsItems(Protocol[_KT_co, _VT_co]):
         ...
 
 
-def is_prepared(request: Any) -> bool:
+def is_prepared(request: object) -> TypeIs[PreparedRequest]:
     """Tell type checkers that a request has been prepared; at run time it is always True."""
     return True
+
+
+UrlInput: TypeAlias = "str | bytes | URL"
+HeadersInput: TypeAlias = "Mapping[str, Text | None] | Mapping[bytes, Text | None] | None"
+CookiesInput: TypeAlias = "CookieJar | Mapping[str, str] | None"
+DataInput: TypeAlias = "Iterable[object] | SupportsRead[Text] | None"
+AuthInput: TypeAlias = "tuple[Text, Text] | Callable[[PreparedRequest], PreparedRequest] | None"
+HooksInput: TypeAlias = "HooksInputType | None"
+TimeoutInput: TypeAlias = (
+    "float | tuple[float | None, float | None] | Timeout | urllib3.Timeout | None"
+)
+VerifyInput: TypeAlias = "Verify | None"
+CertInput: TypeAlias = "Cert | list[str]"
+ProxiesInput: TypeAlias = "Mapping[str, str | None] | None"
+
+
+class AdapterOptions(TypedDict, total=False):
+    """What a session asks an adapter for, beside the request."""
+
+    stream: bool
+    timeout: TimeoutInput
+    verify: VerifyInput
+    cert: CertInput
+    proxies: ProxiesInput
+
+
+class SendOptions(AdapterOptions, total=False):
+    """What a prepared request is sent with."""
+
+    allow_redirects: bool
+
+
+class _AnyVerb(SendOptions, total=False):
+    headers: HeadersInput
+    cookies: CookiesInput
+    files: FilesInput | None
+    auth: AuthInput
+    hooks: HooksInput
+    content: DataInput
+    follow_redirects: bool | None
+
+
+class GetOptions(_AnyVerb, total=False):
+    """The keywords of get(), beside params."""
+
+    data: DataInput
+    json: JSON
+
+
+class PostOptions(_AnyVerb, total=False):
+    """The keywords of post(), beside data and json."""
+
+    params: ParamsInput | None
+
+
+class PutOptions(PostOptions, total=False):
+    """The keywords of put() and patch(), beside data."""
+
+    json: JSON
+
+
+class RequestOptions(PutOptions, total=False):
+    """The keywords of the other verbs; see Session.request."""
+
+    data: DataInput

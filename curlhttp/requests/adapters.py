@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._config import Limits, transport_for
 from curlhttp._models.head import REDIRECT_STATUSES
@@ -25,9 +26,13 @@ from curlhttp.requests._response import Response
 from curlhttp.requests._transports import ca_paths, ip_version, proxy_url, transport_from
 
 if TYPE_CHECKING:
+    from curlhttp._config import Cert, Transport
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._models.request import Request as CoreRequest
+    from curlhttp._models.response import Response as ReceivedResponse
+    from curlhttp._stream import StreamedResponse
     from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests._types import CertInput, ProxiesInput, TimeoutInput, VerifyInput
 
 __all__ = [
     "DEFAULT_POOLBLOCK",
@@ -81,10 +86,10 @@ class BaseAdapter:
         self,
         request: PreparedRequest,
         stream: bool = False,
-        timeout: Any = None,
-        verify: Any = True,
-        cert: Any = None,
-        proxies: Any = None,
+        timeout: TimeoutInput = None,
+        verify: VerifyInput = True,
+        cert: CertInput = None,
+        proxies: ProxiesInput = None,
     ) -> Response:
         """Send a prepared request and return the response.
 
@@ -123,7 +128,7 @@ class HTTPAdapter(BaseAdapter):
     ]
 
     _engine: BlockingEngine | None = None
-    _http2: Any = False
+    _http2: bool = False
     poolmanager: Any
 
     def __init__(
@@ -205,7 +210,7 @@ class HTTPAdapter(BaseAdapter):
             self.proxy_manager[proxy] = manager
         return self.proxy_manager[proxy]
 
-    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+    def cert_verify(self, conn: Any, url: str, verify: VerifyInput, cert: CertInput) -> None:
         """Put verify= and cert= onto a connection's settings.
 
         Args:
@@ -227,7 +232,7 @@ class HTTPAdapter(BaseAdapter):
             conn.cert_file, conn.key_file = (*cert_files(cert), None)[:2]
 
     def build_connection_pool_key_attributes(
-        self, request: PreparedRequest, verify: Any, cert: Any = None
+        self, request: PreparedRequest, verify: VerifyInput, cert: CertInput = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what tells the connections for a request from others: the host, and TLS.
 
@@ -244,7 +249,11 @@ class HTTPAdapter(BaseAdapter):
         return host_of(str(request.url)), tls
 
     def get_connection_with_tls_context(
-        self, request: PreparedRequest, verify: Any, proxies: Any = None, cert: Any = None
+        self,
+        request: PreparedRequest,
+        verify: VerifyInput,
+        proxies: ProxiesInput = None,
+        cert: CertInput = None,
     ) -> Any:
         """Return what the connection for a request is made with.
 
@@ -257,7 +266,7 @@ class HTTPAdapter(BaseAdapter):
         host, tls = self.build_connection_pool_key_attributes(request, verify, cert)
         return self._pool(host, self._proxy(str(request.url), proxies), tls)
 
-    def get_connection(self, url: str, proxies: Any = None) -> Any:
+    def get_connection(self, url: str, proxies: ProxiesInput = None) -> Any:
         """Return what the connection for a URL is made with (deprecated in requests).
 
         Args:
@@ -277,7 +286,7 @@ class HTTPAdapter(BaseAdapter):
         kw["proxy_headers"] = getattr(manager, "proxy_headers", None) or {}
         return Pool(**host, proxy=proxy, **{k: v for k, v in kw.items() if k not in host})
 
-    def request_url(self, request: PreparedRequest, proxies: Any) -> str:
+    def request_url(self, request: PreparedRequest, proxies: ProxiesInput) -> str:
         """Return what stands in the request line: a path, or a URL for a proxy.
 
         Args:
@@ -334,7 +343,7 @@ class HTTPAdapter(BaseAdapter):
             response._is_passing = response._leads_on
         return response
 
-    def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
+    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if _is_finalizing():  # the modules are gone, and the connections go with the process
             return
         if self._engine is not None:  # a response keeps its adapter, so nobody is at work here
@@ -354,10 +363,10 @@ class HTTPAdapter(BaseAdapter):
         self,
         request: PreparedRequest,
         stream: bool = False,
-        timeout: Any = None,
-        verify: Any = True,
-        cert: Any = None,
-        proxies: Any = None,
+        timeout: TimeoutInput = None,
+        verify: VerifyInput = True,
+        cert: CertInput = None,
+        proxies: ProxiesInput = None,
     ) -> Response:
         """Send a prepared request and return the response.
 
@@ -374,8 +383,8 @@ class HTTPAdapter(BaseAdapter):
             RequestException: no response came of it.
             OSError: verify or cert name no file.
         """
-        if cert.__class__ is list:
-            cert = tuple(cert)
+        if isinstance(cert, list):
+            cert = cast("Cert", tuple(cert))
         if verify is None or isinstance(verify, int):
             verify = verify is None or bool(verify)  # None is the default, never a "no"
         pool = None
@@ -436,25 +445,31 @@ class HTTPAdapter(BaseAdapter):
         cls._writes_targets = cls.request_url is not HTTPAdapter.request_url
 
     def _transport(
-        self, request: PreparedRequest, url: URL, verify: Any, cert: Any, proxies: Any
-    ) -> Any:
+        self,
+        request: PreparedRequest,
+        url: URL,
+        verify: VerifyInput,
+        cert: CertInput,
+        proxies: ProxiesInput,
+    ) -> Transport:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is None and url.scheme == "http":
             # One Transport for all, of which certifi is no part unless it has to be.
             verify, cert = verify is True or ca_bundle(that_exists=True) or True, None
         kw = self.poolmanager.connection_pool_kw
         if len(kw) == 2 and "maxsize" in kw and "block" in kw and not ip_version():
-            return transport_for(verify, cert, proxy, self._http2, False)
+            # Any path can be hashed, and a list of files is none here.
+            return transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
         return transport_from(proxy, verify=verify, cert=cert, http2=self._http2, **kw)
 
     @staticmethod
-    def _proxy(url: str, proxies: Any) -> str | None:
+    def _proxy(url: str, proxies: ProxiesInput) -> str | None:
         from curlhttp.requests.utils import select_proxy
 
         proxy = select_proxy(url, proxies)
         return proxy_url(proxy) if proxy else None
 
-    def _attempt(self, sent: CoreRequest) -> Any:
+    def _attempt(self, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
         engine = self._engine
         if engine is None:
             engine = self._make_engine()
@@ -478,7 +493,7 @@ class HTTPAdapter(BaseAdapter):
         return engine
 
 
-def _open(engine: BlockingEngine, sent: CoreRequest) -> Any:
+def _open(engine: BlockingEngine, sent: CoreRequest) -> StreamedResponse:
     from curlhttp._stream import StreamedResponse
 
     return StreamedResponse(sent, run_sync(engine.open(sent)), engine)

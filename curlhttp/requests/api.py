@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from curlhttp.requests import sessions
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.models import Response
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp._models.inputs import JSON, ParamsInput
+    from curlhttp.requests._types import (
+        DataInput,
+        GetOptions,
+        PostOptions,
+        PutOptions,
+        RequestOptions,
+        UrlInput,
+    )
 
 __all__ = ["delete", "get", "head", "options", "patch", "post", "put", "request", "stream"]
 
 _adapter = HTTPAdapter()  # thread-safe, as adapters are; it opens nothing until it is used
 
 
-def request(method: str, url: Any, **kwargs: Any) -> Response:
+def request(method: str, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
     """Send a request and return the response.
 
     Args:
@@ -32,43 +45,45 @@ def request(method: str, url: Any, **kwargs: Any) -> Response:
     return session.request(method=method, url=url, **kwargs)
 
 
-def get(url: Any, params: Any = None, **kwargs: Any) -> Response:
+def get(url: UrlInput, params: ParamsInput | None = None, **kwargs: Unpack[GetOptions]) -> Response:
     """Send GET; see request."""
     return request("get", url, params=params, **kwargs)
 
 
-def options(url: Any, **kwargs: Any) -> Response:
+def options(url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
     """Send OPTIONS; see request."""
     return request("options", url, **kwargs)
 
 
-def head(url: Any, **kwargs: Any) -> Response:
+def head(url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
     """Send HEAD; see request. Redirects are not followed unless asked to."""
     kwargs.setdefault("allow_redirects", False)
     return request("head", url, **kwargs)
 
 
-def post(url: Any, data: Any = None, json: Any = None, **kwargs: Any) -> Response:
+def post(
+    url: UrlInput, data: DataInput = None, json: JSON = None, **kwargs: Unpack[PostOptions]
+) -> Response:
     """Send POST; see request."""
     return request("post", url, data=data, json=json, **kwargs)
 
 
-def put(url: Any, data: Any = None, **kwargs: Any) -> Response:
+def put(url: UrlInput, data: DataInput = None, **kwargs: Unpack[PutOptions]) -> Response:
     """Send PUT; see request."""
     return request("put", url, data=data, **kwargs)
 
 
-def patch(url: Any, data: Any = None, **kwargs: Any) -> Response:
+def patch(url: UrlInput, data: DataInput = None, **kwargs: Unpack[PutOptions]) -> Response:
     """Send PATCH; see request."""
     return request("patch", url, data=data, **kwargs)
 
 
-def delete(url: Any, **kwargs: Any) -> Response:
+def delete(url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
     """Send DELETE; see request."""
     return request("delete", url, **kwargs)
 
 
-def stream(method: str, url: Any, **kwargs: Any) -> Response:
+def stream(method: str, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
     """Send a request and return once the head is in; use the response in `with`."""
     kwargs["stream"] = True
     return request(method, url, **kwargs)

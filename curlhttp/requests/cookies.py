@@ -169,7 +169,7 @@ def get_cookie_header(jar: CookieJar, request: Any) -> str | None:
 
 
 def cookiejar_from_dict(
-    cookie_dict: Mapping[str, Any] | None,
+    cookie_dict: Mapping[str, str | None] | None,
     cookiejar: CookieJar | None = None,
     overwrite: bool = True,
 ) -> CookieJar:

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from curlhttp._models.scrub import shown_url
 from curlhttp.exceptions import InvalidSchema
@@ -28,6 +28,33 @@ from curlhttp.requests._response import DEFAULT_REDIRECT_LIMIT, REDIRECT_STATI, 
 from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
 from curlhttp.requests.hooks import default_hooks, dispatch_hook
 from curlhttp.requests.structures import CaseInsensitiveDict
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from typing_extensions import Unpack
+
+    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
+    from curlhttp.requests._types import (
+        AdapterOptions,
+        AuthInput,
+        CertInput,
+        CookiesInput,
+        DataInput,
+        GetOptions,
+        HeadersInput,
+        HooksInput,
+        HookType,
+        PostOptions,
+        ProxiesInput,
+        PutOptions,
+        RequestOptions,
+        SendOptions,
+        TimeoutInput,
+        UrlInput,
+        VerifyInput,
+    )
+    from curlhttp.requests.cookies import RequestsCookieJar
 
 __all__ = [
     "DEFAULT_REDIRECT_LIMIT",
@@ -125,20 +152,20 @@ class Session(SessionRedirectMixin):
     ]
 
     cookies: Any = JarOnDemand()
-    timeout: Any = None  # the adapter's default
+    timeout: Any = None  # the adapter's default; a type that no program can evaluate
 
-    def __init__(self, *, timeout: Any = _UNSET) -> None:
-        self.headers: Any = _default_headers()
-        self.auth: Any = None
-        self.proxies: Any = {}
-        self.hooks: Any = default_hooks()
-        self.params: Any = {}
-        self.stream: Any = False
-        self.verify: Any = True
-        self.cert: Any = None
+    def __init__(self, *, timeout: TimeoutInput = _UNSET) -> None:
+        self.headers: MutableMapping[str, Text | None] = _default_headers()
+        self.auth: AuthInput = None
+        self.proxies: MutableMapping[str, str | None] = {}
+        self.hooks: dict[str, list[HookType]] = default_hooks()
+        self.params: ParamsInput = {}
+        self.stream = False
+        self.verify: VerifyInput = True
+        self.cert: CertInput = None
         self.max_redirects = DEFAULT_REDIRECT_LIMIT
         self.trust_env = True
-        self.adapters: Any = OrderedDict()
+        self.adapters: OrderedDict[str, BaseAdapter] = OrderedDict()
         if timeout is not _UNSET:
             self.timeout = (None, None) if timeout is None else timeout
         self._mount_adapters()
@@ -150,7 +177,7 @@ class Session(SessionRedirectMixin):
     def __enter__(self: Self) -> Self:
         return self
 
-    def __exit__(self, *args: Any) -> None:
+    def __exit__(self, *args: object) -> None:
         self.close()
 
     def prepare_request(self, request: Request) -> PreparedRequest:
@@ -180,16 +207,17 @@ class Session(SessionRedirectMixin):
         )
         return prepared
 
-    def _netrc_auth(self, url: Any) -> Any:
+    def _netrc_auth(self, url: str) -> tuple[str, str] | None:
         return get_netrc_auth(url)  # this module's, where programs replace it
 
-    def _merged_headers(self, headers: Any) -> Any:
+    def _merged_headers(self, headers: HeadersInput) -> HeadersInput:
         own = self.headers
         if headers or type(own) is not CaseInsensitiveDict or not are_known(own._store.values()):
-            return merge_setting(headers, own, CaseInsensitiveDict)
+            merged: HeadersInput = merge_setting(headers, own, CaseInsensitiveDict)
+            return merged
         return own  # as they are: none of them is None
 
-    def _merged_cookies(self, cookies: Any) -> Any:
+    def _merged_cookies(self, cookies: CookiesInput) -> RequestsCookieJar | None:
         """Return a jar of the session's cookies and a request's; None for no cookies at all."""
         has_jar = "cookies" in self.__dict__ or not isinstance(type(self).cookies, JarOnDemand)
         if not cookies and (not has_jar or not getattr(self.cookies, "_cookies", True)):
@@ -206,23 +234,23 @@ class Session(SessionRedirectMixin):
     def request(
         self,
         method: str,
-        url: Any,
-        params: Any = None,
-        data: Any = None,
-        headers: Any = None,
-        cookies: Any = None,
-        files: Any = None,
-        auth: Any = None,
-        timeout: Any = None,
+        url: UrlInput,
+        params: ParamsInput | None = None,
+        data: DataInput = None,
+        headers: HeadersInput = None,
+        cookies: CookiesInput = None,
+        files: FilesInput | None = None,
+        auth: AuthInput = None,
+        timeout: TimeoutInput = None,
         allow_redirects: bool = True,
-        proxies: Any = None,
-        hooks: Any = None,
-        stream: Any = None,
-        verify: Any = None,
-        cert: Any = None,
-        json: Any = None,
+        proxies: ProxiesInput = None,
+        hooks: HooksInput = None,
+        stream: bool | None = None,
+        verify: VerifyInput = None,
+        cert: CertInput = None,
+        json: JSON = None,
         *,
-        content: Any = None,
+        content: DataInput = None,
         follow_redirects: bool | None = None,
     ) -> Response:
         """Send a request and return the response.
@@ -261,7 +289,7 @@ class Session(SessionRedirectMixin):
             )
         )
         settings = self.merge_environment_settings(
-            prepared.url, proxies or {}, stream, verify, cert
+            str(prepared.url), proxies or {}, stream, verify, cert
         )
         return self.send(
             prepared,
@@ -270,36 +298,46 @@ class Session(SessionRedirectMixin):
             **settings,
         )
 
-    def get(self, url: Any, params: Any = None, **kwargs: Any) -> Response:
+    def get(
+        self, url: UrlInput, params: ParamsInput | None = None, **kwargs: Unpack[GetOptions]
+    ) -> Response:
         """Send GET; see request."""
         return self.request("GET", url, params=params, **kwargs)
 
-    def options(self, url: Any, **kwargs: Any) -> Response:
+    def options(self, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
         return self.request("OPTIONS", url, **kwargs)
 
-    def head(self, url: Any, **kwargs: Any) -> Response:
+    def head(self, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to."""
         kwargs.setdefault("allow_redirects", False)
         return self.request("HEAD", url, **kwargs)
 
-    def post(self, url: Any, data: Any = None, json: Any = None, **kwargs: Any) -> Response:
+    def post(
+        self,
+        url: UrlInput,
+        data: DataInput = None,
+        json: JSON = None,
+        **kwargs: Unpack[PostOptions],
+    ) -> Response:
         """Send POST; see request."""
         return self.request("POST", url, data=data, json=json, **kwargs)
 
-    def put(self, url: Any, data: Any = None, **kwargs: Any) -> Response:
+    def put(self, url: UrlInput, data: DataInput = None, **kwargs: Unpack[PutOptions]) -> Response:
         """Send PUT; see request."""
         return self.request("PUT", url, data=data, **kwargs)
 
-    def patch(self, url: Any, data: Any = None, **kwargs: Any) -> Response:
+    def patch(
+        self, url: UrlInput, data: DataInput = None, **kwargs: Unpack[PutOptions]
+    ) -> Response:
         """Send PATCH; see request."""
         return self.request("PATCH", url, data=data, **kwargs)
 
-    def delete(self, url: Any, **kwargs: Any) -> Response:
+    def delete(self, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
         return self.request("DELETE", url, **kwargs)
 
-    def send(self, request: PreparedRequest, **kwargs: Any) -> Response:
+    def send(self, request: PreparedRequest, **kwargs: Unpack[SendOptions]) -> Response:
         """Send a prepared request.
 
         Args:
@@ -316,32 +354,33 @@ class Session(SessionRedirectMixin):
         kwargs.setdefault("cert", self.cert)
         if "proxies" not in kwargs:
             kwargs["proxies"] = self._resolved_proxies(request)
-        given: Any = request
+        given: object = request
         if isinstance(given, Request):
             raise ValueError("You can only send PreparedRequests.")
         follows = kwargs.pop("allow_redirects", True)
+        options: AdapterOptions = kwargs
         hooks = request.hooks
-        adapter = self.get_adapter(url=request.url)
+        adapter = self.get_adapter(url=str(request.url))
         started = preferred_clock()
         expected = expect(follows)
         try:
-            response: Response = adapter.send(request, **kwargs)
+            response = adapter.send(request, **options)
             if getattr(response, "timings", None) is None:  # else it knows by itself
                 response.elapsed = timedelta(seconds=preferred_clock() - started)
             if hooks["response"]:
-                response = dispatch_hook("response", hooks, response, **kwargs)
+                response = dispatch_hook("response", hooks, response, **options)
         finally:
             expect_no_more(expected)
         if response.history or getattr(response, "sets_cookies", True):
             self._keep_cookies(request, response)
         if response.status_code in REDIRECT_STATI or self._has_own_redirects:
-            response = (self._follow if follows else self._point)(response, request, kwargs)
+            response = (self._follow if follows else self._point)(response, request, options)
         # On the way through redirects resolve_redirects keeps as much of a body as is worth it.
-        if not kwargs["stream"] and not getattr(response, "_is_passing", False):
+        if not options["stream"] and not getattr(response, "_is_passing", False):
             _ = response.content
         return response
 
-    def _resolved_proxies(self, request: PreparedRequest) -> Any:
+    def _resolved_proxies(self, request: PreparedRequest) -> dict[str, str | None]:
         if not self.trust_env or not _environment.may_have_proxies():
             return dict(self.proxies)
         from curlhttp.requests.utils import resolve_proxies
@@ -369,7 +408,7 @@ class Session(SessionRedirectMixin):
         )
 
     def _follow(
-        self, response: Response, request: PreparedRequest, kwargs: dict[str, Any]
+        self, response: Response, request: PreparedRequest, kwargs: AdapterOptions
     ) -> Response:
         history = [response, *self.resolve_redirects(response, request, **kwargs)]
         last: Response = history.pop()
@@ -380,7 +419,7 @@ class Session(SessionRedirectMixin):
         return last
 
     def _point(
-        self, response: Response, request: PreparedRequest, kwargs: dict[str, Any]
+        self, response: Response, request: PreparedRequest, kwargs: AdapterOptions
     ) -> Response:
         following = self.resolve_redirects(response, request, yield_requests=True, **kwargs)
         response._next = next(following, None)
@@ -391,7 +430,12 @@ class Session(SessionRedirectMixin):
         return response
 
     def merge_environment_settings(
-        self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+        self,
+        url: str,
+        proxies: ProxiesInput,
+        stream: bool | None,
+        verify: VerifyInput,
+        cert: CertInput,
     ) -> dict[str, Any]:
         """Return the settings of a request with the session's and the environment's behind them.
 
@@ -402,7 +446,7 @@ class Session(SessionRedirectMixin):
             verify: True, False, or a path of authorities.
             cert: a client certificate.
         """
-        proxies = {**self.proxies, **proxies} if self.proxies else dict(proxies or ())
+        proxies = {**self.proxies, **(proxies or {})} if self.proxies else dict(proxies or ())
         if self.trust_env and _environment.speaks():
             if _environment.may_have_proxies():
                 proxies = self._with_environment(url, proxies)
@@ -419,14 +463,14 @@ class Session(SessionRedirectMixin):
         }
 
     @staticmethod
-    def _with_environment(url: Any, proxies: Any) -> dict[str, Any]:
+    def _with_environment(url: str, proxies: Mapping[str, str | None]) -> dict[str, str | None]:
         """Add the environment's proxies to those that the program names."""
         from curlhttp.requests.utils import get_environ_proxies
 
         found = get_environ_proxies(url, no_proxy=proxies.get("no_proxy"))
         return {**found, **proxies}
 
-    def get_adapter(self, url: Any) -> Any:
+    def get_adapter(self, url: str) -> BaseAdapter:
         """Return the adapter for a URL: the one with the longest prefix that fits.
 
         Args:
@@ -473,7 +517,8 @@ def session() -> Session:
     return Session()
 
 
-def _default_headers() -> Any:
+def _default_headers() -> MutableMapping[str, Text | None]:
     # A program puts another agent there. What another thread is just loading has no name yet.
     make: Any = getattr(sys.modules.get("curlhttp.requests.utils"), "default_headers", None)
-    return headers_of(f"python-requests/{__version__}") if make is None else make()
+    made = headers_of(f"python-requests/{__version__}") if make is None else make()
+    return cast("MutableMapping[str, Text | None]", made)

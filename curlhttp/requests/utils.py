@@ -288,7 +288,7 @@ def get_environ_proxies(url: str, no_proxy: str | None = None) -> dict[str, str]
     return proxies if proxies and not should_bypass_proxies(url, no_proxy) else {}
 
 
-def select_proxy(url: str, proxies: Mapping[str, Any] | None) -> Any:
+def select_proxy(url: str, proxies: Mapping[str, str | None] | None) -> str | None:
     """Return the proxy that a mapping names for a URL, or None.
 
     Args:
@@ -306,8 +306,8 @@ def select_proxy(url: str, proxies: Mapping[str, Any] | None) -> Any:
 
 
 def resolve_proxies(
-    request: Any, proxies: Mapping[str, Any] | None, trust_env: bool = True
-) -> dict[str, Any]:
+    request: Any, proxies: Mapping[str, str | None] | None, trust_env: bool = True
+) -> dict[str, str | None]:
     """Return the proxies for a request, with the environment's where none is given.
 
     Args:

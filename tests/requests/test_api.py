@@ -95,5 +95,5 @@ def test_threads_that_begin_at_once_share_one_pool(app: AppServer) -> None:
 
 def test_an_unknown_keyword_is_a_type_error(app: AppServer) -> None:
     with pytest.raises(TypeError, match="no_such_option"):
-        curlhttp.get(app.url, no_such_option=1)
+        curlhttp.get(app.url, no_such_option=1)  # type: ignore[call-arg]
     assert app.connections == 0
