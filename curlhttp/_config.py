@@ -27,11 +27,8 @@ __all__ = [
 ]
 
 Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"
-_CertPart: TypeAlias = "str | bytes | os.PathLike[str]"
-Cert: TypeAlias = (
-    "_CertPart | tuple[_CertPart] | tuple[_CertPart, _CertPart]"
-    " | tuple[_CertPart, _CertPart, str | None] | None"
-)
+_Pem: TypeAlias = "str | bytes | os.PathLike[str]"
+Cert: TypeAlias = "_Pem | tuple[_Pem] | tuple[_Pem, _Pem] | tuple[_Pem, _Pem, str | None] | None"
 SocketOption: TypeAlias = "tuple[int, int, int | bytes] | tuple[int, int, None, int]"
 Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"

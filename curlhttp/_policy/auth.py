@@ -10,11 +10,12 @@ import re
 from abc import ABC, abstractmethod
 from binascii import b2a_base64
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
+    from curlhttp._models.inputs import AuthInput
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
@@ -117,7 +118,7 @@ class _NoAuth(Auth):
 NO_AUTH = _NoAuth()
 
 
-def as_auth(value: Any) -> Auth | None:
+def as_auth(value: AuthInput | None) -> Auth | None:
     """Return the Auth for what users give as auth=.
 
     Args:

@@ -25,8 +25,8 @@ class Lease:
     def __init__(self, limit: ConcurrencyLimit, wake: Wake | None = None) -> None:
         self._limit = limit
         self._line: _Line | None = None  # None: not in the books
-        self.wake = wake
-        self.granted = False
+        self.wake: Wake | None = wake
+        self.granted: bool = False
         self._is_woken = False
 
     def go_on(self) -> None:

@@ -28,7 +28,7 @@ class Turn:
     def __init__(self, limit: RateLimit, wake: Wake) -> None:
         self._limit = limit
         self._bucket: _Bucket | None = None  # None: not in line
-        self.wake = wake
+        self.wake: Wake = wake
 
     @property
     def is_first(self) -> bool:

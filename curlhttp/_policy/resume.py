@@ -11,7 +11,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from curlhttp._models.decoders import codings
 from curlhttp._models.headers import Headers
@@ -74,7 +74,7 @@ class ResumeRecord:
     def from_json(cls, text: bytes) -> ResumeRecord | None:
         """Return what to_json wrote; None for everything else, such as a torn file."""
         try:
-            found: Any = json.loads(text)
+            found = json.loads(text)
             stored = cls(**{field.name: found[field.name] for field in fields(cls)})
         except (ValueError, TypeError, KeyError, RecursionError):
             return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,19 +18,23 @@ __all__ = ["color_option", "console", "has_color", "printable"]
 # C0 but tab and line feed, DEL, C1: a server must not move the cursor or rename the window.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _KEY = "curlhttp.no_color"
+_Command = TypeVar("_Command", bound="Callable[..., object]")
 
 
 def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     ctx.meta[_KEY] = value
 
 
-color_option = click.option(
-    "--no-color",
-    is_flag=True,
-    expose_value=False,
-    callback=_remember,
-    help="No colours, as with the variable NO_COLOR.",
-)
+def color_option(command: _Command) -> _Command:
+    """Give a command the option --no-color, for has_color."""
+    option = click.option(
+        "--no-color",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember,
+        help="No colours, as with the variable NO_COLOR.",
+    )
+    return option(command)
 
 
 def has_color() -> bool:

@@ -217,7 +217,7 @@ class CircuitBreaker:
         self.on_transition = on_transition
         self.count_tls = count_tls
         self.count_bodies = count_bodies
-        self.failure_statuses = frozenset(failure_statuses)
+        self.failure_statuses: frozenset[int] = frozenset(failure_statuses)
         self._store: Store = MemoryStore(max_origins) if store is None else store
         self._forced: State | None = None  # for all origins
         # Results from finalizers, which may run while this thread has the store's lock.

@@ -77,17 +77,17 @@ class Circuit:
 
     def __init__(self, first: int = 0) -> None:
         self.state: State = "closed"
-        self.last = first + 1  # number given out
-        self.standing = Passage(self.last)  # for every call while it is closed
-        self.failures = 0  # in a row, or of the probes
-        self.good = 0  # probes that succeeded
-        self.slow = 0  # probes that were slow
+        self.last: int = first + 1  # number given out
+        self.standing: Passage = Passage(self.last)  # for every call while it is closed
+        self.failures: int = 0  # in a row, or of the probes
+        self.good: int = 0  # probes that succeeded
+        self.slow: int = 0  # probes that were slow
         self.window: Window | None = None
         self.probes: dict[int, float] = {}  # number: when it was let through
-        self.opens = 0  # since it was closed last
-        self.open_for = 0.0  # seconds
-        self.reopens_at = 0.0
-        self.refused = 0
+        self.opens: int = 0  # since it was closed last
+        self.open_for: float = 0.0  # seconds
+        self.reopens_at: float = 0.0
+        self.refused: int = 0
 
     def may_go(self, now: float) -> bool:
         """Return whether it may be forgotten for the sake of another origin's circuit."""

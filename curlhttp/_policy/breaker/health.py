@@ -112,7 +112,7 @@ class OriginJudge:
 
     def __init__(self, failures: frozenset[int], *, count_tls: bool, via_proxy: bool) -> None:
         self._failures = failures
-        self.notable = failures | {_TOO_MANY_REQUESTS}
+        self.notable: frozenset[int] = failures | {_TOO_MANY_REQUESTS}
         self._count_tls = count_tls
         self._via_proxy = via_proxy
 

@@ -22,7 +22,9 @@ class Window:
     __slots__ = ("calls", "failures", "slow")
 
     def __init__(self) -> None:
-        self.calls = self.failures = self.slow = 0
+        self.calls: int = 0
+        self.failures: int = 0
+        self.slow: int = 0
 
     def add(self, now: float, failed: bool, slow: bool) -> None:
         """Count a call, and forget those that are no longer in the window."""
