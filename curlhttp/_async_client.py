@@ -192,32 +192,8 @@ class AsyncClient(Core):
     ) -> Response:
         """Download a file to disk, and return the last response, whose body is in the file.
 
-        The body goes to `<path>.part`, which takes the place of the file when it is complete and
-        on disk: until then, and after any error, the old file is as it was. An interrupted download
-        goes on where it stopped, with Range and If-Range, if the server's validator is strong:
-        within this call as often as the retry policy allows, and in a later call or process from
-        `<path>.part` and `<path>.part.json`, which are kept for that. Where the rest does not
-        surely belong to what is there, it starts over. It asks for no content coding; one that is
-        sent all the same is undone, and then there is no going on later.
-
-        Args:
-            url: absolute, or relative to base_url.
-            path: the file. Its folder must exist; a symbolic link stays, and its target is
-                replaced; an existing file keeps its mode.
-            resume: go on where an earlier call stopped, and keep what a later one needs.
-            checksum: "sha256:<hex>", or any other algorithm of hashlib.
-            progress: called with the bytes that are there and those of the whole file, or None: at
-                the beginning, at the end, and 20 times a second between. What it raises ends the
-                download. It must be no coroutine function.
-            options: those of build_request, without the body's.
-
-        Raises:
-            HTTPError: the status is neither 200 nor 206.
-            ChecksumMismatch: the file has another checksum, and was removed.
-            RequestException: it could not be sent, or the body broke off.
-            OSError: the file cannot be written; that another download to it is under way is a
-                BlockingIOError.
-            ValueError: the checksum has a form that cannot be read; nothing was sent.
+        Arguments, and what is raised, are those of Client.download. Files are written in threads;
+        progress is called in the event loop, and must be no coroutine function.
         """
         from curlhttp._download.download import download
 
@@ -245,33 +221,15 @@ class AsyncClient(Core):
     ) -> AsyncResults:
         """Send many requests, so many at a time; the results are for `async for`.
 
-        Items are taken when there is room for them, so that there may be millions. Requests go on
-        in tasks of their own while the consumer is busy, as long as there is room for results.
-        Leaving the loop early cancels the rest; to be sure when, use the results in `async with`.
+        Arguments, and what is raised, are those of Client.map; but the requests may be an async
+        iterable, too, and a plain one must not block. Requests go on in tasks of their own while
+        the consumer is busy, as long as there is room for results. They use the connections of
+        this client, and see the context variables of this call. Leaving the loop early cancels the
+        rest; to be sure when, use the results in `async with`.
 
             async for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):
                     print(result.request.url, "failed:", result)
-
-        Requests that wait for a connection, for a limit or for a retry count as under way. They
-        see the context variables of this call.
-
-        Args:
-            requests: URLs, which are sent by GET, and requests as send takes them; not streamed.
-                What it raises is raised again after the results of all items before. A generator
-                is closed when the map ends. A plain iterable must not block.
-            concurrency: how many are under way at once. Results ahead of the consumer and
-                requests under way are twice as many at most.
-            ordered: give the results in the order of the items, not as they come.
-            return_exceptions: a request that fails gives its RequestException, whose `request` is
-                the item at least; if False it is raised, and the rest cancelled. Other exceptions,
-                such as those of a middleware, are always raised.
-            options: those of build_request, for items that are URLs, without the body's.
-
-        Raises:
-            TypeError: the requests cannot be iterated over.
-            ValueError: the concurrency is below one.
-            RequestException: the options cannot be sent as they are.
         """
         from curlhttp._map.tasks import AsyncResults
         from curlhttp._map.work import Work

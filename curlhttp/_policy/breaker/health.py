@@ -2,10 +2,10 @@
 
 failure   500, 502, 503, 504; not connected, cut off, silent, HTTP broken, TLS handshake failed
 success   every other status but 429, which only asks to be slower
-neither   what is not the server's doing: our deadline, a full pool, cancellation, settings,
+ignored   what is not the server's doing: our deadline, a full pool, cancellation, settings,
           decoding, a limit on sizes, the caller's own exceptions, an open breaker
 proxy     the proxy could not be reached, or broke: its failure, and nobody else's. What it
-          answers to CONNECT is of the origin (502, 503, 504), or of neither (403, 407)
+          answers to CONNECT is of the origin (502, 503, 504), or ignored (403, 407)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Verdict(Enum):
 
     SUCCESS = "success"
     FAILURE = "failure"
-    IGNORED = "neither"
+    IGNORED = "ignored"
     PROXY_FAILURE = "proxy failure"
 
 
