@@ -21,7 +21,7 @@ from curlhttp.exceptions import client_closed
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from curlhttp._curl.engines.event_loop import LoopEngine
+    from curlhttp._curl.engines.event_loop import EventLoopEngine
     from curlhttp._loops import Loop
     from curlhttp._map.tasks import AsyncResults
     from curlhttp._map.work import Item
@@ -75,7 +75,7 @@ class AsyncClient(Core):
 
         self._loops = _loops
         self._running_loop = _loops.running_loop
-        self._engines: dict[Loop, LoopEngine] = {}
+        self._engines: dict[Loop, EventLoopEngine] = {}
         self._given = transport
         now = time.monotonic if transport is None else transport.now
         wall = time.time if transport is None else transport.wall

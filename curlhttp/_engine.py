@@ -129,7 +129,7 @@ class Engine(Protocol):
     def abort(self, incoming: _Opened) -> None:
         """Let go of a response; never waits."""
 
-    def orphan(self, incoming: _Opened) -> None:
+    def abort_from_finalizer(self, incoming: _Opened) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
 
     async def sleep(self, seconds: float) -> None:

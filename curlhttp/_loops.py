@@ -12,7 +12,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from anyio.to_thread import run_sync as in_thread
 
 from curlhttp._config import Limits
-from curlhttp._curl.engines.event_loop import LoopEngine
+from curlhttp._curl.engines.event_loop import EventLoopEngine
 from curlhttp._curl.engines.on_anyio import AnyioEngine
 from curlhttp._curl.engines.on_asyncio import AsyncioEngine
 
@@ -61,17 +61,17 @@ def running_loop() -> Loop:
 
 
 def make_engine(
-    engines: dict[Loop, LoopEngine], loop: Loop, limits: Limits, *, multiplexes: bool
-) -> LoopEngine:
+    engines: dict[Loop, EventLoopEngine], loop: Loop, limits: Limits, *, multiplexes: bool
+) -> EventLoopEngine:
     """Make the engine for an event loop and note it; close those of loops that have ended.
 
     Args:
         engines: the client's engines by loop.
         loop: an asyncio loop, or anyio's token for another kind.
         limits: the client's limits.
-        multiplexes: see AsyncEngine.
+        multiplexes: see MultiEngine.
     """
-    engine: LoopEngine
+    engine: EventLoopEngine
     if isinstance(loop, asyncio.AbstractEventLoop):
         engine = AsyncioEngine(limits, multiplexes=multiplexes, loop=loop)
     else:
@@ -82,7 +82,7 @@ def make_engine(
     return engine
 
 
-async def close_engines(engines: dict[Loop, LoopEngine], loop: Loop) -> None:
+async def close_engines(engines: dict[Loop, EventLoopEngine], loop: Loop) -> None:
     """Close the engine of the running loop, and those of loops that have ended.
 
     Args:
@@ -96,7 +96,7 @@ async def close_engines(engines: dict[Loop, LoopEngine], loop: Loop) -> None:
         await own.aclose()
 
 
-def _ended(engines: dict[Loop, LoopEngine]) -> list[LoopEngine]:
+def _ended(engines: dict[Loop, EventLoopEngine]) -> list[EventLoopEngine]:
     """Take the engines of ended loops out."""
     ended = []
     for loop, engine in list(engines.items()):

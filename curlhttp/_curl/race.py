@@ -5,9 +5,10 @@ Decides nothing of its own: the plan says when, whether and what is good. Waits 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 
+from curlhttp._curl.driver import Driver
 from curlhttp._curl.result import head_of, raise_failure, status_of
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import AttemptResult, HedgePlan
@@ -48,19 +49,30 @@ class HedgeRace:
         after = self._plan.after
         self._due = None if after is None or not self._left else now + after
 
-    def wait_seconds(self, limit: float | None = None) -> float | None:
-        """Return how long until the next attempt is due, None if there will be none.
+    async def run_out(
+        self,
+        wait: Callable[[float | None], Awaitable[None]],
+        join: Callable[[], Awaitable[None]],
+    ) -> Transfer:
+        """Return the attempt that surfaces, and let go of all others.
 
         Args:
-            limit: seconds that the wait must not exceed, or None.
+            wait: waits until one of those that run has something to look at, or for so many
+                seconds.
+            join: sends one more attempt, see `add`, or calls `stop`.
         """
-        if self._due is None:
-            return limit
-        seconds = max(0.0, self._due - monotonic())
-        return seconds if limit is None else min(seconds, limit)
+        while (winner := self.winner()) is None:
+            await wait(self._wait_seconds())
+            if self._is_due():
+                await join()
+        self._settle(winner)
+        return winner
 
-    @property
-    def is_due(self) -> bool:
+    def _wait_seconds(self) -> float | None:
+        """Return how long until the next attempt is due, None if there will be none."""
+        return None if self._due is None else max(0.0, self._due - monotonic())
+
+    def _is_due(self) -> bool:
         """Return whether it is time for one more attempt."""
         if self._due is None or monotonic() < self._due - _EARLY:
             return False
@@ -75,17 +87,25 @@ class HedgeRace:
         assert request is not None
         return request
 
-    @property
-    def may_share(self) -> bool:
-        """Return whether one more attempt may wait for a connection that this one opens."""
-        return any(transfer.sends for transfer in self.running)
-
     def next(self) -> Request | None:
         """Return the request of the attempt that is due, None if there shall be no more."""
         request = self._plan.again()
         self._left = 0 if request is None else self._left - 1
         self._set_due(monotonic())
         return request
+
+    def add(self, rival: Transfer, driver: Driver) -> None:
+        """Count in one more attempt, which was started.
+
+        Args:
+            rival: the attempt.
+            driver: what it runs on.
+        """
+        self.running.append(rival)
+        # While no attempt was sent, their connection is what takes so long: the rival must not
+        # wait for that, too.
+        if rival.handle.multiplexes and not any(transfer.sends for transfer in self.running):
+            driver.use_own_connection(rival)
 
     def stop(self) -> None:
         """Want no further attempts."""
@@ -101,7 +121,7 @@ class HedgeRace:
             self._leave(transfer, _outcome(transfer))
         return None
 
-    def settle(self, winner: Transfer) -> None:
+    def _settle(self, winner: Transfer) -> None:
         """Let go of all but the winner."""
         first = self._first
         if first is not None and status_of(first):

@@ -27,7 +27,15 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException
 
-__all__ = ["finish", "head_of", "raise_failure", "response_of", "status_of"]
+__all__ = [
+    "check_opened",
+    "finish",
+    "head_of",
+    "raise_failure",
+    "response_of",
+    "status_of",
+    "take_piece",
+]
 
 
 def finish(transfer: Transfer, code: int, message: str) -> None:
@@ -125,6 +133,30 @@ def response_of(transfer: Transfer) -> Response:
     if "\ncontent-encoding" in head.lower and request.decode and content:
         _decode(response, request)
     return response
+
+
+def check_opened(transfer: Transfer) -> None:
+    """Raise what kept a streamed response from having a head; else reading its body will tell.
+
+    Raises:
+        RequestException: the attempt failed up to there.
+    """
+    if transfer.head is None:
+        raise_failure(transfer)
+        head_of(transfer)
+
+
+def take_piece(transfer: Transfer) -> bytes:
+    """Return what of a streamed body is there, b"" at its end.
+
+    Raises:
+        RequestException: there is no more, since the attempt failed.
+    """
+    piece = transfer.take()
+    if not piece:
+        raise_failure(transfer)
+        head_of(transfer)
+    return piece
 
 
 def _decode(response: Response, request: Request) -> None:

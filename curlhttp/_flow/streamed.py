@@ -226,7 +226,7 @@ class Streamed(Response):
         # Not there when __init__ was interrupted.
         incoming = getattr(self, "_incoming", None)
         if incoming is not None:
-            self._engine.orphan(incoming)
+            self._engine.abort_from_finalizer(incoming)
             self._tell_end(None)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from curlhttp._curl.engines.stepped import BulkEngine
+from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._engine import Clock, Exchange, HedgePlan
 from curlhttp._flow.exchange import exchange
 from curlhttp._flow.streamed import Streamed
@@ -107,13 +107,13 @@ class SteppedSender:
     """A sender on a curl_multi of its own."""
 
     def __init__(self, core: Core) -> None:
-        engine = BulkEngine(core.limits, multiplexes=core.multiplexes)
+        engine = SteppedEngine(core.limits, multiplexes=core.multiplexes)
         self._engine = engine
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # Any item may bring a policy.
         self._flow = core.chain.ending_in(_last(engine, core), clock, engine.gate, retries=True)
-        self.run_ready = engine.keep_up
-        self.run_once = engine.turn
+        self.run_ready = engine.run_ready
+        self.run_once = engine.run_once
         self.cancel = engine.cancel
         self.close = engine.close
 
@@ -126,7 +126,7 @@ class SteppedSender:
         return True
 
 
-def _last(engine: BulkEngine, core: Core) -> Exchange:
+def _last(engine: SteppedEngine, core: Core) -> Exchange:
     """Return the last step of a map's flow: what a middleware streams goes on the client's own."""
     own = exchange(engine, engine.now, Streamed)
 

@@ -182,7 +182,7 @@ class ScriptedEngine:
         self.aborted += 1
         incoming.pieces.clear()
 
-    def orphan(self, incoming: ScriptedIncoming) -> None:
+    def abort_from_finalizer(self, incoming: ScriptedIncoming) -> None:
         """Let go of a response that was dropped."""
         self.abort(incoming)
 

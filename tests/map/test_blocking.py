@@ -15,7 +15,7 @@ import pytest
 import curlhttp
 from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
 from curlhttp._config import Limits
-from curlhttp._curl.engines.stepped import BulkEngine
+from curlhttp._curl.engines.stepped import SteppedEngine
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response
 from tests.support.inner import finish_script, run_script, start_script
 from tests.support.pace import assert_in_time, paced
@@ -43,7 +43,7 @@ print(*sorted({"asyncio", "anyio", "trio", "uvloop", "ssl"} & set(sys.modules)))
 
 
 def test_requests_go_on_in_the_order_in_which_they_were_let_go() -> None:
-    engine = BulkEngine(Limits(), multiplexes=False)
+    engine = SteppedEngine(Limits(), multiplexes=False)
     gates: list[Any] = []
     gone_on: list[str] = []
 
@@ -63,7 +63,7 @@ def test_requests_go_on_in_the_order_in_which_they_were_let_go() -> None:
         engine.start(coroutine, lambda result: None)
     time.sleep(0.01)  # both timers are late, and looked at together
     while len(gone_on) < 4:
-        engine.turn()
+        engine.run_once()
     engine.close()
     assert gone_on == ["first", "newcomer", "0.001 s", "0.002 s"]
 

@@ -21,7 +21,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.leak import leak, leak_transfer
 from curlhttp._curl.race import HedgeRace
-from curlhttp._curl.result import finish, head_of, raise_failure, response_of
+from curlhttp._curl.result import check_opened, finish, response_of, take_piece
 from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._curl.thread_pool import Key, ThreadPool
 from curlhttp._curl.transfer import Transfer
@@ -82,7 +82,7 @@ class BlockingEngine:
         """
         body, read = request.body, request.timeout.read
         if plan is not None:
-            transfer = self._race(request, plan)
+            transfer = await self._race(request, plan)
         elif (body is not None and body.data is None) or (read is not None and read < _SHORT_READ):
             transfer = self._start(request, _ALONE)
         else:
@@ -127,24 +127,26 @@ class BlockingEngine:
 
     # several attempts at once
 
-    def _race(self, request: Request, plan: HedgePlan) -> Transfer:
+    async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
         """Return the attempt that surfaces; the driver of the first one drives them all."""
         first = self._start(request, _ALONE + plan.most)
-        driver = first.driver
+        driver: Driver = first.driver
+
+        async def wait(seconds: float | None) -> None:
+            due = driver.wait_seconds()
+            if seconds is not None:
+                due = seconds if due is None else min(seconds, due)
+            driver.run_once(due)
+
         race = HedgeRace(plan, first, partial(self._leave, driver))
         first.wake = _ignore
         try:
-            while (winner := race.winner()) is None:
-                driver.run_once(race.wait_seconds(driver.wait_seconds()))
-                if race.is_due:
-                    self._join(race, driver)
-            race.settle(winner)
+            return await race.run_out(wait, partial(self._join, race, driver))
         except BaseException:
             self._pool.drop(race.abandon())
             raise
-        return winner
 
-    def _join(self, race: HedgeRace, driver: Driver) -> None:
+    async def _join(self, race: HedgeRace, driver: Driver) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
         origin = race.request.url.origin
         if not self._pool.take_slot(origin):
@@ -160,10 +162,7 @@ class BlockingEngine:
         except BaseException:
             self._pool.drop(rival)
             raise
-        race.running.append(rival)
-        if rival.handle.multiplexes and not race.may_share:
-            driver.use_own_connection(rival)
-        return None
+        return race.add(rival, driver)
 
     def _leave(self, driver: Driver, loser: Transfer, other: Transfer) -> None:
         """Let go of an attempt; if the driver is its own, the other one inherits it."""
@@ -185,12 +184,10 @@ class BlockingEngine:
         Raises:
             RequestException: the exchange failed up to there.
         """
-        transfer = self._start(request, _ALONE) if plan is None else self._race(request, plan)
+        transfer = self._start(request, _ALONE) if plan is None else await self._race(request, plan)
         try:
             self._loop(transfer, lambda: transfer.head is not None or transfer.done)
-            if transfer.head is None:  # else reading the body will tell
-                raise_failure(transfer)
-                head_of(transfer)
+            check_opened(transfer)
         except BaseException:
             self._pool.drop(transfer)
             raise
@@ -207,11 +204,9 @@ class BlockingEngine:
                 if incoming.paused:
                     incoming.driver.resume_soon(incoming)
                 self._loop(incoming, lambda: incoming.pieces or incoming.done)
-            piece = incoming.take()
+            piece = take_piece(incoming)
             if piece:
                 return piece
-            raise_failure(incoming)
-            head_of(incoming)
             is_spent = incoming.is_cut_short
             if not is_spent:
                 incoming.clean()
@@ -228,7 +223,7 @@ class BlockingEngine:
         """Let go of a response; its connection is closed."""
         self._pool.drop(incoming)
 
-    def orphan(self, incoming: Transfer) -> None:
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
         self._pool.drop_from_finalizer(incoming)
 

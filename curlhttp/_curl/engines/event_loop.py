@@ -13,13 +13,13 @@ from time import monotonic
 import anyio
 import anyio.to_thread
 
-from curlhttp._curl.engines.multi import AsyncEngine
+from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate
 from curlhttp._models.body.body import Body
 
-__all__ = ["LoopEngine", "SharedGate", "wait_so_long"]
+__all__ = ["EventLoopEngine", "SharedGate", "wait_so_long"]
 
 _PIECE = 64 * 1024  # bytes read at once from a body that may block
 
@@ -49,7 +49,7 @@ async def wait_so_long(wait: Callable[[], Awaitable[object]], seconds: float) ->
         await wait()
 
 
-class LoopEngine(AsyncEngine):
+class EventLoopEngine(MultiEngine):
     """Move bytes for the tasks of one event loop."""
 
     # waits
@@ -79,7 +79,7 @@ class LoopEngine(AsyncEngine):
         await self._pump_once(transfer, race)
         while race is None:
             while not transfer.done and transfer.head is None:
-                await self._park(transfer)
+                await self._wait_for(transfer)
             if not transfer.done or not transfer.goes_elsewhere():
                 break
             assert transfer.request is not None
@@ -103,9 +103,9 @@ class LoopEngine(AsyncEngine):
                 tasks.start_soon(self._feed, transfer, body, feed)
                 while not (feed.has_ended or transfer.done):
                     if race is None:
-                        await self._park(transfer)
+                        await self._wait_for(transfer)
                     elif race.winner() is None and transfer in race.running:
-                        await self._park(*race.running)
+                        await self._wait_for(*race.running)
                     else:
                         break
                 feed.stop()

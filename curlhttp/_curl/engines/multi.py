@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
+from functools import partial
 from time import monotonic
 
 from curlhttp._config import Limits
@@ -17,7 +18,7 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.leak import leak, leak_transfer
 from curlhttp._curl.pool import TransferPool
 from curlhttp._curl.race import HedgeRace
-from curlhttp._curl.result import head_of, raise_failure, response_of
+from curlhttp._curl.result import check_opened, response_of, take_piece
 from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate, HedgePlan
@@ -27,10 +28,10 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed, client_closed, closed_amid
 
-__all__ = ["AsyncEngine"]
+__all__ = ["MultiEngine"]
 
 
-class AsyncEngine(ABC):
+class MultiEngine(ABC):
     """Move bytes for many coroutines at once.
 
     Args:
@@ -62,11 +63,11 @@ class AsyncEngine(ABC):
         """Return a closed gate, which only the thread of this engine may open."""
 
     @abstractmethod
-    def _park(self, transfer: Transfer, *rivals: Transfer) -> Awaitable[None]:
+    def _wait_for(self, transfer: Transfer, *rivals: Transfer) -> Awaitable[None]:
         """Return what ends when one of them has something to look at; sets their wake."""
 
     @abstractmethod
-    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+    async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
         """Do the same, for so long at most."""
 
     # the pool
@@ -181,7 +182,7 @@ class AsyncEngine(ABC):
             if transfer.feed is not None and plan is None:
                 await self._pump(transfer)
             while not transfer.done:
-                await self._park(transfer)
+                await self._wait_for(transfer)
             response = response_of(transfer)
         except BaseException:
             self._drop(transfer)
@@ -207,11 +208,9 @@ class AsyncEngine(ABC):
             if transfer.feed is not None and plan is None:
                 await self._pump(transfer)
             while transfer.head is None and not transfer.done:
-                await self._park(transfer)
+                await self._wait_for(transfer)
             transfer.wake = None
-            if transfer.head is None:  # else reading the body will tell
-                raise_failure(transfer)
-                head_of(transfer)
+            check_opened(transfer)
         except BaseException:
             self._drop(transfer)
             raise
@@ -229,12 +228,9 @@ class AsyncEngine(ABC):
                     self._driver.resume_soon(incoming)
                 incoming.last_activity = monotonic()  # nobody waited for the server before
                 while not incoming.pieces and not incoming.done:
-                    await self._park(incoming)
+                    await self._wait_for(incoming)
                 incoming.wake = None
-            piece = incoming.take()
-            if not piece:
-                raise_failure(incoming)
-                head_of(incoming)
+            piece = take_piece(incoming)
         except BaseException:
             self._drop(incoming)
             raise
@@ -258,7 +254,7 @@ class AsyncEngine(ABC):
         incoming.wake()
 
     @abstractmethod
-    def orphan(self, incoming: Transfer) -> None:
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
 
     # several attempts at once
@@ -267,22 +263,20 @@ class AsyncEngine(ABC):
         """Return the attempt that surfaces, all in the caller's own task."""
         first = self._start(request) or await self._start_later(request)
         race = HedgeRace(plan, first, self._leave)
+
+        async def wait(seconds: float | None) -> None:
+            if seconds is None:
+                await self._wait_for(*race.running)
+            else:
+                await self._wait_for_at_most(seconds, *race.running)
+
         try:
             if first.feed is not None:
                 await self._pump(first, race)
-            while (winner := race.winner()) is None:
-                seconds = race.wait_seconds()
-                if seconds is None:
-                    await self._park(*race.running)
-                else:
-                    await self._park_for(seconds, *race.running)
-                if race.is_due:
-                    await self._join(race)
-            race.settle(winner)
+            return await race.run_out(wait, partial(self._join, race))
         except BaseException:
             self._drop(race.abandon())
             raise
-        return winner
 
     async def _join(self, race: HedgeRace) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
@@ -293,9 +287,7 @@ class AsyncEngine(ABC):
         if request is None:
             return self._pool.slots.give(slot)
         rival = self._begin(request, slot)
-        race.running.append(rival)
-        if rival.handle.multiplexes and not race.may_share:
-            self._driver.use_own_connection(rival)
+        race.add(rival, self._driver)
         if rival.feed is not None:
             await self._pump(rival, race)
         return None

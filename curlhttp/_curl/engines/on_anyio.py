@@ -19,7 +19,7 @@ from anyio.lowlevel import EventLoopToken
 
 from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import LoopEngine, wait_so_long
+from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AnyioEngine", "EventGate"]
@@ -127,18 +127,18 @@ class _ScopeDriver(Driver):
         return math.inf if seconds is None else anyio.current_time() + seconds
 
 
-class AnyioEngine(LoopEngine):
+class AnyioEngine(EventLoopEngine):
     """Move bytes for the tasks of one event loop of any kind that anyio knows.
 
     Args:
         limits: the client's limits.
-        multiplexes: see AsyncEngine.
+        multiplexes: see MultiEngine.
         token: stands for the running loop.
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool, token: EventLoopToken) -> None:
         super().__init__(limits, multiplexes=multiplexes)
-        self._parked: dict[anyio.Event, None] = {}
+        self._waiting: dict[anyio.Event, None] = {}
         self._order = _Order()
         native: Any = token.native_token
         # trio's way to call something in the loop from anywhere, and asyncio's
@@ -150,11 +150,11 @@ class AnyioEngine(LoopEngine):
     def _local_gate(self) -> EventGate:
         return _OrderedGate(self._order)
 
-    async def _park(self, *transfers: Transfer) -> None:
+    async def _wait_for(self, *transfers: Transfer) -> None:
         woken = anyio.Event()
         for transfer in transfers:
             transfer.wake = woken.set
-        self._parked[woken] = None
+        self._waiting[woken] = None
         driver = self._driver
         assert isinstance(driver, _ScopeDriver)
         try:
@@ -166,15 +166,15 @@ class AnyioEngine(LoopEngine):
             else:
                 await woken.wait()
         finally:
-            del self._parked[woken]
+            del self._waiting[woken]
             for transfer in transfers:
                 transfer.wake = None
-            if driver.scope is None and self._parked:
-                next(iter(self._parked)).set()  # it finds nobody driving, and does
+            if driver.scope is None and self._waiting:
+                next(iter(self._waiting)).set()  # it finds nobody driving, and does
 
-    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+    async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
         with anyio.move_on_after(seconds):
-            await self._park(*transfers)
+            await self._wait_for(*transfers)
 
     async def _drive(self, driver: _ScopeDriver, woken: anyio.Event) -> None:
         """Turn the driver until this task's own transfer has something to look at."""
@@ -188,7 +188,7 @@ class AnyioEngine(LoopEngine):
         finally:
             driver.scope = None
 
-    def orphan(self, incoming: Transfer) -> None:
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
         if not self.is_closed:
             with suppress(RuntimeError):  # the loop has ended

@@ -11,7 +11,7 @@ from time import monotonic
 
 from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import LoopEngine, wait_so_long
+from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AsyncioEngine", "FutureGate"]
@@ -105,12 +105,12 @@ class _LoopDriver(Driver):
             self.close()
 
 
-class AsyncioEngine(LoopEngine):
+class AsyncioEngine(EventLoopEngine):
     """Move bytes for the tasks of one asyncio loop.
 
     Args:
         limits: the client's limits.
-        multiplexes: see AsyncEngine.
+        multiplexes: see MultiEngine.
         loop: the running loop.
     """
 
@@ -126,15 +126,15 @@ class AsyncioEngine(LoopEngine):
     def _local_gate(self) -> FutureGate:
         return FutureGate(self.loop)
 
-    def _park(self, transfer: Transfer, *rivals: Transfer) -> asyncio.Future[None]:
+    def _wait_for(self, transfer: Transfer, *rivals: Transfer) -> asyncio.Future[None]:
         future = self.loop.create_future()
         transfer.wake = partial(_settle, future)
         for rival in rivals:
             rival.wake = transfer.wake
         return future
 
-    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
-        future = self._park(*transfers)
+    async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
+        future = self._wait_for(*transfers)
         timer = self.loop.call_later(seconds, _settle, future)
         try:
             await future
@@ -159,7 +159,7 @@ class AsyncioEngine(LoopEngine):
         with suppress(RuntimeError):  # closed just now
             self.loop.call_soon_threadsafe(driver.discard)
 
-    def orphan(self, incoming: Transfer) -> None:
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
         if not self.is_closed and not self.loop.is_closed():
             with suppress(RuntimeError):  # closed just now

@@ -1,7 +1,7 @@
 """The engine of `Client.map`: many requests in the calling thread, without threads or event loop.
 
 Each request is a coroutine, which is stepped until it waits: for its transfer, for a time or at a
-gate. Whoever drives the engine calls `turn`: it waits for all of them at once, and steps those
+gate. Whoever drives the engine calls `run_once`: it waits for all of them at once, and steps those
 that may go on.
 """
 
@@ -17,13 +17,13 @@ from typing import Any
 
 from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.multi import AsyncEngine
+from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body.body import Body
 from curlhttp._run import NEEDS_A_LOOP
 
-__all__ = ["BulkEngine"]
+__all__ = ["SteppedEngine"]
 
 _JUST_NOW = 500e-6  # seconds
 _AWAY = 0.1  # seconds without a turn, after which connection attempts are looked at
@@ -59,7 +59,7 @@ class _JobGate:
 
     __slots__ = ("_engine", "_is_open", "_job")
 
-    def __init__(self, engine: BulkEngine, job: _Job) -> None:
+    def __init__(self, engine: SteppedEngine, job: _Job) -> None:
         self._engine = engine
         self._job = job
         self._is_open = False
@@ -85,12 +85,12 @@ class _JobGate:
             timers.pop(job, None)
 
 
-class BulkEngine(AsyncEngine):
+class SteppedEngine(MultiEngine):
     """Move bytes for the coroutines that one thread steps.
 
     Args:
         limits: the client's limits.
-        multiplexes: see AsyncEngine.
+        multiplexes: see MultiEngine.
 
     Attributes:
         timers: when to wake a job, in monotonic seconds.
@@ -119,7 +119,7 @@ class BulkEngine(AsyncEngine):
         self._jobs.add(job)
         self._step(job)
 
-    def turn(self, *, waits: bool = True) -> None:
+    def run_once(self, *, waits: bool = True) -> None:
         """Do what can be done.
 
         Args:
@@ -143,10 +143,10 @@ class BulkEngine(AsyncEngine):
         while ready:
             self._step(ready.popleft())
 
-    def keep_up(self) -> None:
+    def run_ready(self) -> None:
         """Do what can be done, unless that was done just now."""
         if monotonic() - self._turned > _JUST_NOW:
-            self.turn(waits=False)
+            self.run_once(waits=False)
 
     def cancel(self) -> None:
         """End all coroutines where they are; what they hold is given back."""
@@ -211,17 +211,17 @@ class BulkEngine(AsyncEngine):
             driver.poller.watch(end.fileno(), 1)
         return driver
 
-    def _park(self, transfer: Transfer, *rivals: Transfer) -> _Pause:
+    def _wait_for(self, transfer: Transfer, *rivals: Transfer) -> _Pause:
         wake = transfer.wake = partial(self._ready.append, self._current)
         for rival in rivals:
             rival.wake = wake
         return _PAUSE
 
-    async def _park_for(self, seconds: float, *transfers: Transfer) -> None:
+    async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
         job = self._current
         self.timers[job] = monotonic() + seconds
         try:
-            await self._park(*transfers)
+            await self._wait_for(*transfers)
         finally:
             self.timers.pop(job, None)
 
@@ -258,7 +258,7 @@ class BulkEngine(AsyncEngine):
 
     # the end
 
-    def orphan(self, incoming: Transfer) -> None:
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Let go of a response; there are none that stream."""
         self.abort(incoming)
 
