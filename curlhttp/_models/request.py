@@ -283,7 +283,7 @@ class Request:
         twin.auth = twin.cookies = None
         return twin
 
-    def derive(self, **changes: Any) -> Request:
+    def derive(self, **changes: Any) -> Request:  # Any: of each attribute its own type
         """Return a copy with some attributes replaced.
 
         Args:
@@ -316,7 +316,7 @@ class Request:
         state["data"] = self.body.data if self.body is not None else None
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:  # Any: of each attribute its own type
         from curlhttp._models.body.body import BytesBody
 
         data = state.pop("data")

@@ -239,7 +239,7 @@ class Response:
             return chosen_charset(self._encoding) or "utf_8"
         return known_charset(self.encoding or "") or "utf_8"
 
-    def json(self, **options: Any) -> Any:
+    def json(self, **options: Any) -> Any:  # Any: as of json.loads
         """Return the body read as JSON (RFC 8259).
 
         Args:
@@ -310,13 +310,14 @@ class Response:
         await self.aclose()
 
 
+# Any: options and value are those of json.loads; the facade's responses are others.
 def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
     """Return a body read as JSON.
 
     Args:
         body: of the response, or its text.
         options: passed on to json.loads.
-        response: has the text, for the error; Any: the facade's are others.
+        response: has the text, for the error.
 
     Raises:
         JSONDecodeError: it is not JSON, or goes beyond what Python reads.
@@ -335,7 +336,7 @@ def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
         raise _not_json(str(error), response) from error  # a number has thousands of digits
 
 
-def _not_json(what: str, response: Any) -> JSONDecodeError:
+def _not_json(what: str, response: Any) -> JSONDecodeError:  # Any: see read_json
     return JSONDecodeError(what, response.text, 0, response=response)
 
 

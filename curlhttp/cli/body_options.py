@@ -57,6 +57,7 @@ class TakenBody(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
+# Any: what click made of the options.
 def take_body(options: dict[str, Any], files: ExitStack) -> TakenBody:
     """Take the body out of a command's options.
 

@@ -46,7 +46,7 @@ class ConnectionOptions:
     cert: str | None
     key: str | None
 
-    def client(self, **settings: Any) -> Client:  # Any: Client checks them
+    def client(self, **settings: Any) -> Client:  # Any: see _settings
         """Return a client with these options.
 
         Args:
@@ -67,7 +67,7 @@ class ConnectionOptions:
         except OSError as error:
             raise CommandFailed(str(error), _CA_ERROR) from None
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:  # Any: of each keyword of Client its own type
         return {
             "headers": self.header,
             "auth": _credentials(self.user),

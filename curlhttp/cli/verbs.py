@@ -96,7 +96,7 @@ def _verb(method: str) -> click.Command:
     """Make the command that sends one method."""
 
     @with_connection
-    def command(url: str, connection: ConnectionOptions, **options: Any) -> None:
+    def command(url: str, connection: ConnectionOptions, **options: Any) -> None:  # see take_body
         chosen = {field.name: options.pop(field.name) for field in fields(_OutputOptions)}
         with ExitStack() as files:
             _send(method, url, connection, take_body(options, files), _OutputOptions(**chosen))

@@ -56,7 +56,7 @@ _PLATFORMS = frozenset(_PLATFORM_NAMES.split())
 
 
 @cache
-def _list() -> Any:
+def _list() -> Any:  # Any: publicsuffixlist may not be there
     """Return the Public Suffix List, or None without the extra."""
     try:
         from publicsuffixlist import PublicSuffixList

@@ -98,7 +98,7 @@ def _line(number: int, raw: bytes) -> InputLine:
     return _from_fields(number, fields)
 
 
-def _from_fields(number: int, fields: dict[str, Any]) -> InputLine:
+def _from_fields(number: int, fields: dict[str, Any]) -> InputLine:  # Any: JSON
     unknown = fields.keys() - _FIELDS
     if unknown:
         known = ", ".join(sorted(_FIELDS))

@@ -128,7 +128,7 @@ class FetchRun:
         return None
 
     def _build(self, line: InputLine) -> Request:
-        options: dict[str, Any] = {"method": self._method, **line.options}
+        options: dict[str, Any] = {"method": self._method, **line.options}  # Any: see InputLine
         return self._client.build_request(url=line.url, **options)
 
 
