@@ -36,11 +36,10 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from typing import TypedDict
-
     from typing_extensions import Unpack
 
     from curlhttp._models.attempt import Attempt
+    from curlhttp._models.inputs import ErrorFacts
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
     from curlhttp._models.timings import Timings
@@ -81,18 +80,6 @@ __all__ = [
     "URLRequired",
     "UnrewindableBodyError",
 ]
-
-
-if TYPE_CHECKING:
-
-    class _Facts(TypedDict, total=False):
-        """The keywords of RequestException."""
-
-        request: Request | None
-        response: Response | None
-        curl_code: int | None
-        request_sent: bool
-        timings: Timings | None
 
 
 class RequestException(OSError):
@@ -258,7 +245,9 @@ class CircuitBreakerOpen(ConnectionError):
         retry_after: seconds until it may let requests through again; math.inf when it was forced.
     """
 
-    def __init__(self, *args: object, retry_after: float = 0.0, **facts: Unpack[_Facts]) -> None:
+    def __init__(
+        self, *args: object, retry_after: float = 0.0, **facts: Unpack[ErrorFacts]
+    ) -> None:
         super().__init__(*args, **facts)
         self.retry_after = retry_after
 
@@ -327,7 +316,7 @@ class ChecksumMismatch(RequestException):
     """
 
     def __init__(
-        self, *args: object, expected: str = "", actual: str = "", **facts: Unpack[_Facts]
+        self, *args: object, expected: str = "", actual: str = "", **facts: Unpack[ErrorFacts]
     ) -> None:
         super().__init__(*args, **facts)
         self.expected = expected
@@ -341,7 +330,7 @@ class InvalidJSONError(RequestException):
 class JSONDecodeError(InvalidJSONError, json.JSONDecodeError):
     """Report a response body that is not JSON."""
 
-    def __init__(self, msg: str, doc: str, pos: int, **facts: Unpack[_Facts]) -> None:
+    def __init__(self, msg: str, doc: str, pos: int, **facts: Unpack[ErrorFacts]) -> None:
         json.JSONDecodeError.__init__(self, msg, doc, pos)
         InvalidJSONError.__init__(self, *self.args, **facts)
 
@@ -377,13 +366,6 @@ class ClientClosed(RequestException, RuntimeError):
     """Report the use of a client after close()."""
 
 
-class CookieConflictError(RuntimeError):
-    """Report that several cookies have the name; give get() a domain or a path.
-
-    It concerns no request, and is requests.cookies', not requests.exceptions'.
-    """
-
-
 def client_closed(request: Request | None = None) -> ClientClosed:
     """Return the exception for the use of a client after close().
 
@@ -400,16 +382,6 @@ def closed_amid(request: Request | None) -> StreamConsumedError:
         request: what the response answers.
     """
     return StreamConsumedError("this response was closed while it was read", request=request)
-
-
-def add_note(error: BaseException, note: str) -> None:
-    """Do what BaseException.add_note does, on Python 3.10 as well.
-
-    Args:
-        error: its traceback will show the note.
-        note: the text.
-    """
-    error.__dict__.setdefault("__notes__", []).append(note)
 
 
 class RequestsWarning(Warning):

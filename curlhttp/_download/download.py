@@ -16,6 +16,7 @@ from curlhttp._download.partial_file import PartialFile
 from curlhttp._engine import Send
 from curlhttp._flow.streamed import Streamed, Whole
 from curlhttp._models.decoders import codings
+from curlhttp._models.notes import add_note
 from curlhttp._models.progress import Meter, Progress
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -35,7 +36,6 @@ from curlhttp.exceptions import (
     RemoteProtocolError,
     RequestException,
     ResponseTooLarge,
-    add_note,
 )
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from curlhttp._engine import Clock
 from curlhttp._flow.deadline import LEAST
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._models.attempt import Attempt
+from curlhttp._models.notes import add_note
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.scrub import scrub_url
@@ -28,7 +29,6 @@ from curlhttp.exceptions import (
     DeadlineExceeded,
     RequestException,
     UnrewindableBodyError,
-    add_note,
 )
 
 __all__ = ["Attempts"]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
+    from curlhttp._models.timings import Timings
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.breaker.breaker import Transition
 
@@ -23,6 +24,7 @@ __all__ = [
     "ContentInput",
     "CookiesInput",
     "DataInput",
+    "ErrorFacts",
     "FileInput",
     "FilesInput",
     "FormInput",
@@ -105,6 +107,19 @@ FilesInput: TypeAlias = (
 
 AuthInput: TypeAlias = "tuple[Text, Text] | Auth | Callable[[Request], Request | None]"
 """(user, password), an Auth, or a function that changes a request."""
+
+# --- errors ---
+
+
+class ErrorFacts(TypedDict, total=False):
+    """The keywords of RequestException."""
+
+    request: Request | None
+    response: Response | None
+    curl_code: int | None
+    request_sent: bool
+    timings: Timings | None
+
 
 # --- hooks ---
 

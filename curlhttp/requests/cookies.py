@@ -12,10 +12,9 @@ from http.cookiejar import CookieJar
 from typing import Any, TypeVar, cast
 from urllib.parse import urlparse, urlunparse
 
-from curlhttp._models.cookies.named import remove_cookie_by_name, twin_of
+from curlhttp._models.cookies.named import CookieConflictError, remove_cookie_by_name, twin_of
 from curlhttp._models.cookies.rules import SetCookies, lines_for_stdlib
 from curlhttp._models.cookies.store import CookieStore
-from curlhttp.exceptions import CookieConflictError
 from curlhttp.requests._elsewhere import names_of
 from curlhttp.requests._internal_utils import to_native_string
 from curlhttp.requests._jar import (

@@ -17,12 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.cookies.jar import (
-    CookieConflictError,
-    Cookies,
-    cookie_header,
-    store_cookies,
-)
+from curlhttp._models.cookies.jar import Cookies, cookie_header, store_cookies
+from curlhttp._models.cookies.named import CookieConflictError
 from curlhttp._models.cookies.rules import MAX_COOKIE_SIZE, CookieRequest, SetCookies
 from curlhttp._models.url.url import parse_url
 from curlhttp.exceptions import InvalidHeader

@@ -24,7 +24,7 @@ from curlhttp._models.cookies.rules import (
     path_matches,
 )
 from curlhttp._models.cookies.store import CookieStore, join_pairs
-from curlhttp.exceptions import CookieConflictError, InvalidHeader
+from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from curlhttp._models.url.url import URL
 
 __all__ = [
-    "CookieConflictError",
     "CookieRules",
     "Cookies",
     "cookie_header",

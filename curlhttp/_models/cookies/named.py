@@ -8,11 +8,14 @@ from http.cookiejar import Cookie, CookieJar
 from typing import TypeVar
 
 from curlhttp._models.cookies.store import CookieStore
-from curlhttp.exceptions import CookieConflictError
 
-__all__ = ["NamedCookies", "remove_cookie_by_name", "twin_of"]
+__all__ = ["CookieConflictError", "NamedCookies", "remove_cookie_by_name", "twin_of"]
 
 _Value = TypeVar("_Value")
+
+
+class CookieConflictError(RuntimeError):
+    """Report that several cookies have the name; give get() a domain or a path."""
 
 
 class NamedCookies(CookieStore, MutableMapping[str, _Value]):
