@@ -108,5 +108,5 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def check_compatibility(*versions: Any) -> None:
+def check_compatibility(*versions: object) -> None:
     """Do nothing: there are no versions of urllib3 and chardet that must fit."""

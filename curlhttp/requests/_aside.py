@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
@@ -51,7 +51,7 @@ def goes_on() -> bool:
 # --- what becomes of the body ---
 
 
-def set_aside(response: Any) -> None:
+def set_aside(response: Response) -> None:
     """Keep a little of a body, as it came, and let go of the connection.
 
     Where the response leads is known, whatever becomes of its body: that may be broken.
@@ -75,7 +75,7 @@ def set_aside(response: Any) -> None:
     response.close()
 
 
-def use_up(response: Any) -> None:
+def use_up(response: Response) -> None:
     """Read a body to its end, and keep it, as far as that goes."""
     with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
         _ = response.content

@@ -6,21 +6,23 @@ The adapter makes the attempts; here is what becomes of their errors.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw import RawResponse
 
 if TYPE_CHECKING:
     from curlhttp._models.request import Request as CoreRequest
+    from curlhttp._models.response import Response
     from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests._types import AnyRetry
 
 __all__ = ["is_plain", "send_again", "send_once"]
 
-Attempt: TypeAlias = "Callable[[CoreRequest], Any]"
+Attempt: TypeAlias = "Callable[[CoreRequest], Response]"
 
 
-def is_plain(retries: Any) -> bool:
+def is_plain(retries: AnyRetry) -> bool:
     """Return whether nothing is ever sent again, so that there is nothing to ask it.
 
     Args:
@@ -60,7 +62,7 @@ def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> 
 
 
 def send_again(
-    attempt: Attempt, sent: CoreRequest, request: PreparedRequest, retries: Any
+    attempt: Attempt, sent: CoreRequest, request: PreparedRequest, retries: AnyRetry
 ) -> RawResponse:
     """Send, and send again as often as the Retry says; return the last response.
 

@@ -7,9 +7,12 @@ import io
 import os
 import warnings
 from collections.abc import Iterator
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from curlhttp.exceptions import FileModeWarning, UnrewindableBodyError
+
+if TYPE_CHECKING:
+    from curlhttp.requests._prepared import PreparedRequest
 
 __all__ = [
     "atomic_open",
@@ -84,7 +87,7 @@ def guess_filename(obj: object) -> str | None:
     return cast(str, os.path.basename(name))
 
 
-def rewind_body(prepared_request: Any) -> None:
+def rewind_body(prepared_request: PreparedRequest) -> None:
     """Put a body where it was before it was sent.
 
     Raises:

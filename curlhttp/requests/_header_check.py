@@ -14,7 +14,7 @@ _LONGEST_CHECKED = 512  # characters of such a header
 _checked: set[tuple[str, str | bytes]] = set()
 
 
-def are_known(headers: Iterable[tuple[str, Any]]) -> bool:
+def are_known(headers: Iterable[tuple[str, object]]) -> bool:
     """Return whether all headers have been found good; False may only mean that nobody knows."""
     try:
         return _checked.issuperset(headers)

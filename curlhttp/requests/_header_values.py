@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp._models.scrub import is_secret_header
@@ -102,7 +101,7 @@ def parse_header_links(value: str) -> list[dict[str, str]]:
     return links
 
 
-def _parse_content_type_header(header: str) -> tuple[str, dict[str, Any]]:
+def _parse_content_type_header(header: str) -> tuple[str, dict[str, str]]:
     content_type, *parameters = header.split(";")
     found = {}
     for parameter in parameters:
@@ -141,7 +140,7 @@ def check_header_validity(header: tuple[str | bytes, str | bytes]) -> None:
 
 
 def _validate_header_part(
-    header: Any, header_part: str | bytes, header_validator_index: int
+    header: tuple[str | bytes, str | bytes], header_part: str | bytes, header_validator_index: int
 ) -> None:
     kind = bytes if isinstance(header_part, bytes) else str
     if not isinstance(header_part, kind):
@@ -158,7 +157,7 @@ def _validate_header_part(
         )
 
 
-def _shown(header: Any, part: Any) -> str:
+def _shown(header: tuple[str | bytes, str | bytes], part: object) -> str:
     """Return a part of a header fit for a message, if not all of it."""
     name = header[0].decode("latin-1") if isinstance(header[0], bytes) else str(header[0])
     name = name.partition(":")[0].strip()  # all of "Authorization: ..." may be passed as the name

@@ -84,7 +84,7 @@ class RequestsCookieJar(NamedCookies["str | None"]):
     def __setitem__(self, name: str, value: str | Morsel[Any] | None) -> None:
         self.set(name, value)
 
-    def set_cookie(self, cookie: Cookie, *args: Any, **kwargs: Any) -> None:
+    def set_cookie(self, cookie: Cookie, *args: object, **kwargs: object) -> None:
         """Store a cookie; a quoted value loses its escaped quotes."""
         value = cookie.value
         if isinstance(value, str) and value.startswith('"') and value.endswith('"'):

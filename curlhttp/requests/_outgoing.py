@@ -22,6 +22,7 @@ from curlhttp.requests._aside import goes_on
 if TYPE_CHECKING:
     from curlhttp._models.body.body import Body
     from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests._types import TimeoutInput
 
 __all__ = [
     "check_for",
@@ -35,7 +36,7 @@ __all__ = [
 
 
 def core_request(
-    request: PreparedRequest, url: URL, transport: Transport, timeout: Any, stream: bool
+    request: PreparedRequest, url: URL, transport: Transport, timeout: TimeoutInput, stream: bool
 ) -> CoreRequest:
     """Return the core's request for a prepared one.
 
@@ -72,12 +73,12 @@ def core_request(
 
 def url_of(request: PreparedRequest) -> URL:
     """Return where a request goes, without credentials."""
-    text: Any = request.url
+    text = str(request.url)
     url = parse_url(text)
     if url.username is not None:
         url = url.without_userinfo()
     # Nothing is folded any more: what the request's URL shows is what is asked for.
-    return _with_dots(url, request) if "/." in str(text) else url
+    return _with_dots(url, request) if "/." in text else url
 
 
 def _with_dots(url: URL, request: PreparedRequest) -> URL:
@@ -113,7 +114,7 @@ def _varied(transport: Transport, **changes: Any) -> Transport:
     return replace(transport, **changes)
 
 
-def tell_proxy(credentials: Any, sent: CoreRequest) -> None:
+def tell_proxy(credentials: object, sent: CoreRequest) -> None:
     """Send credentials that stand in the request's headers to the proxy, and to nobody else.
 
     Args:
@@ -138,14 +139,14 @@ def _known_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
     return headers
 
 
-def _field(name: Any, value: Any) -> tuple[str, str]:
+def _field(name: object, value: object) -> tuple[str, str]:
     # Blanks at the end are no part of a value (RFC 9110, section 5.5): HTTP/2 must not have them,
     # and libcurl takes a line of nothing else for its removal.
     name, text = header_text(name), header_text(value).rstrip(" \t")
     return name, without_userinfo(name, text) if "@" in text else text
 
 
-def header_text(text: Any) -> str:
+def header_text(text: object) -> str:
     """Return a name or a value as text that cannot end its line.
 
     Raises:
@@ -168,7 +169,7 @@ def _headers_of(headers: Any) -> Headers:
 
 
 @lru_cache(maxsize=64)
-def _known_timeout(timeout: Any) -> Timeout:
+def _known_timeout(timeout: TimeoutInput) -> Timeout:
     if timeout is None:
         return Timeout()
     if isinstance(timeout, Timeout):
@@ -179,7 +180,7 @@ def _known_timeout(timeout: Any) -> Timeout:
     return Timeout(connect=connect, read=read, total=total)
 
 
-def timeout_of(timeout: Any) -> Timeout:
+def timeout_of(timeout: TimeoutInput) -> Timeout:
     """Return the core's time limits.
 
     Args:
@@ -229,7 +230,7 @@ def _in_bytes(body: Any) -> Any:
 class _Encoded:
     """A text file, read as UTF-8."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: io.TextIOBase) -> None:
         self._file = file
         self.tell, self.seek = file.tell, file.seek
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Transport
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp.requests._transports import transport_from
 
+if TYPE_CHECKING:
+    from curlhttp._config import HTTP2, Cert, Verify
+    from curlhttp.requests._types import PoolKeywords
+
 __all__ = ["Manager", "Pool", "cert_files", "host_of"]
 
 
-def host_of(url: str) -> dict[str, Any]:
+def host_of(url: str) -> PoolKeywords:
     """Return where a URL leads: the first keywords of a Pool."""
     found = parse_url(url)
     return {"scheme": found.scheme, "host": found.host, "port": found.port}
@@ -34,7 +39,12 @@ class Manager:
         pools: one for each origin and way to travel that was asked for, the num_pools last.
     """
 
-    def __init__(self, num_pools: int = 10, headers: Any = None, **connection_pool_kw: Any) -> None:
+    def __init__(
+        self,
+        num_pools: int = 10,
+        headers: Mapping[str, str] | None = None,
+        **connection_pool_kw: Any,
+    ) -> None:
         self.num_pools = num_pools
         self.headers = headers or {}
         self.connection_pool_kw = connection_pool_kw
@@ -71,15 +81,15 @@ class Pool:
     def __init__(self, scheme: str, host: str, port: int, proxy: str | None = None, **kw: Any):
         self.scheme, self.host, self.port = scheme, host, port
         self.proxy = proxy
-        self.cert_reqs: Any = None
-        self.ca_certs: Any = None
-        self.ca_cert_dir: Any = None
-        self.cert_file: Any = None
-        self.key_file: Any = None
-        self.key_password: Any = None
-        self.assert_hostname: Any = None
-        self.proxy_headers: Any = {}
-        self.conn_kw: dict[str, Any] = {}
+        self.cert_reqs: str | int | None = None
+        self.ca_certs: str | None = None
+        self.ca_cert_dir: str | None = None
+        self.cert_file: str | bytes | None = None
+        self.key_file: str | bytes | None = None
+        self.key_password: str | None = None
+        self.assert_hostname: str | bool | None = None
+        self.proxy_headers: Mapping[str, str] = {}
+        self.conn_kw: PoolKeywords = {}
         for name, value in kw.items():
             if name in self.__dict__:
                 setattr(self, name, value)
@@ -89,7 +99,7 @@ class Pool:
     def close(self) -> None:
         """Do nothing: the adapter has the connections."""
 
-    def transport(self, http2: Any = False) -> Transport:
+    def transport(self, http2: HTTP2 = False) -> Transport:
         """Return how a request travels with these settings.
 
         Raises:
@@ -112,12 +122,12 @@ class Pool:
             return found
         return replace(found, proxy=replace(found.proxy, headers=headers))
 
-    def _verify(self) -> Any:
+    def _verify(self) -> Verify:
         if self.cert_reqs in ("CERT_NONE", "NONE", 0):
             return False
         return self.ca_certs or self.ca_cert_dir or True
 
-    def _cert(self) -> Any:
+    def _cert(self) -> Cert:
         if not self.cert_file:
             return None
         parts = (self.cert_file, self.key_file or self.cert_file)

@@ -339,7 +339,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         except ValueError as error:
             raise InvalidJSONError(error, request=cast(Any, self)) from error
 
-    def _prepare_stream(self, data: Any, files: Any) -> None:
+    def _prepare_stream(self, data: Any, files: FilesInput | None) -> None:
         try:
             length = _length(data)
         except (TypeError, AttributeError, UnsupportedOperation):

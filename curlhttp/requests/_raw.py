@@ -9,12 +9,18 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.response import Response, read_json
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    import urllib3
+
+    from curlhttp.requests._types import AnyRetry
+    from curlhttp.requests._wire import Connection, Message, OriginalResponse, Socket
 
 __all__ = ["RawResponse"]
 
@@ -73,7 +79,7 @@ class RawResponse:
         return self.received.http_version
 
     @property
-    def headers(self) -> Any:
+    def headers(self) -> urllib3.HTTPHeaderDict:
         """Return the header fields, repeated ones apart (getlist)."""
         if self._headers is None:
             from urllib3 import HTTPHeaderDict
@@ -81,28 +87,29 @@ class RawResponse:
             self._headers = HTTPHeaderDict()
             for name, value in self.received.headers.multi_items():
                 self._headers.add(name, value)
-        return self._headers
+        headers: urllib3.HTTPHeaderDict = self._headers
+        return headers
 
     @headers.setter
-    def headers(self, headers: Any) -> None:
+    def headers(self, headers: urllib3.HTTPHeaderDict) -> None:
         self._headers = headers
 
     @property
-    def msg(self) -> Any:
+    def msg(self) -> Message:
         """Return the header fields as http.client gives them."""
         from curlhttp.requests._wire import Message
 
         return Message(self.received.headers.multi_items())
 
-    def getheaders(self) -> Any:
+    def getheaders(self) -> urllib3.HTTPHeaderDict:
         """Return the header fields."""
         return self.headers
 
-    def getheader(self, name: str, default: Any = None) -> Any:
+    def getheader(self, name: str, default: str | None = None) -> str | None:
         """Return the value of a field, joined where repeated, or the default."""
         return self.headers.get(name, default)
 
-    def info(self) -> Any:
+    def info(self) -> urllib3.HTTPHeaderDict:
         """Return the header fields."""
         return self.headers
 
@@ -114,7 +121,7 @@ class RawResponse:
     _request_url = property(geturl)
 
     @property
-    def retries(self) -> Any:
+    def retries(self) -> AnyRetry:
         """Return the Retry as it stood after this response."""
         if self._retries is None:
             from curlhttp.requests._retries import as_retries
@@ -123,7 +130,7 @@ class RawResponse:
         return self._retries
 
     @retries.setter
-    def retries(self, retries: Any) -> None:
+    def retries(self, retries: AnyRetry) -> None:
         self._retries = retries
 
     @property
@@ -277,7 +284,7 @@ class RawResponse:
         """Return what is there next, at most amt bytes."""
         return self._read_some(amt, self._decodes(decode_content))
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill a buffer, and return how many bytes that took."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
@@ -342,7 +349,7 @@ class RawResponse:
     def flush(self) -> None:
         """Do nothing."""
 
-    def get_redirect_location(self) -> Any:
+    def get_redirect_location(self) -> str | bool | None:
         """Return where a redirect leads, or None; False for what is no redirect."""
         return self.headers.get("location") if self.status in _REDIRECTS else False
 
@@ -390,7 +397,7 @@ class RawResponse:
     # the connection
 
     @property
-    def _connection(self) -> Any:
+    def _connection(self) -> Connection | None:
         from curlhttp.requests._wire import Connection
 
         return None if self.closed else Connection(self.received)
@@ -398,13 +405,13 @@ class RawResponse:
     connection = _connection
 
     @property
-    def _original_response(self) -> Any:
+    def _original_response(self) -> OriginalResponse:
         from curlhttp.requests._wire import OriginalResponse
 
         return OriginalResponse(self)
 
     @property
-    def sock(self) -> Any:
+    def sock(self) -> Socket:
         """Return what answers getpeername() and getsockname()."""
         from curlhttp.requests._wire import Socket
 

@@ -153,7 +153,7 @@ class SessionRedirectMixin:
         prepared = req.copy()
         prepared.url = url
         self.rebuild_method(prepared, resp)
-        headers: Any = prepared.headers
+        headers = prepared.headers
         if resp.status_code not in _KEEPS_BODY:
             for name in _OF_THE_BODY:
                 headers.pop(name, None)
@@ -176,7 +176,7 @@ class SessionRedirectMixin:
             prepared_request: the next hop.
             response: what redirected there.
         """
-        headers: Any = prepared_request.headers
+        headers = prepared_request.headers
         url = str(prepared_request.url)
         if (
             "Authorization" in headers or prepared_request.hooks.get("response")
@@ -204,7 +204,7 @@ class SessionRedirectMixin:
         from curlhttp.requests.utils import resolve_proxies
 
         found = resolve_proxies(prepared_request, proxies, self.trust_env)
-        headers: Any = prepared_request.headers
+        headers = prepared_request.headers
         headers.pop("Proxy-Authorization", None)
         scheme = urlparse(str(prepared_request.url)).scheme
         username, password = get_auth_from_url(found.get(scheme) or "")
@@ -246,7 +246,7 @@ def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
 
 
 def _rewind(request: PreparedRequest) -> None:
-    headers: Any = request.headers
+    headers = request.headers
     if request._body_position is not None and (
         "Content-Length" in headers or "Transfer-Encoding" in headers
     ):

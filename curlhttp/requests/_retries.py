@@ -17,6 +17,7 @@ from curlhttp._models.scrub import scrub_text
 
 if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
+    from curlhttp.requests._types import AnyRaw, AnyRetry
 
 __all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "pause"]
 
@@ -31,7 +32,7 @@ class BadContentLength(e.InvalidHeader, e.RemoteProtocolError):
     """Report a Content-Length that is no number, or several of which each says something else."""
 
 
-def as_retries(value: Any) -> Any:
+def as_retries(value: AnyRetry) -> AnyRetry:
     """Return the Retry for the argument max_retries of an adapter.
 
     Args:
@@ -42,7 +43,7 @@ def as_retries(value: Any) -> Any:
     return Retry.from_int(value) if value != 0 else Retry(0, read=False)
 
 
-def after_error(retries: Any, method: str, url: str, error: e.RequestException) -> Any:
+def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestException) -> AnyRetry:
     """Return the Retry for the next attempt.
 
     Args:
@@ -85,12 +86,12 @@ def _as_requests_has_it(error: e.RequestException) -> e.RequestException:
     return error
 
 
-def _may_repeat(retries: Any, method: str) -> bool:
+def _may_repeat(retries: AnyRetry, method: str) -> bool:
     allowed = getattr(retries, "allowed_methods", None)
     return not allowed or method.upper() in allowed
 
 
-def after_response(retries: Any, method: str, url: str, raw: Any) -> Any:
+def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> AnyRetry:
     """Return the Retry for the next attempt, or None when the response will do.
 
     Args:
@@ -115,7 +116,7 @@ def after_response(retries: Any, method: str, url: str, raw: Any) -> Any:
         raise e.RetryError(given_up, request_sent=True) from given_up.reason
 
 
-def pause(retries: Any, raw: RawResponse | None) -> None:
+def pause(retries: AnyRetry, raw: RawResponse | None) -> None:
     """Wait as long as a Retry says before the next attempt.
 
     Args:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import codecs
 import re
 import warnings
-from collections.abc import Generator, Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models.charsets import Decoder, chosen_charset, decode, known_charset
 from curlhttp._models.parts import Parts
 from curlhttp.requests._header_values import get_encoding_from_headers
+
+if TYPE_CHECKING:
+    from curlhttp.requests._response import Response
 
 __all__ = [
     "charset_of",
@@ -31,7 +34,7 @@ def get_encodings_from_content(content: str) -> list[str]:
     return found + ([declaration[1]] if declaration else [])
 
 
-def get_unicode_from_response(r: Any) -> str | bytes | None:
+def get_unicode_from_response(r: Response) -> str | bytes | None:
     """Return the text of a response, decoded as its headers say, else as UTF-8 (deprecated)."""
     _warn_deprecated("get_unicode_from_response")
     content = r.content
@@ -41,7 +44,7 @@ def get_unicode_from_response(r: Any) -> str | bytes | None:
     return decode(bytes(content), charset or "utf_8")
 
 
-def charset_of(encoding: Any, headers: Any) -> str | None:
+def charset_of(encoding: str | None, headers: Mapping[str, str] | None) -> str | None:
     """Return Python's name for the charset of a body.
 
     Args:
@@ -64,7 +67,7 @@ def _warn_deprecated(name: str) -> None:
     warnings.warn(f"{name}() is deprecated", DeprecationWarning, stacklevel=3)
 
 
-def stream_decode_response_unicode(iterator: Iterable[bytes], r: Any) -> Iterator[Any]:
+def stream_decode_response_unicode(iterator: Iterable[bytes], r: Response) -> Iterator[str | bytes]:
     """Decode pieces of a body by the response's encoding; without one they stay bytes."""
     if r.encoding is None:
         yield from iterator

@@ -7,19 +7,22 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
+    import urllib3
+
     from curlhttp._models.timings import Timings
+    from curlhttp.requests._types import TimeoutInput
 
 __all__ = ["as_pair", "check_seconds", "what_is_left"]
 
 _NOTHING = 1e-3  # seconds: no limit can be 0
 
 
-def as_pair(timeout: Any) -> tuple[float | None, float | None, float | None]:
+def as_pair(timeout: TimeoutInput) -> tuple[float | None, float | None, float | None]:
     """Return (connect, read, total) in seconds, None for no limit.
 
     urllib3's total is none of the whole exchange: it bounds the wait for the connection and each
@@ -45,12 +48,12 @@ def as_pair(timeout: Any) -> tuple[float | None, float | None, float | None]:
     if isinstance(timeout, Timeout):
         return timeout.connect, timeout.read, timeout.total
     if hasattr(timeout, "_connect"):
-        return _of_urllib3(timeout)
+        return _of_urllib3(cast("urllib3.Timeout", timeout))
     seconds = check_seconds("connect", timeout)
     return seconds, seconds, None
 
 
-def what_is_left(timeout: Any, spent: Timings | None) -> Callable[[], Any]:
+def what_is_left(timeout: TimeoutInput, spent: Timings | None) -> Callable[[], TimeoutInput]:
     """Return what tells the limits of the next hop: a total is one of all hops together.
 
     Args:
@@ -90,14 +93,14 @@ def check_seconds(name: str, value: Any) -> float | None:
     return seconds
 
 
-def _of_urllib3(timeout: Any) -> tuple[float | None, float | None, None]:
+def _of_urllib3(timeout: urllib3.Timeout) -> tuple[float | None, float | None, None]:
     total = _given(timeout.total)
     connect = _given(timeout._connect)
     read = _given(timeout._read)  # the property read_timeout is for connections that are there
     return _least(connect, total), _least(read, total), None
 
 
-def _given(value: Any) -> float | None:
+def _given(value: object) -> float | None:
     if value is None:
         return None
     # An object of its own stands for the default.

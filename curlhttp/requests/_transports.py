@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from curlhttp._config import TLS, Proxy, Transport, transport_for
 from curlhttp.exceptions import InvalidProxyURL
+
+if TYPE_CHECKING:
+    import ssl
+
+    from curlhttp._config import HTTP2, Verify
+    from curlhttp.requests._types import CertInput, PoolKeywords, VerifyInput
 
 __all__ = ["ca_paths", "ip_version", "proxy_url", "transport_from"]
 
@@ -41,7 +46,7 @@ def proxy_url(url: str) -> str:
     return text
 
 
-def ip_version() -> int | None:
+def ip_version() -> Literal[4, 6] | None:
     """Return 4 when the program has switched IPv6 off in urllib3, as many do, else None."""
     module = sys.modules.get(_URLLIB3)
     if module is None:
@@ -51,15 +56,16 @@ def ip_version() -> int | None:
     family = getattr(module, "allowed_gai_family", None)
     # Only one that was put there by the program says something.
     if family is not None and getattr(family, "__module__", _URLLIB3) != _URLLIB3:
-        return {2: 4, 10: 6, 30: 6, 23: 6}.get(int(family()))
+        return _VERSIONS.get(int(family()))
     return None
 
 
 _URLLIB3 = "urllib3.util.connection"
+_VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address family
 
 
 def transport_from(
-    proxy: str | None, *, verify: Any, cert: Any, http2: Any = False, **kw: Any
+    proxy: str | None, *, verify: VerifyInput, cert: CertInput, http2: HTTP2 = False, **kw: Any
 ) -> Transport:
     """Return the Transport for requests' settings and a pool's keywords.
 
@@ -81,7 +87,8 @@ def transport_from(
         )
     version = ip_version()
     if not version and kw.keys() <= {"maxsize", "block", "timeout", "headers", "retries"}:
-        return transport_for(verify, cert, proxy, http2, False)
+        # Any path can be hashed, and a list of files is none here.
+        return transport_for(verify, cert, proxy, http2, False)  # type: ignore[arg-type]
     found = _tls(verify, cert, kw)
     address = kw.get("source_address")
     options = kw.get("socket_options") or ()
@@ -97,7 +104,12 @@ def transport_from(
 
 @lru_cache(maxsize=256)
 def _made(
-    tls: TLS, proxy: str | None, http2: Any, address: Any, options: Any, version: Any
+    tls: TLS,
+    proxy: str | None,
+    http2: HTTP2,
+    address: tuple[str, int] | None,
+    options: tuple[tuple[int, int, int | bytes], ...],
+    version: Literal[4, 6] | None,
 ) -> Transport:
     return Transport(
         tls=tls,
@@ -109,8 +121,8 @@ def _made(
     )
 
 
-def _tls(verify: Any, cert: Any, kw: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"verify": verify, "cert": cert}
+def _tls(verify: VerifyInput, cert: CertInput, kw: PoolKeywords) -> PoolKeywords:
+    found: PoolKeywords = {"verify": verify, "cert": cert}
     if kw.get("cert_file") and cert is None:
         found["cert"] = (kw["cert_file"], kw.get("key_file") or kw["cert_file"])
     context = kw.get("ssl_context")
@@ -133,11 +145,11 @@ def _tls(verify: Any, cert: Any, kw: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _of_context(context: Any, verify: Any) -> dict[str, Any]:
+def _of_context(context: ssl.SSLContext, verify: VerifyInput) -> PoolKeywords:
     """Return what an ssl.SSLContext comes to for libcurl."""
     import ssl
 
-    found: dict[str, Any] = {}
+    found: PoolKeywords = {}
     if verify is True and context.verify_mode == ssl.CERT_NONE:
         found["verify"] = False
     elif verify is True:
@@ -162,12 +174,12 @@ def _default_ciphers() -> list[str]:
     return _ciphers_of(ssl.create_default_context())
 
 
-def _ciphers_of(context: Any) -> list[str]:
+def _ciphers_of(context: ssl.SSLContext) -> list[str]:
     """Return their names, without those of TLS 1.3, which are not chosen."""
     return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
 
 
-def _version(value: Any) -> str | None:
+def _version(value: object) -> str | None:
     """Return "1.2" for ssl.TLSVersion.TLSv1_2, ssl.PROTOCOL_TLSv1_2 or "TLSv1.2"; else None."""
     name = str(getattr(value, "name", value or "")).upper().replace("_", ".")
     _, found, number = name.rpartition("TLSV")
@@ -176,7 +188,7 @@ def _version(value: Any) -> str | None:
     return number if "." in number else f"{number}.0"
 
 
-def ca_paths(verify: Any) -> tuple[str | None, str | None]:
+def ca_paths(verify: Verify) -> tuple[str | None, str | None]:
     """Return the file and the folder of authorities that verify= stands for.
 
     Raises:
@@ -186,7 +198,7 @@ def ca_paths(verify: Any) -> tuple[str | None, str | None]:
         import certifi
 
         return certifi.where(), None
-    path = os.fspath(verify)
+    path = os.fspath(cast("str", verify))
     if not os.path.exists(path):
         raise OSError(f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}")
     return (None, path) if os.path.isdir(path) else (path, None)

@@ -67,14 +67,26 @@ CertInput: TypeAlias = "Cert | list[str]"
 ProxiesInput: TypeAlias = "Mapping[str, str | None] | None"
 
 
-class AdapterOptions(TypedDict, total=False):
-    """What a session asks an adapter for, beside the request."""
+# Any, and why: these are whatever programs put there.
+AnyRetry: TypeAlias = Any  # urllib3's Retry, a class derived from it, or what only works like it
+AnyRaw: TypeAlias = Any  # a RawResponse, urllib3's HTTPResponse, or that of a cache or a mock
+PoolKeywords: TypeAlias = dict[str, Any]  # keywords of urllib3's PoolManager, of all kinds
+PickledState: TypeAlias = dict[str, Any]  # attributes, of all kinds
+
+
+class RouteOptions(TypedDict, total=False):
+    """What the environment may have a say in, and stream."""
 
     stream: bool
-    timeout: TimeoutInput
     verify: VerifyInput
     cert: CertInput
     proxies: ProxiesInput
+
+
+class AdapterOptions(RouteOptions, total=False):
+    """What a session asks an adapter for, beside the request."""
+
+    timeout: TimeoutInput
 
 
 class SendOptions(AdapterOptions, total=False):

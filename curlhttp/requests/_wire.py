@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from curlhttp._models.response import Response
 from curlhttp._run import run_sync
@@ -23,6 +23,9 @@ __all__ = [
     "Wire",
     "read_some",
 ]
+
+
+_Default = TypeVar("_Default")
 
 
 def read_some(body: Any, limit: int) -> bytes:
@@ -131,12 +134,12 @@ class Wire:
         return len(self._rest) if self._fill() else None
 
     @property
-    def raw(self) -> Any:
+    def raw(self) -> Wire:
         """Return what has the socket, as `fp.raw` in http.client."""
         return self
 
     @property
-    def _sock(self) -> Any:
+    def _sock(self) -> Socket:
         return Socket(self._received)
 
     @property
@@ -149,7 +152,7 @@ class Wire:
         return self.closed
 
     @property
-    def fp(self) -> Any:
+    def fp(self) -> Wire | None:
         """Return this file, or None at its end."""
         return None if self.closed else self
 
@@ -169,19 +172,19 @@ class Message:
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         self._fields = fields
 
-    def get_all(self, name: str, failobj: Any = None) -> Any:
+    def get_all(self, name: str, failobj: _Default | None = None) -> list[str] | _Default | None:
         """Return all values of a field, or failobj."""
         wanted = name.lower()
         return [value for field, value in self._fields if field.lower() == wanted] or failobj
 
     getheaders = get_all
 
-    def get(self, name: str, failobj: Any = None) -> Any:
+    def get(self, name: str, failobj: str | None = None) -> str | None:
         """Return the first value of a field, or failobj."""
         found = self.get_all(name)
         return found[0] if found else failobj
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> str | None:
         return self.get(name)
 
     def __contains__(self, name: str) -> bool:
@@ -215,15 +218,15 @@ class OriginalResponse:
         self.status, self.reason, self.version = raw.status, raw.reason, raw.version
 
     @property
-    def fp(self) -> Any:
+    def fp(self) -> _Path | None:
         """Return what leads to the socket: fp.raw._sock."""
         return None if self._raw.closed else _Path(self._raw.sock)
 
-    def getheader(self, name: str, default: Any = None) -> Any:
+    def getheader(self, name: str, default: str | None = None) -> str | None:
         """Return the value of a field, or the default."""
         return self._raw.getheader(name, default)
 
-    def getheaders(self) -> Any:
+    def getheaders(self) -> list[tuple[str, str]]:
         """Return names and values."""
         return self.msg.items()
 
@@ -237,7 +240,7 @@ class OriginalResponse:
 
 
 class _Path:
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: Socket) -> None:
         self.raw = self
         self._sock = sock
 
@@ -268,7 +271,7 @@ class Socket:
         """Return address and port on this side."""
         return self._known(self._received.timings.local)
 
-    def getpeercert(self, binary_form: bool = False) -> Any:
+    def getpeercert(self, binary_form: bool = False) -> object:
         """Return the server's certificate, as ssl.SSLSocket does.
 
         Raises:
@@ -288,7 +291,7 @@ class Socket:
         return address
 
 
-def _decoded(certificate: str) -> Any:
+def _decoded(certificate: str) -> object:
     """Return a certificate as SSLSocket.getpeercert() does: only ssl can read it, from a file."""
     import ssl
     import tempfile

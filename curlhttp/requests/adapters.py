@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._stream import StreamedResponse
     from curlhttp.requests._prepared import PreparedRequest
-    from curlhttp.requests._types import CertInput, ProxiesInput, TimeoutInput, VerifyInput
+    from curlhttp.requests._types import (
+        AnyRaw,
+        AnyRetry,
+        CertInput,
+        PickledState,
+        PoolKeywords,
+        ProxiesInput,
+        TimeoutInput,
+        VerifyInput,
+    )
 
 __all__ = [
     "DEFAULT_POOLBLOCK",
@@ -135,14 +144,14 @@ class HTTPAdapter(BaseAdapter):
         self,
         pool_connections: int = DEFAULT_POOLSIZE,
         pool_maxsize: int = DEFAULT_POOLSIZE,
-        max_retries: Any = DEFAULT_RETRIES,
+        max_retries: AnyRetry = DEFAULT_RETRIES,
         pool_block: bool = DEFAULT_POOLBLOCK,
         *,
         http2: bool = False,
     ) -> None:
         super().__init__()
         self._retries = max_retries
-        self.config: dict[str, Any] = {}
+        self.config: dict[str, object] = {}
         self.proxy_manager: dict[str, Any] = {}
         self._http2 = http2
         self._pool_connections = pool_connections
@@ -150,10 +159,10 @@ class HTTPAdapter(BaseAdapter):
         self._pool_block = pool_block
         self.init_poolmanager(pool_connections, pool_maxsize, block=pool_block)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> PickledState:
         return {name: getattr(self, name, None) for name in self.__attrs__}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: PickledState) -> None:
         self.proxy_manager = {}
         self.config = {}
         for name, value in state.items():
@@ -161,7 +170,7 @@ class HTTPAdapter(BaseAdapter):
         self.init_poolmanager(self._pool_connections, self._pool_maxsize, block=self._pool_block)
 
     @property
-    def max_retries(self) -> Any:
+    def max_retries(self) -> AnyRetry:
         """Return the Retry that this adapter goes by."""
         from curlhttp.requests._retries import as_retries
 
@@ -169,7 +178,7 @@ class HTTPAdapter(BaseAdapter):
         return self._retries
 
     @max_retries.setter
-    def max_retries(self, retries: Any) -> None:
+    def max_retries(self, retries: AnyRetry) -> None:
         self._retries = retries
 
     # --- what subclasses may change ---
@@ -233,7 +242,7 @@ class HTTPAdapter(BaseAdapter):
 
     def build_connection_pool_key_attributes(
         self, request: PreparedRequest, verify: VerifyInput, cert: CertInput = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ) -> tuple[PoolKeywords, PoolKeywords]:
         """Return what tells the connections for a request from others: the host, and TLS.
 
         Args:
@@ -241,7 +250,7 @@ class HTTPAdapter(BaseAdapter):
             verify: as in send.
             cert: as in send.
         """
-        tls: dict[str, Any] = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
+        tls: PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
         if isinstance(verify, str):
             tls["ca_cert_dir" if os.path.isdir(verify) else "ca_certs"] = verify
         if cert is not None:
@@ -280,7 +289,7 @@ class HTTPAdapter(BaseAdapter):
         )
         return self._pool(host_of(url), self._proxy(url, proxies), {})
 
-    def _pool(self, host: dict[str, Any], proxy: str | None, tls: dict[str, Any]) -> Pool:
+    def _pool(self, host: PoolKeywords, proxy: str | None, tls: PoolKeywords) -> Pool:
         manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
         kw = {**self.poolmanager.connection_pool_kw, **manager.connection_pool_kw, **tls}
         kw["proxy_headers"] = getattr(manager, "proxy_headers", None) or {}
@@ -300,7 +309,7 @@ class HTTPAdapter(BaseAdapter):
             return str(parse_url(url)).partition("#")[0]
         return str(request.path_url)
 
-    def add_headers(self, request: PreparedRequest, **kwargs: Any) -> None:
+    def add_headers(self, request: PreparedRequest, **kwargs: object) -> None:
         """Do nothing; subclasses add headers just before the request is sent.
 
         Args:
@@ -320,7 +329,7 @@ class HTTPAdapter(BaseAdapter):
         username, password = get_auth_from_url(proxy)
         return {"Proxy-Authorization": _basic_auth_str(username, password)} if username else {}
 
-    def build_response(self, req: PreparedRequest, resp: Any) -> Response:
+    def build_response(self, req: PreparedRequest, resp: AnyRaw) -> Response:
         """Return the response to a request.
 
         Args:
@@ -429,7 +438,7 @@ class HTTPAdapter(BaseAdapter):
     _makes_pools = False
     _writes_targets = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls._makes_pools = any(
             getattr(cls, name) is not getattr(HTTPAdapter, name)
@@ -499,7 +508,7 @@ def _open(engine: BlockingEngine, sent: CoreRequest) -> StreamedResponse:
     return StreamedResponse(sent, run_sync(engine.open(sent)), engine)
 
 
-def _copy_head(response: Response, resp: Any) -> None:
+def _copy_head(response: Response, resp: AnyRaw) -> None:
     """Take over the head of a response that did not come from libcurl."""
     from curlhttp.requests._header_values import get_encoding_from_headers
     from curlhttp.requests.structures import CaseInsensitiveDict

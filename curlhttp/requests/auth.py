@@ -16,6 +16,8 @@ from curlhttp.requests.utils import parse_dict_header
 
 if TYPE_CHECKING:
     from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests._response import Response
+    from curlhttp.requests._types import HookType
 
 __all__ = [
     "CONTENT_TYPE_FORM_URLENCODED",
@@ -46,7 +48,7 @@ class AuthBase:
 # --- Basic ---
 
 
-def _basic_auth_str(username: Any, password: Any) -> str:
+def _basic_auth_str(username: object, password: object) -> str:
     """Return the value of an Authorization header; text is Latin-1."""
     pair = []
     for what, value, shown in (
@@ -69,7 +71,7 @@ def _basic_auth_str(username: Any, password: Any) -> str:
 class HTTPBasicAuth(AuthBase):
     """Send a user name and a password with every request."""
 
-    def __init__(self, username: Any, password: Any) -> None:
+    def __init__(self, username: object, password: object) -> None:
         self.username = username
         self.password = password
 
@@ -106,7 +108,7 @@ def _is_same_user(one: Any, other: object) -> bool:
 class HTTPDigestAuth(AuthBase):
     """Answer Digest challenges; each thread has a nonce and a count of its own."""
 
-    def __init__(self, username: Any, password: Any) -> None:
+    def __init__(self, username: object, password: object) -> None:
         self.username = username
         self.password = password
         self._thread_local = threading.local()
@@ -172,12 +174,12 @@ class HTTPDigestAuth(AuthBase):
             header += f', qop="auth", nc={count}, cnonce="{cnonce}"'
         return header
 
-    def handle_redirect(self, r: Any, **kwargs: Any) -> None:
+    def handle_redirect(self, r: Response, **kwargs: object) -> None:
         """Let the next hop be challenged anew."""
         if r.is_redirect:
             self._thread_local.num_401_calls = 1
 
-    def handle_401(self, r: Any, **kwargs: Any) -> Any:
+    def handle_401(self, r: Response, **kwargs: Any) -> Response:
         """Answer a challenge, once.
 
         Args:
@@ -207,7 +209,7 @@ class HTTPDigestAuth(AuthBase):
         extract_cookies_to_jar(again._cookies, r.request, r.raw)
         again.prepare_cookies(again._cookies)
         self._sign(again)
-        answer = r.connection.send(again, **kwargs)
+        answer: Response = r.connection.send(again, **kwargs)
         answer.history.append(r)
         answer.request = again
         return answer
@@ -247,7 +249,7 @@ def leave_behind(request: PreparedRequest) -> None:
     request.hooks = {**request.hooks, "response": hooks}
 
 
-def without_auths(hooks: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def without_auths(hooks: dict[str, list[HookType]]) -> dict[str, list[HookType]]:
     """Return hooks without those that are an auth's: they hold its password.
 
     Args:
@@ -259,7 +261,7 @@ def without_auths(hooks: dict[str, list[Any]]) -> dict[str, list[Any]]:
     }
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

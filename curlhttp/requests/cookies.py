@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping
 from http import cookiejar as cookielib
 from http.cookiejar import CookieJar
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlparse, urlunparse
 
 from curlhttp._models.cookies.named import CookieConflictError, remove_cookie_by_name, twin_of
@@ -22,6 +22,10 @@ from curlhttp.requests._jar import (
     create_cookie,
     morsel_to_cookie,
 )
+
+if TYPE_CHECKING:
+    from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests._types import AnyRaw
 
 __all__ = [
     "CookieConflictError",
@@ -52,10 +56,10 @@ class MockRequest:
         request: the prepared request, which stays as it is.
     """
 
-    def __init__(self, request: Any) -> None:
+    def __init__(self, request: PreparedRequest) -> None:
         self._r = request
         self._new_headers: dict[str, str] = {}
-        self.type: str = urlparse(request.url).scheme
+        self.type = urlparse(str(request.url)).scheme
 
     def get_type(self) -> str:
         """Return the scheme."""
@@ -63,7 +67,7 @@ class MockRequest:
 
     def get_host(self) -> str:
         """Return the URL's host, with its port."""
-        return cast(str, urlparse(self._r.url).netloc)
+        return urlparse(str(self._r.url)).netloc
 
     def get_origin_req_host(self) -> str:
         """Return the host of the request that led here: this one's."""
@@ -73,9 +77,9 @@ class MockRequest:
         """Return the URL, with the host of the Host header when there is one."""
         host = self._r.headers.get("Host")
         if not host:
-            return cast(str, self._r.url)
-        parts = urlparse(self._r.url)
-        return cast(str, urlunparse(parts._replace(netloc=to_native_string(host, "utf-8"))))
+            return str(self._r.url)
+        parts = urlparse(str(self._r.url))
+        return str(urlunparse(parts._replace(netloc=to_native_string(host, "utf-8"))))
 
     def is_unverifiable(self) -> bool:
         """Return True: nobody confirmed the request."""
@@ -136,7 +140,7 @@ class MockResponse:
         return self._headers.getheaders(name)
 
 
-def extract_cookies_to_jar(jar: CookieJar, request: Any, response: Any) -> None:
+def extract_cookies_to_jar(jar: CookieJar, request: PreparedRequest, response: AnyRaw) -> None:
     """Store the cookies that a response set.
 
     Args:
@@ -155,7 +159,7 @@ def extract_cookies_to_jar(jar: CookieJar, request: Any, response: Any) -> None:
         jar.extract_cookies(cast(Any, MockResponse(message)), cast(Any, asked))
 
 
-def get_cookie_header(jar: CookieJar, request: Any) -> str | None:
+def get_cookie_header(jar: CookieJar, request: PreparedRequest) -> str | None:
     """Return the Cookie header that the jar has for a prepared request, or None.
 
     It is None, too, when the request has a Cookie header already.
@@ -191,7 +195,7 @@ def cookiejar_from_dict(
     return jar
 
 
-def merge_cookies(cookiejar: _Jar, cookies: Mapping[str, Any] | CookieJar | None) -> _Jar:
+def merge_cookies(cookiejar: _Jar, cookies: Mapping[str, str | None] | CookieJar | None) -> _Jar:
     """Add cookies to a jar and return it; those of a dict only under names that are new.
 
     Raises:

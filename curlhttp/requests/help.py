@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
     return idna
 
 
-def info() -> dict[str, Any]:
+def info() -> dict[str, object]:
     """Return the versions of what a request passes through; "" stands for what is not there."""
     import ssl
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from curlhttp.requests._types import HooksInput, HookType
 
 __all__ = ["HOOKS", "default_hooks", "dispatch_hook"]
 
 HOOKS = ["response"]
 
 
-def default_hooks() -> dict[str, list[Any]]:
+def default_hooks() -> dict[str, list[HookType]]:
     """Return the hooks of a request that has none."""
     return {"response": []}
 
 
-def dispatch_hook(key: str, hooks: Mapping[str, Any] | None, hook_data: Any, **kwargs: Any) -> Any:
+def dispatch_hook(key: str, hooks: HooksInput, hook_data: Any, **kwargs: Any) -> Any:
     """Call the hooks of an event one after the other.
 
     Args:

@@ -45,10 +45,12 @@ if TYPE_CHECKING:
         HeadersInput,
         HooksInput,
         HookType,
+        PickledState,
         PostOptions,
         ProxiesInput,
         PutOptions,
         RequestOptions,
+        RouteOptions,
         SendOptions,
         TimeoutInput,
         UrlInput,
@@ -112,7 +114,9 @@ def merge_setting(
     return merged
 
 
-def merge_hooks(request_hooks: Any, session_hooks: Any, dict_class: type = OrderedDict) -> Any:
+def merge_hooks(
+    request_hooks: HooksInput, session_hooks: HooksInput, dict_class: type = OrderedDict
+) -> HooksInput:
     """Return the hooks of a request, or the session's where it has none.
 
     Args:
@@ -124,7 +128,8 @@ def merge_hooks(request_hooks: Any, session_hooks: Any, dict_class: type = Order
         return request_hooks
     if request_hooks is None or not request_hooks.get("response"):
         return session_hooks
-    return merge_setting(request_hooks, session_hooks, dict_class)
+    merged: HooksInput = merge_setting(request_hooks, session_hooks, dict_class)
+    return merged
 
 
 class Session(SessionRedirectMixin):
@@ -400,7 +405,7 @@ class Session(SessionRedirectMixin):
 
     _has_own_redirects = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls._has_own_redirects = any(
             getattr(cls, name) is not getattr(SessionRedirectMixin, name)
@@ -436,7 +441,7 @@ class Session(SessionRedirectMixin):
         stream: bool | None,
         verify: VerifyInput,
         cert: CertInput,
-    ) -> dict[str, Any]:
+    ) -> RouteOptions:
         """Return the settings of a request with the session's and the environment's behind them.
 
         Args:
@@ -504,10 +509,10 @@ class Session(SessionRedirectMixin):
         for key in [key for key in self.adapters if len(key) < len(prefix)]:
             self.adapters[key] = self.adapters.pop(key)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> PickledState:
         return {name: getattr(self, name, None) for name in self.__attrs__}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: PickledState) -> None:
         for name, value in state.items():
             setattr(self, name, value)
 

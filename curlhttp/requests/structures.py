@@ -90,9 +90,9 @@ class LookupDict(dict[str, Any]):
         name: shown by repr().
     """
 
-    name: Any
+    name: str | None
 
-    def __init__(self, name: Any = None) -> None:
+    def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self.name = name
 

@@ -79,6 +79,8 @@ from curlhttp.requests.cookies import cookiejar_from_dict
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
+    from urllib.parse import ParseResult
+
     DEFAULT_CA_BUNDLE_PATH: str
     HEADER_VALIDATORS: dict[type, tuple[re.Pattern[Any], re.Pattern[Any]]]
 
@@ -140,7 +142,7 @@ def dict_to_sequence(d: Any) -> Any:
     return d.items() if hasattr(d, "items") else d
 
 
-def from_key_val_list(value: Any) -> OrderedDict[Any, Any] | None:
+def from_key_val_list(value: object) -> OrderedDict[Any, Any] | None:
     """Return a dictionary of a mapping or pairs; None stays None.
 
     Raises:
@@ -149,7 +151,7 @@ def from_key_val_list(value: Any) -> OrderedDict[Any, Any] | None:
     return None if value is None else OrderedDict(_no_scalar(value))
 
 
-def to_key_val_list(value: Any) -> list[Any] | None:
+def to_key_val_list(value: object) -> list[Any] | None:
     """Return a list of the items of a mapping, or of pairs; None stays None.
 
     Raises:
@@ -160,7 +162,7 @@ def to_key_val_list(value: Any) -> list[Any] | None:
     return list(_no_scalar(value).items() if isinstance(value, Mapping) else _no_scalar(value))
 
 
-def _no_scalar(value: Any) -> Any:
+def _no_scalar(value: object) -> Any:
     if isinstance(value, (str, bytes, bool, int)):
         raise ValueError("cannot encode objects that are not 2-tuples")
     return value
@@ -171,7 +173,7 @@ def dict_from_cookiejar(cj: CookieJar) -> dict[str, str | None]:
     return {cookie.name: cookie.value for cookie in cj}
 
 
-def add_dict_to_cookiejar(cj: CookieJar, cookie_dict: Mapping[str, Any]) -> CookieJar:
+def add_dict_to_cookiejar(cj: CookieJar, cookie_dict: Mapping[str, str]) -> CookieJar:
     """Put names and values into a jar and return it."""
     return cookiejar_from_dict(cookie_dict, cj)
 
@@ -262,7 +264,7 @@ def should_bypass_proxies(url: str, no_proxy: str | None) -> bool:
         return False
 
 
-def _is_excepted(host: str, parts: Any, no_proxy: str) -> bool:
+def _is_excepted(host: str, parts: ParseResult, no_proxy: str) -> bool:
     entries = filter(None, no_proxy.replace(" ", "").split(","))
     if is_ipv4_address(host):
         return any(
