@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from curlhttp._models.attempt import Attempt
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
-    from curlhttp._models.request import Request
     from curlhttp._models.request import Request as ClientRequest
     from curlhttp._models.response import Response
     from curlhttp._models.timeout import Timeout as _Setting
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
     )
     from curlhttp.requests import (
         PreparedRequest,
+        Request,
         Session,
         adapters,
         api,

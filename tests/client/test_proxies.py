@@ -497,7 +497,7 @@ async def test_a_requests_own_proxy_serves_all_its_hops(
 async def test_a_url_that_a_middleware_changes_takes_its_own_proxy(
     make_client: MakeClient, app: AppServer, proxy: HTTPProxy
 ) -> None:
-    async def detour(request: curlhttp.Request, send: curlhttp.Send) -> curlhttp.Response:
+    async def detour(request: curlhttp.ClientRequest, send: curlhttp.Send) -> curlhttp.Response:
         return await send(request.derive(url="http://made.up/echo"))
 
     client = make_client(proxies={"http://made.up": proxy.url}, middleware=[detour])

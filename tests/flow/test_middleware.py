@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import Request, Response, Send
+from curlhttp import ClientRequest as Request
+from curlhttp import Response, Send
 from tests.servers import AppServer, refused_port
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 

@@ -210,3 +210,29 @@ async def awaited(client: AsyncClient) -> None:
     async for result in client.map([URL]):
         print(result)
     (await client.get(URL, headers={"A": "b"})).raise_for_status()
+
+
+def drop_in() -> None:
+    curlhttp.get()  # refused
+    curlhttp.get(3)  # refused
+    curlhttp.get(URL, headers=3)  # refused
+    curlhttp.get(URL, headers={"X-Number": 3})  # refused
+    curlhttp.get(URL, params=object())  # refused
+    curlhttp.get(URL, timeout="x")  # refused
+    curlhttp.get(URL, auth="user")  # refused
+    curlhttp.get(URL, proxies="http://localhost")  # refused
+    curlhttp.get(URL, verify=3)  # refused
+    curlhttp.get(URL, retry=3)  # refused
+    curlhttp.post(URL, files={"a": 3})  # refused
+    curlhttp.post(URL, json=object())  # refused
+    curlhttp.get(URL).status  # refused
+    curlhttp.get(URL, {"a": 1}, headers={"A": "b", "C": None}, timeout=(1, 2.5))
+    curlhttp.post(URL, {"a": 1}, auth=("user", "password"), verify="ca.pem")
+    with curlhttp.Session() as session:
+        session.get()  # refused
+        session.get(URL, headers=3)  # refused
+        session.get(URL, timeout="x")  # refused
+        session.gett(URL)  # refused
+        session.headers = 3  # refused
+        session.get(URL, params=[("a", "b")], timeout=None, stream=True)
+        session.send(session.prepare_request(curlhttp.Request("GET", URL)))
