@@ -68,7 +68,7 @@ _DEFAULT_MAX_REDIRECTS = 30
 
 
 class Core(RequestBuilder):
-    """What both clients are but their verbs; within the package, all that others need of them.
+    """All of a client but its verbs; within the package, what maps and downloads need of it.
 
     Attributes:
         chain: the layers of the flow, with their settings.
@@ -215,7 +215,7 @@ class Core(RequestBuilder):
         return self._limits
 
     def complete(self, request: Request | UserRequest) -> Request:
-        """Return a request that no client made with what it lacks; others as they are."""
+        """Return a request that no client made with what it lacks; one of a client as it is."""
         if not isinstance(request, Request):
             return self._built(request)
         if request.retry is not None:

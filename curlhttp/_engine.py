@@ -85,7 +85,7 @@ class HedgePlan(Protocol):
 
 
 class Gate(Protocol):
-    """Something that one caller waits at until somebody opens it."""
+    """Something that one caller waits at until another one opens it."""
 
     def open(self) -> object:
         """Let the caller go on; never waits, may be called twice."""

@@ -28,7 +28,7 @@ __all__ = [
 
 Loop: TypeAlias = asyncio.AbstractEventLoop | EventLoopToken
 
-# Whoever is cancelled leaves the thread behind, to end when it can.
+# A task that is cancelled leaves its thread behind, to end when it can.
 in_thread_or_leave = partial(in_thread, abandon_on_cancel=True)
 
 

@@ -284,5 +284,5 @@ def _reader(response: Response) -> Callable[[], Awaitable[bytes]]:
 
 
 async def _discard(response: Response) -> None:
-    with suppress(RequestException):  # the rest of a body that nobody wants
+    with suppress(RequestException):  # an unwanted body may break off
         await response.discard()

@@ -165,7 +165,7 @@ def _open_alone(path: str) -> FileIO:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # who had the lock before has moved or removed it
+        os.close(descriptor)  # the download that had the lock has moved or removed it
 
 
 def _take(descriptor: int, path: str) -> None:

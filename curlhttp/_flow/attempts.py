@@ -34,7 +34,7 @@ from curlhttp.exceptions import (
 __all__ = ["Attempts"]
 
 _LEVEL = 20  # logging.INFO
-# The others say no more than the error itself, or than the number of attempts.
+# The other objections say no more than the error itself, or than the number of attempts.
 _WORTH_A_NOTE = ("retry_after", "breaker", "deadline", "body", "budget")
 
 
@@ -240,7 +240,7 @@ class Attempts:
             await self._tell("before_sleep", delay=delay)
         await self._clock.sleep(delay)
 
-    # who hears of it
+    # hooks and log
 
     async def announce(self) -> None:
         """Tell the hooks that an attempt begins."""

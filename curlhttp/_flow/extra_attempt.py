@@ -74,7 +74,7 @@ class ExtraAttempts:
         self._budget = budget
 
     def admit(self, request: Request, now: float) -> Ticket | None:
-        """Return a ticket, or None when one of them says no; that costs nothing with the others.
+        """Return a ticket, or None when a policy says no; the other ones get back what they gave.
 
         Args:
             request: what would be sent.
@@ -90,7 +90,7 @@ class ExtraAttempts:
         if self._rate is None or self._rate.take(origin, now):
             permits = self._permits(request, now)
             if permits is not None:
-                # Last: what the others refuse must not cost a retry.
+                # Last: what a limit or the breaker refuses must not cost a retry.
                 if self._budget is None or self._budget.withdraw(origin, now):
                     return Ticket(lease, permits)
                 _release(permits)

@@ -45,8 +45,8 @@ def hedge(
         now: gives monotonic seconds.
         budget: the retry policy's, which that layer puts into; or None.
         rate_limit: what the layer above asks for the first attempt, or None.
-        concurrency_limit: the same.
-        breaker: the same.
+        concurrency_limit: as rate_limit.
+        breaker: as rate_limit.
         hooks: the user's, or None; they hear of what the breaker does.
     """
     times = HeadTimes()
@@ -137,7 +137,7 @@ class _HedgedRequest:
         return request.derive(body=body)
 
     def is_good(self, status_code: int) -> bool:
-        """Return whether an answer wins while others are under way."""
+        """Return whether an answer wins while other attempts are under way."""
         return status_code not in HEDGED_STATUSES
 
     def dropped(self, result: AttemptResult, elapsed: float, was_sent: bool) -> None:

@@ -64,7 +64,7 @@ async def _wait_for_turn(rate: RateLimit, request: Request, clock: Clock, gate: 
     try:
         rate.join(turn, request.url.origin, now, patience)
         if not turn.is_first:
-            # Whoever is before may be late, or in an event loop that was stopped.
+            # The request before this one may be late, or in an event loop that was stopped.
             await woken.wait(None if deadline is None else patience)
             # Woken by the time limit: the turn has not come.
             if not turn.is_first:

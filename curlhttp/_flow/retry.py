@@ -1,6 +1,6 @@
 """Send again what failed, as long as the policy says so. What may be, is decided in _policy/.
 
-An attempt's response is let go of before the wait: nobody sleeps with a socket in hand.
+An attempt's response is let go of before the wait: no connection is held during a wait.
 """
 
 from __future__ import annotations

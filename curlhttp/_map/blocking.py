@@ -41,7 +41,7 @@ class Results:
         except Exception:
             self._end(reusable=True)
             raise
-        except BaseException:  # Ctrl-C, at a place that nobody knows
+        except BaseException:  # Ctrl-C, which may have come at any line of the engine
             self._end(reusable=False)
             raise
         finally:

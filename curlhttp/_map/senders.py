@@ -27,7 +27,7 @@ Finish: TypeAlias = "Callable[[Response | BaseException], object]"
 
 
 class Sender(Protocol):
-    """Send many requests at once, driven by the one who waits for them."""
+    """Send many requests at once, driven by the thread that waits for their results."""
 
     @property
     def is_lost(self) -> bool:
@@ -41,7 +41,7 @@ class Sender(Protocol):
             finish: called with the response, or with the exception.
 
         Returns:
-            Whether others may be sent before it is finished.
+            Whether more requests may be sent before it is finished.
         """
 
     def run_ready(self) -> None:
@@ -94,7 +94,7 @@ class Senders:
             self.close()
 
     def close(self) -> None:
-        """Close the idle senders; the others are closed when they come back."""
+        """Close the idle senders; a map's own is closed when it comes back."""
         while self._idle:
             try:
                 sender = self._idle.pop()

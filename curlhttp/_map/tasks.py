@@ -84,9 +84,10 @@ class AsyncResults:
 
 
 class _RunningMap:
-    """The tasks of one map, and the consumer who waits for what they do.
+    """The tasks of one map, and the consumer, which waits for what they do.
 
-    They hold on to it, and not to what the consumer has.
+    The tasks hold on to this object, and not to the results that the consumer has: when those are
+    dropped, the map ends.
     """
 
     def __init__(self, core: Core, work: Work, source: AsyncIterator[Item] | None) -> None:
@@ -95,7 +96,7 @@ class _RunningMap:
         self._source = source
         self._context = copy_context()
         self._ahead: Gate | None = None  # where the consumer waits
-        self._room: Gate | None = None  # where the one who awaits items waits
+        self._room: Gate | None = None  # where the task that awaits items waits
         self._jobs: deque[Job] = deque()  # taken, of tasks that have not run yet
         self.tasks: BackgroundTasks | None = None  # from the first result that is asked for
         self.has_consumer = False
@@ -166,7 +167,7 @@ class _RunningMap:
             try:
                 outcome = await core.flow(job[1])
             except cancelled:
-                if not self.is_over:  # somebody else's doing; the consumer must not wait for ever
+                if not self.is_over:  # not this map's doing; the consumer must not wait for ever
                     work.settle(job, _cancelled())
                     self._wake_consumer()
                 raise

@@ -36,7 +36,7 @@ class Work:
     Args:
         core: builds the requests.
         requests: URLs and requests.
-        queued: they are put into the queue by whoever awaits them.
+        queued: a task awaits them and puts them into the queue.
         concurrency: how many may be under way at once. Together with the results ahead of the
             consumer there may be twice as many.
         ordered: results come in the order of the items.

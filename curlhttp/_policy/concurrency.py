@@ -43,7 +43,7 @@ class Lease:
         self.give()
 
     def __del__(self) -> None:
-        self.give()  # whoever had it is gone without a word
+        self.give()  # the request that had it ended without giving it back
 
 
 class _Line:
@@ -53,13 +53,13 @@ class _Line:
         self.key = key
         self.used = 0
         self.woken = 0  # were granted a place in line, and have not gone on yet
-        self.waiting: OrderedDict[Lease, None] = OrderedDict()  # nobody, while there is room
+        self.waiting: OrderedDict[Lease, None] = OrderedDict()  # empty while there is room
 
 
 class ConcurrencyLimit(Limit["Lease"]):
     """Bound the requests under way, from their start to the end of the body.
 
-    One may be shared by clients, threads and event loops; those who wait go in the order in
+    One may be shared by clients, threads and event loops; requests that wait go in the order in
     which they came.
 
     Args:
@@ -98,7 +98,7 @@ class ConcurrencyLimit(Limit["Lease"]):
     def join(self, lease: Lease, origin: str) -> None:
         """Wake a lease when it is granted; whatever happens, its give() leaves the line.
 
-        That may be at once: while others that were woken have not gone on, there is room that is
+        That may be at once: while leases that were woken have not gone on, there is room that is
         not to be had by take().
 
         Args:

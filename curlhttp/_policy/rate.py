@@ -16,7 +16,7 @@ _MADE_UP = 0.045  # seconds that a timer may be late without loss; repaid in 1 s
 
 
 class Turn:
-    """A place in the line of those who wait for the rate. The first one sleeps, the others wait.
+    """A request's place in the line for the rate. The first one sleeps, those behind it wait.
 
     Args:
         limit: whose line it is; join() gets into it.
@@ -32,7 +32,7 @@ class Turn:
 
     @property
     def is_first(self) -> bool:
-        """Return whether nobody is before this one; wake is called when that becomes so."""
+        """Return whether no turn is before this one; wake is called when that becomes so."""
         return self._limit._is_first(self)
 
     def take(self, now: float) -> float:
@@ -131,7 +131,7 @@ class RateLimit(Limit["Turn"]):
         self._too_many = _MANY
 
     def take(self, origin: str, now: float) -> bool:
-        """Let a request go, if it may go now and nobody waits.
+        """Let a request go, if it may go now and no other one waits.
 
         Args:
             origin: whom it goes to.
@@ -210,15 +210,15 @@ class RateLimit(Limit["Turn"]):
             wake()
         return seconds
 
-    def _wait(self, bucket: _Bucket, now: float, others: int = 0) -> float:
+    def _wait(self, bucket: _Bucket, now: float, before: int = 0) -> float:
         """Return the seconds until a request may go, 0 for now.
 
         Args:
             bucket: of its origin.
             now: monotonic seconds.
-            others: how many go before it.
+            before: how many go before it.
         """
-        seconds = bucket.due - self._tolerance - now + others * self._interval
+        seconds = bucket.due - self._tolerance - now + before * self._interval
         return seconds if seconds > _ROUNDING else 0.0
 
     def _bucket(self, origin: str, now: float) -> _Bucket:

@@ -95,21 +95,21 @@ def next_request(
         InvalidURL: the location is no URL that can be requested.
         UnrewindableBodyError: the body must be sent again and cannot be.
     """
-    target = request.url.join(_as_utf8(location))
+    url = request.url.join(_as_utf8(location))
     keeps_body = response_status in _KEEPS_BODY
     dropped = set(_NEVER_FORWARDED)
-    if target.origin != request.url.origin:
+    if url.origin != request.url.origin:
         dropped.add("host")
-    auth = _auth_for(request, target)
+    auth = _auth_for(request, url)
     if auth is not request.auth:
         dropped.add("authorization")
-    if not may_keep_credentials(request.url, target):
+    if not may_keep_credentials(request.url, url):
         dropped.update(("authorization", *map(str.lower, sensitive)))
     if not keeps_body:
         dropped |= _OF_THE_BODY
     return request.derive(
         method=redirect_method(request.method, response_status),
-        url=target.without_userinfo(),
+        url=url.without_userinfo(),
         headers=_without(request.headers, dropped),
         body=_rewound(request.body) if keeps_body else None,
         auth=auth,
@@ -124,13 +124,13 @@ def _as_utf8(location: str) -> str:
         return location
 
 
-def _auth_for(request: Request, target: URL) -> Auth | None:
+def _auth_for(request: Request, url: URL) -> Auth | None:
     auth: Auth | None = request.auth
-    if target.username is not None or target.password is not None:
-        return _HopAuth(target.username or "", target.password or "")
+    if url.username is not None or url.password is not None:
+        return _HopAuth(url.username or "", url.password or "")
     if auth is NO_AUTH:
         return auth
-    if isinstance(auth, _HopAuth) or not may_keep_credentials(request.url, target):
+    if isinstance(auth, _HopAuth) or not may_keep_credentials(request.url, url):
         return None
     return auth
 

@@ -1,8 +1,8 @@
 """What the limits have in common that a client puts on itself: requests at once, and per second.
 
-They read no clock and wait for nothing: who has to wait gets a place in a line, and is told by
-`wake` when to go on, which may happen in any thread, and never with a lock held. Lines are FIFO;
-whoever leaves one, even from a finalizer, holds up nobody behind.
+They read no clock and wait for nothing: a request that has to wait gets a place in a line, whose
+`wake` tells it when to go on: in any thread, and never with a lock held. Lines are FIFO; a request
+that leaves one, even in a finalizer, holds up none behind it.
 """
 
 from __future__ import annotations

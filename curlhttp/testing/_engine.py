@@ -221,7 +221,7 @@ class ScriptedEngine:
 
 
 class _ScriptedGate:
-    """Something that a request waits at, for others that the script may not have."""
+    """Something that a request waits at, for another one that the script may not have."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine

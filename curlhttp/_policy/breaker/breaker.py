@@ -137,7 +137,7 @@ class _Probe(Permit):
             self._breaker._late.append((self._origin, 0.0, number, None, 0.0, None))
 
     def __del__(self) -> None:
-        self.release()  # whoever had it is gone without a word
+        self.release()  # the call that had it ended without a result
 
 
 class CircuitBreaker:

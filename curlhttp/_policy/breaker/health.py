@@ -142,7 +142,7 @@ class ProxyJudge:
 def _judge_connect(status: int | None) -> Verdict:
     if status is None:
         return Verdict.PROXY_FAILURE
-    # It works, but one origin behind it does not: that must not close the way to all others.
+    # The proxy works, but one origin behind it does not: that must not close the way to all.
     return Verdict.FAILURE if status in _UNREACHED else Verdict.IGNORED
 
 

@@ -23,7 +23,7 @@ class Store(Protocol):
 
     A step, `Callable[[Circuit, float, A], T]`, changes nothing but the circuit that it gets,
     which can be pickled: a store that shares circuits may read one, step and write it back, and
-    where somebody else wrote in between, read and step again. It is called in the threads of
+    where another process wrote in between, read and step again. It is called in the threads of
     event loops, too: it must not wait for long. The times in a circuit are those of the `now`
     that steps were given, monotonic seconds: they mean nothing after the machine has restarted.
     """
