@@ -84,7 +84,7 @@ class Connection:
     Attributes:
         counts: what it receives can and should be counted (see `count`).
         events: asks, without a wait, for the socket's events: events(0).
-        multiplexes: the same; False from the first response that is HTTP/1's.
+        multiplexes: it may speak HTTP/2 or HTTP/3; False from the first response of HTTP/1 on.
         uses: how many requests went out on it.
         is_buried: libcurl was told that it has ended.
         last_stream: the last one of HTTP/2 that the server may have processed, as far as is known.

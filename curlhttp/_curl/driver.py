@@ -118,7 +118,7 @@ class Driver:
     _fires = -math.inf  # when the owner's timer does; with this one it is never set earlier
 
     def rearm(self, due: float) -> None:
-        """Be sure to run the driver at a time; for owners that sleep meanwhile.
+        """Make sure that the driver runs at a time; for owners that sleep meanwhile.
 
         Args:
             due: monotonic, 0.0 for at once.
@@ -154,7 +154,7 @@ class Driver:
             self.fail_all()
 
     def use_own_connection(self, transfer: Transfer) -> None:
-        """Have a transfer that was added wait no longer for a connection that it might share."""
+        """Let a transfer that was added wait no longer for a connection that it might share."""
         transfer.handle.wait_to_share(False)
         self.restart(transfer)
 

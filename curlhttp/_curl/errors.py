@@ -140,7 +140,7 @@ def error_for(failure: TransferFailure) -> e.RequestException:
 
 
 def _note_facts(error: e.RequestException, failure: TransferFailure) -> None:
-    """Say on an error what libcurl's code means, so that nobody else needs to know its numbers."""
+    """Note on an error what libcurl's code means, so that policies need not know its numbers."""
     code = failure.code
     error.refused = failure.refused
     if code in _LASTING:
@@ -155,6 +155,8 @@ def _note_facts(error: e.RequestException, failure: TransferFailure) -> None:
 
 
 def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
+    # In the order of what is known for certain: a limit of ours, a proxy in between, the word of
+    # the server, and last what libcurl's code stands for.
     code = failure.code
     if code == pycurl.E_OPERATION_TIMEDOUT:
         return _timed_out(failure)
@@ -211,6 +213,7 @@ _WHAT = {
 
 def _timed_out(failure: TransferFailure) -> tuple[_Kind, str]:
     request = failure.request
+    # libcurl has one code for all limits in time, and the deadline may end any step.
     if failure.deadline_passed:
         return e.DeadlineExceeded, f"the total of {request.timeout.total} s ran out"
     if failure.sent:
@@ -248,6 +251,7 @@ def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
 
 
 def _no_handshake(failure: TransferFailure) -> tuple[_Kind, str]:
+    # A handshake that was cut says nothing of certificates: another attempt may well succeed.
     was_cut = failure.os_errno in _ECONNRESET_EPIPE or "unexpected eof" in failure.message
     if was_cut:
         return e.ConnectionError, "the connection broke during the TLS handshake"
@@ -258,6 +262,7 @@ def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
     message = failure.message
     if failure.request.transport.proxy is not None and not failure.sent:
         return e.ProxyError, "the proxy broke the connection"
+    # libcurl has one code for whatever goes wrong while it reads; only its words tell more.
     if "SSL routines" in message and "alert" in message:
         return e.SSLError, "the server refused the TLS connection"
     if "Too many response headers" in message or "too large" in message.lower():

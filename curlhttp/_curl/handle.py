@@ -137,6 +137,7 @@ class Handle:
         if transport is not self._transport and transport != self._transport:
             self._use(transport)
         url = request.url.wire
+        # Most requests of a handle go where the last one went, with the same settings.
         if url != self._url:
             easy.setopt(pycurl.URL, url)
             self._url = url
@@ -187,6 +188,7 @@ class Handle:
 
     def _set_method(self, request: Request) -> None:
         easy, method, body = self.easy, request.method, request.body
+        # NOBODY makes a GET of the method when it is taken off: before the method is set.
         if self._method == "HEAD":
             easy.setopt(pycurl.NOBODY, 0)
         if method == "HEAD":
@@ -201,6 +203,7 @@ class Handle:
         else:
             self._set_upload(body.length)
             implied = "PUT"
+        # Named only where the options above imply another method, and unset as soon as they do not.
         custom = "" if method == implied else method
         if custom != self._custom:
             self._set(pycurl.CUSTOMREQUEST, custom or None)
@@ -236,7 +239,7 @@ class Handle:
         self._needs_reset = self.is_dirty = True
         self.easy.setopt(pycurl.HEADERFUNCTION, self._callbacks.on_header)
         self.easy.setopt(pycurl.WRITEFUNCTION, self._callbacks.on_piece)
-        self.easy.setopt(pycurl.OPT_CERTINFO, 1)
+        self.easy.setopt(pycurl.OPT_CERTINFO, 1)  # a streamed response can show the certificate
 
     # which connection
 
@@ -279,7 +282,7 @@ class Handle:
 
     def clean(self) -> None:
         """Take off what must not stay on an idle handle."""
-        if self._needs_reset:
+        if self._needs_reset:  # cheaper than to know what each of those options was before
             self.easy.reset()
             self._set_base()
             return
@@ -295,7 +298,7 @@ class Handle:
     def close(self) -> None:
         """Close the handle, and the connections that are its own."""
         self.easy.close()
-        del self._callbacks  # they know who made this handle
+        del self._callbacks  # they hold the transfer, which holds this: no garbage to collect
 
 
 def _framing(request: Request) -> bytes:

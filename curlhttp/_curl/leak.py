@@ -21,7 +21,7 @@ def leak(*handles: Any) -> None:
     Args:
         handles: of pycurl, or what holds some; None for nothing.
     """
-    import ctypes
+    import ctypes  # late: only forked children need it
 
     for handle in handles:
         if handle is not None:
@@ -30,6 +30,7 @@ def leak(*handles: Any) -> None:
 
 def leak_transfer(transfer: Transfer) -> None:
     """Leave a transfer to the parent; whoever still reads its response here gets an error."""
+    # The transfer as well: nothing that the handle calls back may be freed before it.
     driver = transfer.driver
     leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
     transfer.attached = None

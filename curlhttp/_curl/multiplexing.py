@@ -44,6 +44,8 @@ class Multiplexing:
         knows = transfer.request.transport.http2 == "prior-knowledge"
         shares = knows or self._by_origin.get(origin)
         transfer.handle.wait_to_share(shares is not False)
+        # What is not known yet costs the log of one request; of HTTP/2 the log tells also what the
+        # server refused, for requests that must not go out twice.
         if shares is None:
             transfer.read_log(self._on_alpn)
         elif shares:
@@ -52,7 +54,7 @@ class Multiplexing:
                 transfer.read_log()
 
     def _on_alpn(self, origin: str, shares: bool) -> None:
-        if len(self._by_origin) >= _ORIGINS:
+        if len(self._by_origin) >= _ORIGINS:  # forgetting costs the log of one more request each
             self._by_origin.clear()
         self._by_origin[origin] = shares
         self.found_http1 = self.found_http1 or not shares

@@ -56,7 +56,7 @@ def base_options() -> list[Option]:
         (pycurl.TCP_NODELAY, 1),
         (_SUPPRESS_CONNECT_HEADERS, 1),  # a proxy's headers are not the origin's
         (pycurl.ACCEPT_ENCODING, None),  # the header is ours
-        (pycurl.USERAGENT, ""),  # the same; pycurl has one of its own
+        (pycurl.USERAGENT, ""),  # ours, too; pycurl has one of its own
     ]
 
 

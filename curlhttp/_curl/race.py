@@ -95,7 +95,7 @@ class HedgeRace:
         return request
 
     def add(self, rival: Transfer, driver: Driver) -> None:
-        """Count in one more attempt, which was started.
+        """Take one more attempt into the race, which was started.
 
         Args:
             rival: the attempt.
@@ -108,7 +108,7 @@ class HedgeRace:
             driver.use_own_connection(rival)
 
     def stop(self) -> None:
-        """Want no further attempts."""
+        """Start no further attempts."""
         self._due = None
 
     def winner(self) -> Transfer | None:
@@ -123,6 +123,7 @@ class HedgeRace:
 
     def _settle(self, winner: Transfer) -> None:
         """Let go of all but the winner."""
+        # The first attempt alone is a fair sample: the others run where it was slow.
         first = self._first
         if first is not None and status_of(first):
             self._plan.timed(first.timings().first_byte)
@@ -152,6 +153,7 @@ class HedgeRace:
         self.running.remove(transfer)
         if transfer is self._first:
             self._first = None
+        # First of all, since a transfer that was dropped has forgotten its timings.
         self._plan.dropped(result, transfer.timings().total, transfer.was_sent)
         self._drop(transfer, self.running[0])
 

@@ -24,6 +24,7 @@ def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
         lines: of all heads and trailers so far, with their ends.
         request: what the server was asked.
     """
+    # A head that ended early may be odd as well, and is no HTTP then.
     is_cut = False
     if is_odd(lines):
         what = NOT_HTTP

@@ -58,6 +58,7 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
         return
     connection = transfer.connection
     if connection is not None:
+        # A server may have been asked for HTTP/2 and have answered in HTTP/1.1.
         if connection.multiplexes and transfer.lines:
             connection.multiplexes = not transfer.lines[0].startswith(b"HTTP/1")
         if connection.counts and not transfer.may_be_answer(transfer.size, ends=True):
@@ -83,6 +84,7 @@ def _conclude(transfer: Transfer, request: Request) -> Head | None:
     elif lines[-1] not in ENDS:  # a streamed response; there may be trailers by now
         whole = final_head(lines)
         head.trailers = b"" if whole is None else whole.trailers
+    # Most heads announce the very length that came, and nothing else: they need no parsing.
     lower = head.lower
     if (
         ("transfer-encoding" in lower or f"\ncontent-length: {transfer.size}\r\n" not in lower)
@@ -160,6 +162,7 @@ def take_piece(transfer: Transfer) -> bytes:
 
 
 def _decode(response: Response, request: Request) -> None:
+    # The body of a redirect is read by no one: a coding that is broken must not be an error.
     if request.follow_redirects and response._head.redirects:
         return
     assert response._content is not None
@@ -182,6 +185,7 @@ def raise_failure(transfer: Transfer) -> None:
     """
     failed = transfer.failed
     if failed is not None:
+        # It has timings if it was raised before, or by a request that the caller's body sent.
         if isinstance(failed, RequestException) and failed.timings is None:
             failed.request, failed.timings = transfer.request, transfer.timings()
             failed.response = _response_so_far(transfer)

@@ -140,7 +140,7 @@ class Sending:
         return not self.sends and not self._connecting
 
     @property
-    def shares(self) -> bool:
+    def _shares(self) -> bool:
         """Return whether the connection that it went out on last is of HTTP/2 or HTTP/3."""
         connection = self.connection
         return self.handle.multiplexes if connection is None else connection.multiplexes
@@ -176,6 +176,7 @@ class Sending:
                 self.restarts = True  # nothing of the request has left
                 return _ABORT
             self.connection = connection
+        # The count says later whether the answer came after this request, see may_be_answer.
         if connection is not None and connection.counts:
             self._use = connection.uses = connection.uses + 1
         self.sends += 1
@@ -197,7 +198,7 @@ class Sending:
             return self.sends == 1
         if self.sends_once or self.is_second or self.sends > 1:
             return False
-        if self.shares or not self._connecting:
+        if self._shares or not self._connecting:
             # After a restart of the server all kept-alive connections are dead, and libcurl
             # would try one after the other. On HTTP/2 it does not say why, unless its log is
             # read; so the request begins again with that.
@@ -231,11 +232,11 @@ class Sending:
         if found is None:
             return
         news, number = found
-        if news == "alpn":
+        if news == "alpn":  # once for each new connection, whichever request it is for
             if self._on_alpn is not None:
                 assert self.request is not None
                 self._on_alpn(self.request.url.origin, bool(number))
-        elif news == "goaway":
+        elif news == "goaway":  # it counts for all requests on the connection
             if self.sends and self.connection is not None:
                 self.connection.last_stream = number
         elif news == "downgrades" or not self.lines:  # what has an answer was not refused
@@ -260,7 +261,7 @@ class Sending:
         """Make ready to go out on another connection."""
         request, handle = self.request, self.handle
         assert request is not None
-        shares = self.shares
+        shares = self._shares
         needs_own = not shares or (self._is_alone and not self.sends)
         self.restarts = self.is_new_connection = False
         self.last_activity = monotonic()
@@ -274,6 +275,7 @@ class Sending:
         handle.avoid_reuse(needs_own or self._detours > _SHARED_DETOURS)
         if shares:
             self.read_log(self._on_alpn)
+        # libcurl counts anew: what was sent on the other connection is in is_second.
         self.sends, self.code, self._news = 0, 0, None
         self.lines.clear()
         if request.deadline is not None:
@@ -313,7 +315,7 @@ class Sending:
         if self.sends_once or self.is_second or self.lines:
             return False
         # It may have done so just before the connection broke, which was there already.
-        is_broken = self.code == pycurl.E_SEND_ERROR and self.shares and not self.is_new_connection
+        is_broken = self.code == pycurl.E_SEND_ERROR and self._shares and not self.is_new_connection
         return is_broken or self._stream_reset() > 0
 
     def _stream_reset(self) -> int:

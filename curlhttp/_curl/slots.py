@@ -87,6 +87,8 @@ class Slots:
                 return False
             self.used += 1
             return True
+        # With a bound per origin, callers may wait although there are slots: those for an origin
+        # that is full keep none from other origins.
         if self.waiters and not self._only_others_wait(origin):
             return False
         return self._admit(origin)
@@ -153,7 +155,7 @@ class Slots:
             self._grant()
 
     def _grant(self) -> bool:
-        for waiter in self.waiters:
+        for waiter in self.waiters:  # the first that may go, which need not be the oldest
             if self._admit(waiter.origin):
                 del self.waiters[waiter]
                 waiter.granted = True

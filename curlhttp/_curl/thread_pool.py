@@ -162,7 +162,7 @@ class ThreadPool:
             gate = ThreadGate()
             waiter = SlotWaiter(origin, gate.open)
             self.slots.wait(waiter)
-        self.unready()  # what was kept before it could be known that this thread waits
+        self._unready()  # what was kept before it could be known that this thread waits
         if self._dropped:  # while this thread had the lock
             self._release_dropped()
         self._wait(waiter, gate, request)
@@ -210,9 +210,9 @@ class ThreadPool:
         raise no_free_slot(request, self._bound)
 
     def _make_room(self) -> None:
-        """See to it that no transfer that is ready has the slot that is wanted."""
+        """Take care that no transfer that is ready has the slot that is wanted."""
         if self.slots.used >= self.slots.total or self.slots.per_origin is not None:
-            self.unready()
+            self._unready()
 
     # give
 
@@ -233,9 +233,9 @@ class ThreadPool:
             return False
         if ready.setdefault(transfer.key, transfer) is not transfer:
             return False
-        # A waiter, or whoever closes the client, may have looked before the transfer was here.
+        # A waiter, or the thread that closes the client, may have looked before it was here.
         if slots.waiters or self.is_closed:
-            self.unready()
+            self._unready()
         self._keep_no_more()
         return True
 
@@ -243,9 +243,9 @@ class ThreadPool:
         """Hold transfers that are ready and those that are idle together to their bound."""
         # Again and again: another thread may keep one ready while this one gives back.
         while self._ready and self._idle.idle_count + len(self._ready) > self._idle.keep:
-            self.unready()
+            self._unready()
 
-    def unready(self) -> None:
+    def _unready(self) -> None:
         """Give the slots of all transfers that are ready back, the oldest first."""
         for key in list(self._ready):
             transfer = self._ready.pop(key, None)
@@ -296,7 +296,7 @@ class ThreadPool:
             self.is_closed = True
             self.slots.lift()
             self._idle.close()
-        self.unready()
+        self._unready()
         self._release_dropped()
 
     def close_from_finalizer(self) -> None:

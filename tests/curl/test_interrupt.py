@@ -55,7 +55,7 @@ except KeyboardInterrupt:
 if held is not None:
     held.close()
 engine = client._engine
-engine._pool.unready()
+engine._pool._unready()
 assert engine._pool.slots.used == 0
 assert not engine._pool.slots.waiters
 assert client.get(url + "/bytes/3").status_code == 200

@@ -54,6 +54,7 @@ class BlockingEngine:
     def _open(self) -> None:
         self._pool = ThreadPool(self._limits, self._make)
         self._suspects = Suspects()
+        # Sharing connections between threads crashes libcurl; names and TLS sessions it may share.
         self._share = pycurl.CurlShare()
         self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_DNS)
         self._share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_SSL_SESSION)
@@ -61,6 +62,7 @@ class BlockingEngine:
     def _make(self, key: Key) -> Transfer:
         connections = key[2]
         transfer = Transfer(self._limits, self._share, watches_progress=connections == _PERFORM)
+        # One connection each: an idle one would hold a descriptor that the bound does not count.
         transfer.easy.setopt(pycurl.MAXCONNECTS, 1)
         if connections == _PERFORM:
             transfer.connections = Connections(self._suspects)
@@ -94,7 +96,7 @@ class BlockingEngine:
                 _perform_in_thread(transfer)
             else:
                 _perform(transfer)
-            while transfer.restarts:
+            while transfer.restarts:  # a driver would have started it over by itself
                 _perform_again(transfer)
             response = response_of(transfer)
             transfer.clean()
@@ -148,6 +150,7 @@ class BlockingEngine:
 
     async def _join(self, race: HedgeRace, driver: Driver) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
+        # A rival that had to wait for a slot would come too late to help.
         origin = race.request.url.origin
         if not self._pool.take_slot(origin):
             return race.stop()
@@ -207,6 +210,7 @@ class BlockingEngine:
             piece = take_piece(incoming)
             if piece:
                 return piece
+            # Where the body was cut short, its connection has ended: there is nothing to keep.
             is_spent = incoming.is_cut_short
             if not is_spent:
                 incoming.clean()
@@ -317,4 +321,4 @@ def _perform_in_thread(transfer: Transfer) -> None:
 
 
 def _ignore() -> None:
-    """Say that the caller waits; the loop looks for itself."""
+    """Stand for a caller that waits: the read timeout counts, and the loop looks for itself."""

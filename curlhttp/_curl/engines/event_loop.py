@@ -64,7 +64,7 @@ class EventLoopEngine(MultiEngine):
 
     @abstractmethod
     def _call_soon(self, call: Callable[[], object]) -> None:
-        """Have something called in the loop, from any thread; RuntimeError: it has ended."""
+        """Call something in the loop, from any thread; RuntimeError: the loop has ended."""
 
     # request bodies that come piece by piece
 
@@ -174,7 +174,7 @@ class _Feed:
         return self._gate
 
     def stop(self) -> None:
-        """Want no more pieces; one that is being read may end."""
+        """Take no more pieces; one that is being read may end."""
         self.is_stopped = True
         self._gate.open()
 
@@ -193,5 +193,5 @@ async def _next_piece(body: Body) -> bytes:
     if body.is_async:
         return await body.next()
     # A file or an iterator may block: not in the loop's thread. Only the caller's cancellation and
-    # the deadline leave it behind: after them nobody will send the body again.
+    # the deadline leave it behind: after them the body is not sent again.
     return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)

@@ -68,7 +68,7 @@ class MultiEngine(ABC):
 
     @abstractmethod
     async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
-        """Do the same, for so long at most."""
+        """Wait likewise, for so many seconds at most."""
 
     # the pool
 
@@ -83,6 +83,7 @@ class MultiEngine(ABC):
         """Start a transfer, unless others run or wait that go first."""
         if self.is_closed:
             raise client_closed(request)
+        # A request that need not wait pays for no coroutine, gate or waiter.
         slots = self._pool.slots
         origin = "" if slots.per_origin is None else self._slot_of(request)
         return self._begin(request, origin) if slots.take(origin) else None
@@ -129,7 +130,7 @@ class MultiEngine(ABC):
         transfer.origin = origin
         try:
             if self._driver.broken is not None:
-                self._renew()
+                self._renew()  # add_handle would fail, or kill the process
             transfer.prepare(request)
             if request.body is not None:
                 self._set_feed(transfer, request.body)
@@ -226,7 +227,7 @@ class MultiEngine(ABC):
             if not incoming.pieces:
                 if incoming.paused:
                     self._driver.resume_soon(incoming)
-                incoming.last_activity = monotonic()  # nobody waited for the server before
+                incoming.last_activity = monotonic()  # before, the caller did not wait
                 while not incoming.pieces and not incoming.done:
                     await self._wait_for(incoming)
                 incoming.wake = None
@@ -280,6 +281,7 @@ class MultiEngine(ABC):
 
     async def _join(self, race: HedgeRace) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
+        # Who waits for a slot goes first: a rival is for what may be spared.
         slot = self._slot_of(race.request)
         if self.is_closed or not self._pool.slots.take(slot):
             return race.stop()
@@ -299,7 +301,7 @@ class MultiEngine(ABC):
 
     @abstractmethod
     def _set_feed(self, transfer: Transfer, body: Body) -> None:
-        """Say where libcurl's read callback gets a body from that is not in memory."""
+        """Set where libcurl's read callback gets a body from that is not in memory."""
 
     @abstractmethod
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
@@ -326,7 +328,7 @@ class MultiEngine(ABC):
         """Close all connections; for a loop that does not run any more."""
         if not self.is_closed:
             for transfer in self._driver.running.values():
-                transfer.wake = None  # there is nobody left
+                transfer.wake = None  # its task will not run any more
             self._shut()
             self._free()
 
@@ -338,6 +340,7 @@ class MultiEngine(ABC):
         """Leave everything to the parent, in a forked child."""
         self.is_closed = True
         self._driver.is_attached = False
+        # Nothing is closed here, and nothing may be freed either: that would tell the servers.
         for transfer in self._pool.all:
             leak_transfer(transfer)
         leak(self, self._driver, self._driver.multi)

@@ -77,7 +77,7 @@ class _OrderedGate(EventGate):
 
     def open(self) -> None:
         """Let the task go on; never waits, may be called twice."""
-        if self._has_task:  # else nobody would take it out again
+        if self._has_task:  # else no task would take the gate out again
             self._order.opened[self] = None
         super().open()
 
@@ -157,6 +157,8 @@ class AnyioEngine(EventLoopEngine):
         self._waiting[woken] = None
         driver = self._driver
         assert isinstance(driver, _ScopeDriver)
+        # While another task drives, waking this one is enough; one that drives itself has to be
+        # roused from its sleep as well.
         try:
             if driver.scope is None:
                 rouse = partial(driver.rouse, woken)
@@ -170,7 +172,7 @@ class AnyioEngine(EventLoopEngine):
             for transfer in transfers:
                 transfer.wake = None
             if driver.scope is None and self._waiting:
-                next(iter(self._waiting)).set()  # it finds nobody driving, and does
+                next(iter(self._waiting)).set()  # that task finds no other driving, and drives
 
     async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
         with anyio.move_on_after(seconds):
@@ -182,7 +184,7 @@ class AnyioEngine(EventLoopEngine):
             while not woken.is_set():
                 with anyio.CancelScope(deadline=driver.deadline()) as driver.scope:
                     await anyio.wait_readable(driver.poller.fileno())
-                if not driver.is_attached:
+                if not driver.is_attached:  # the client was closed while this task slept
                     return
                 driver.run_once()
         finally:

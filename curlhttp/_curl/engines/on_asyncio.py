@@ -74,7 +74,7 @@ class _LoopDriver(Driver):
             self.run_due()
             due = self.due()
             if due is not None and due <= monotonic():
-                self.run_once()  # whether somebody is silent, only the sockets can tell
+                self.run_once()  # whether a server is silent, only the sockets can tell
             self._set_timer()
 
     def _on_timeout(self) -> None:
@@ -117,17 +117,17 @@ class AsyncioEngine(EventLoopEngine):
     def __init__(
         self, limits: Limits, *, multiplexes: bool, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self.loop = loop
+        self._loop = loop
         super().__init__(limits, multiplexes=multiplexes)
 
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
-        return _LoopDriver(limits, connections, self.loop)
+        return _LoopDriver(limits, connections, self._loop)
 
     def _local_gate(self) -> FutureGate:
-        return FutureGate(self.loop)
+        return FutureGate(self._loop)
 
     def _wait_for(self, transfer: Transfer, *rivals: Transfer) -> asyncio.Future[None]:
-        future = self.loop.create_future()
+        future = self._loop.create_future()
         transfer.wake = partial(_settle, future)
         for rival in rivals:
             rival.wake = transfer.wake
@@ -135,32 +135,32 @@ class AsyncioEngine(EventLoopEngine):
 
     async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
         future = self._wait_for(*transfers)
-        timer = self.loop.call_later(seconds, _settle, future)
+        timer = self._loop.call_later(seconds, _settle, future)
         try:
             await future
         finally:
             timer.cancel()
 
     def _call_soon(self, call: Callable[[], object]) -> None:
-        self.loop.call_soon_threadsafe(call)
+        self._loop.call_soon_threadsafe(call)
 
     def has_ended(self) -> bool:
         """Return whether the event loop runs no more, for good."""
-        return self.loop.is_closed()
+        return self._loop.is_closed()
 
     def __del__(self) -> None:
         # The loop holds on to the driver, and this may be any thread.
         driver = getattr(self, "_driver", None)
         if not isinstance(driver, _LoopDriver) or self.is_closed:
             return
-        if self.loop.is_closed():
+        if self._loop.is_closed():
             driver.discard()  # uvloop would hold on to it for ever
             return
         with suppress(RuntimeError):  # closed just now
-            self.loop.call_soon_threadsafe(driver.discard)
+            self._loop.call_soon_threadsafe(driver.discard)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
-        if not self.is_closed and not self.loop.is_closed():
+        if not self.is_closed and not self._loop.is_closed():
             with suppress(RuntimeError):  # closed just now
-                self.loop.call_soon_threadsafe(self.abort, incoming)
+                self._loop.call_soon_threadsafe(self.abort, incoming)

@@ -120,7 +120,7 @@ class SteppedEngine(MultiEngine):
         self._step(job)
 
     def run_once(self, *, waits: bool = True) -> None:
-        """Do what can be done.
+        """Step all jobs that can go on.
 
         Args:
             waits: if nothing can, wait until something can be.
@@ -144,7 +144,7 @@ class SteppedEngine(MultiEngine):
             self._step(ready.popleft())
 
     def run_ready(self) -> None:
-        """Do what can be done, unless that was done just now."""
+        """Step all jobs that can go on, unless that was done just now."""
         if monotonic() - self._turned > _JUST_NOW:
             self.run_once(waits=False)
 
@@ -242,7 +242,7 @@ class SteppedEngine(MultiEngine):
         return self._local_gate()
 
     def wake(self, job: _Job) -> None:
-        """Have a job stepped at the next turn, and end the wait for that; from any thread."""
+        """Step a job at the next run, and end the wait for that; from any thread."""
         self._ready.append(job)
         if self._waits and self._alarm:
             with suppress(OSError):  # full, or closed meanwhile
