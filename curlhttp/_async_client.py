@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._curl.engines.event_loop import EventLoopEngine
+    from curlhttp._engine import Exchange, MakeGate
     from curlhttp._loops import Loop
     from curlhttp._map.tasks import AsyncResults
     from curlhttp._map.work import Item
@@ -79,9 +80,9 @@ class AsyncClient(Core):
         self._given = transport
         now = time.monotonic if transport is None else transport.now
         wall = time.time if transport is None else transport.wall
-        self.clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
-        self.gate = lambda: self._engine().gate()
-        self.exchange = exchange_in_loops(self._engine, now, AsyncStreamedResponse)
+        self.clock: Clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
+        self.gate: MakeGate = lambda: self._engine().gate()
+        self.exchange: Exchange = exchange_in_loops(self._engine, now, AsyncStreamedResponse)
 
     def _watch(self, body: Body, meter: Meter) -> Body:
         from curlhttp._models.progress import AsyncWatchedBody

@@ -19,6 +19,7 @@ from curlhttp._stream import StreamedResponse
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from curlhttp._engine import Exchange, MakeGate
     from curlhttp._map.blocking import Results
     from curlhttp._map.senders import Senders
     from curlhttp._map.work import Item
@@ -81,9 +82,9 @@ class Client(Core):
 
             transport = BlockingEngine(self._limits)
         self._engine: Engine = transport
-        self.clock = Clock(transport.now, transport.wall, transport.sleep)
-        self.gate = transport.gate
-        self.exchange = exchange(transport, transport.now, StreamedResponse)
+        self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
+        self.gate: MakeGate = transport.gate
+        self.exchange: Exchange = exchange(transport, transport.now, StreamedResponse)
 
     def request(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]

@@ -155,7 +155,7 @@ class Core(RequestBuilder):
         self._retry = _retry_policy(retry)
         found = _hooks(hooks, self._awaits_hooks)
         self._set_engine(transport)
-        self.chain = Chain(
+        self.chain: Chain = Chain(
             now=self.clock.now,
             hooks=found,
             awaits_hooks=self._awaits_hooks,

@@ -67,9 +67,9 @@ class Chain:
         breaker: CircuitBreaker | None,
         hedge: Hedge | None,
     ) -> None:
-        self.middleware = tuple(middleware)
+        self.middleware: tuple[Middleware, ...] = tuple(middleware)
         # Hooks and middleware may give a request a policy of its own.
-        self.retries = bool(
+        self.retries: bool = bool(
             retry is not None
             or any(map(hooks.get, ("request", *ATTEMPT_EVENTS)))
             or self.middleware

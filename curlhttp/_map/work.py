@@ -70,7 +70,7 @@ class Work:
         if options:
             _check(options)
             core.build_request("GET", "http://localhost/", **options)  # raises now, if it must
-        self.running = 0
+        self.running: int = 0
         self.queue: deque[Item] | None = None
         if queued:
             self.queue = deque()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["names_of"]
+__all__ = ["Names", "names_of"]
+
+Names: TypeAlias = Callable[[str], Any]
+"""A module's __getattr__."""
 
 
-def names_of(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def names_of(module: str, homes: Mapping[str, str]) -> Names:
     """Return a module's __getattr__.
 
     Args:

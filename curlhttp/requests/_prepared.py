@@ -19,7 +19,7 @@ from curlhttp.requests.structures import CaseInsensitiveDict
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput
+    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
     from curlhttp.requests._types import (
         AuthInput,
         CookiesInput,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         HeadersInput,
         HooksInput,
         HookType,
+        SupportsRead,
         UrlInput,
     )
 
@@ -97,17 +98,19 @@ class Request(RequestHooksMixin):
         hooks: HooksInput = None,
         json: JSON = None,
     ) -> None:
-        self.hooks = {"response": []}
+        self.hooks: dict[str, list[HookType]] = {"response": []}
         if hooks is not None:
             for event, hook in hooks.items():
                 self.register_hook(event=event, hook=hook)
         self.method = method
         self.url = url
-        self.headers = {} if headers is None else headers
-        self.files = [] if files is None else files
-        self.data = [] if data is None else data
+        self.headers: Mapping[str, Text | None] | Mapping[bytes, Text | None] = (
+            {} if headers is None else headers
+        )
+        self.files: FilesInput = [] if files is None else files
+        self.data: Iterable[object] | SupportsRead[Text] = [] if data is None else data
         self.json = json
-        self.params = {} if params is None else params
+        self.params: ParamsInput = {} if params is None else params
         self.auth = auth
         self.cookies = cookies
 
@@ -170,7 +173,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.headers = cast(Any, None)
         self._cookies = None
         self.body = None
-        self.hooks = {"response": []}
+        self.hooks: dict[str, list[HookType]] = {"response": []}
         self._body_position = None
 
     def prepare(

@@ -67,7 +67,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
         connection: the adapter that sent the request.
     """
 
-    __attrs__ = [
+    __attrs__: list[str] = [
         "_content",
         "status_code",
         "url",

@@ -17,7 +17,7 @@ from curlhttp._models.url.url import URL, parse_url
 from curlhttp._run import run_sync
 from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import is_plain, send_again, send_once
-from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._environment import ca_bundle
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
 from curlhttp.requests._pools import Manager, Pool, cert_files, host_of
@@ -57,7 +57,7 @@ DEFAULT_POOLSIZE = 10
 DEFAULT_RETRIES = 0
 DEFAULT_POOL_TIMEOUT = None
 
-__getattr__ = names_of(
+__getattr__: Names = names_of(
     __name__,
     {
         "auth": "_basic_auth_str",
@@ -128,7 +128,7 @@ class HTTPAdapter(BaseAdapter):
         http2: offer HTTP/2 on TLS.
     """
 
-    __attrs__ = [
+    __attrs__: list[str] = [
         "max_retries",
         "config",
         "_pool_connections",

@@ -7,7 +7,7 @@ import secrets
 import threading
 import warnings
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from curlhttp.requests._internal_utils import to_native_string
@@ -78,7 +78,7 @@ class HTTPBasicAuth(AuthBase):
     def __eq__(self, other: object) -> bool:
         return _is_same_user(self, other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __call__(self, r: PreparedRequest) -> PreparedRequest:
         """Set Authorization."""
@@ -116,7 +116,7 @@ class HTTPDigestAuth(AuthBase):
     def __eq__(self, other: object) -> bool:
         return _is_same_user(self, other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def init_per_thread_state(self) -> None:
         """Give this thread its state, unless it has one."""

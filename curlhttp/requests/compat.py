@@ -88,9 +88,9 @@ _ver = sys.version_info
 builtin_str = str
 str = str
 bytes = bytes
-basestring = (str, bytes)
-numeric_types = (int, float)
-integer_types = (int,)
+basestring: tuple[type[object], ...] = (str, bytes)
+numeric_types: tuple[type[object], ...] = (int, float)
+integer_types: tuple[type[object], ...] = (int,)
 
 
 def __getattr__(name: builtin_str) -> Any:

@@ -15,7 +15,7 @@ from urllib.parse import urlparse, urlunparse
 from curlhttp._models.cookies.named import CookieConflictError, remove_cookie_by_name, twin_of
 from curlhttp._models.cookies.rules import SetCookies, lines_for_stdlib
 from curlhttp._models.cookies.store import CookieStore
-from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._internal_utils import to_native_string
 from curlhttp.requests._jar import (
     RequestsCookieJar,
@@ -42,7 +42,7 @@ __all__ = [
     "remove_cookie_by_name",
 ]
 
-__getattr__ = names_of(
+__getattr__: Names = names_of(
     __name__, {"_jar": "Cookie CookiePolicy", "auth": "threading", "compat": "MutableMapping"}
 )
 
@@ -59,7 +59,7 @@ class MockRequest:
     def __init__(self, request: PreparedRequest) -> None:
         self._r = request
         self._new_headers: dict[str, str] = {}
-        self.type = urlparse(str(request.url)).scheme
+        self.type: str = urlparse(str(request.url)).scheme
 
     def get_type(self) -> str:
         """Return the scheme."""

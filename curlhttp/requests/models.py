@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._prepared import (
     PreparedRequest,
     Request,
@@ -17,7 +17,7 @@ from curlhttp.requests._response import (
     Response,
 )
 
-__getattr__ = names_of(
+__getattr__: Names = names_of(
     __name__,
     {
         "auth": "HTTPBasicAuth",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,7 +18,7 @@ from curlhttp.exceptions import InvalidSchema
 from curlhttp.requests import _environment
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._aside import expect, expect_no_more, use_up
-from curlhttp.requests._elsewhere import names_of
+from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._environment import get_netrc_auth
 from curlhttp.requests._header_check import are_known
 from curlhttp.requests._header_values import headers_of
@@ -71,10 +71,10 @@ __all__ = [
 
 Self = TypeVar("Self", bound="Session")
 
-preferred_clock = time.perf_counter
+preferred_clock: Callable[[], float] = time.perf_counter
 _UNSET: Any = object()
 
-__getattr__ = names_of(
+__getattr__: Names = names_of(
     __name__,
     {
         "_internal_utils": "to_native_string",
@@ -140,7 +140,7 @@ class Session(SessionRedirectMixin):
             None for no limit. Without it: 10 s to connect, 60 s of silence.
     """
 
-    __attrs__ = [
+    __attrs__: list[str] = [
         "headers",
         "cookies",
         "auth",

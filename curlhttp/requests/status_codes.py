@@ -82,7 +82,7 @@ _NAMES = {
 
 _codes: dict[int, tuple[str, ...]] = {code: tuple(names.split()) for code, names in _NAMES.items()}
 
-codes = LookupDict("status_codes")
+codes: LookupDict = LookupDict("status_codes")
 
 
 def _init() -> None:

@@ -52,3 +52,13 @@ def test_pyright_refuses_the_wrong_calls_and_no_other() -> None:
     told = json.loads(output_of("pyright", "--outputjson", str(CALLS)))["generalDiagnostics"]
     errors = [each for each in told if each["severity"] == "error"]
     assert {each["range"]["start"]["line"] + 1 for each in errors} == REFUSED, errors
+
+
+@with_pyright
+def test_all_that_is_public_has_a_type() -> None:
+    told = output_of("pyright", "--verifytypes", "curlhttp", "--ignoreexternal", "--outputjson")
+    report = json.loads(told)["typeCompleteness"]
+    unknown = [
+        each["name"] for each in report["symbols"] if not each["isTypeKnown"] and each["isExported"]
+    ]
+    assert (report["completenessScore"], unknown) == (1, [])
