@@ -232,13 +232,17 @@ class Core(RequestBuilder):
         return request
 
     def _own_retry(self, retry: RetryInput) -> RetryPolicy | None:
-        self._allow_retries()
-        return super()._own_retry(retry)
+        policy = super()._own_retry(retry)
+        if policy is not None:
+            self._allow_retries()
+        return policy
 
     def _allow_retries(self) -> None:
-        if not self.chain.retries:  # no request had a policy up to now: none paid for the layer
-            self.chain.retries = True
-            self.flow = self.chain.ending_in(self.exchange, self.clock, self.gate)
+        chain = self.chain
+        if not chain.retries:  # no request had a policy up to now: none paid for the layer
+            # In this order: another thread that finds them allowed uses the flow at once.
+            self.flow = chain.ending_in(self.exchange, self.clock, self.gate, retries=True)
+            chain.retries = True
 
     def _built(self, wanted: UserRequest) -> Request:
         """Return what a curlhttp.Request asks for: the arguments of build_request as one value."""
