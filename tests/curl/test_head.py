@@ -1,0 +1,51 @@
+"""The final head among header lines, and what libcurl would let pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from curlhttp._curl.head import answer_head, is_odd, switches_unasked
+from curlhttp._models.request import Request
+
+GET = Request("GET", "http://h.test/")
+UPGRADE = Request("GET", "http://h.test/", {"Upgrade": "websocket"})
+
+
+def lines(*heads: str) -> list[bytes]:
+    return [line.encode() + b"\r\n" for head in heads for line in (*head.split("\n"), "")]
+
+
+def test_the_answer_is_behind_informational_heads() -> None:
+    head = answer_head(lines("HTTP/1.1 103 Early Hints\nLink: </a>", "HTTP/1.1 200 OK\nA: b"), GET)
+    assert head is not None
+    assert head.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        lines("HTTP/1.1 200 OK\nA: b")[:-1],
+        lines("HTTP/1.1 103 Early Hints"),
+        lines("HTTP/1.1 2000 OK"),
+        lines("HTTP/1.1 101 Switching Protocols"),
+    ],
+)
+def test_there_is_no_answer_without_a_whole_final_head(found: list[bytes]) -> None:
+    assert answer_head(found, GET) is None
+
+
+def test_a_switch_of_protocols_is_an_answer_to_who_asked_for_it() -> None:
+    switch = lines("HTTP/1.1 101 Switching Protocols")
+    head = answer_head(switch, UPGRADE)
+    assert head is not None
+    assert head.status_code == 101
+    assert switches_unasked(switch, GET)
+    assert not switches_unasked(switch, UPGRADE)
+    assert not switches_unasked(lines("HTTP/1.1 200 OK"), GET)
+
+
+def test_what_does_not_begin_with_a_status_line_is_odd() -> None:
+    assert is_odd(lines("HTTP/1.1 2000 OK"))
+    assert is_odd(lines("HTTP/1.1 103 Early Hints", "HTTP/1.1 20"))
+    assert not is_odd(lines("HTTP/1.1 200 OK\nA: b"))
