@@ -51,6 +51,7 @@ __all__ = [
     "unfollowed",
 ]
 
+# Any: it is the default of arguments of any type.
 UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client's>"})())
 
 

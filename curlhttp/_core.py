@@ -191,7 +191,7 @@ class Core(RequestBuilder):
         self._headers = _client_headers(headers, self._sensitive)
 
     @property
-    def cookies(self) -> Any:  # what the caller gave may be no Cookies
+    def cookies(self) -> Any:  # Any: what the caller gave may be no Cookies
         """Return the cookie jar."""
         return self._jar.open()
 
@@ -222,9 +222,9 @@ class Core(RequestBuilder):
             self._allow_retries()
         if cast("Transport | None", request.transport) is not None:
             return request
-        options: dict[str, Any] = {} if request.auth is None else {"auth": request.auth}
         request = request.copy()
-        model = self.build_request(request.method, request.url, **options)
+        auth = UNSET if request.auth is None else request.auth
+        model = self.build_request(request.method, request.url, auth=auth)
         request.url, request.auth, request.jar = model.url, model.auth, model.jar
         request.timeout = request.timeout or model.timeout
         request.transport, request.route = model.transport, model.route
@@ -280,6 +280,7 @@ def _client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) ->
     return merged
 
 
+# Any: each field has a type of its own, which Limits checks.
 def _limits(limits: Limits | None, **fields: Any) -> Limits:
     given = {name: value for name, value in fields.items() if value is not UNSET}
     if limits is not None:

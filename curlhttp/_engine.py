@@ -36,7 +36,7 @@ DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its conn
 AttemptResult: TypeAlias = "int | Exception | None"
 """What came of an attempt: its status, its error, or None when it was cancelled."""
 
-# An engine gets back what its own `open` returned, as a class that other engines need not know.
+# Any: an engine gets back what its own `open` returned, whose class other engines need not know.
 _Opened: TypeAlias = Any
 
 

@@ -51,6 +51,7 @@ T = TypeVar("T")
 class Offload(Protocol):
     """Call a function where it may block."""
 
+    # Any: the arguments are those of the function.
     def __call__(self, call: Callable[..., T], /, *arguments: Any) -> Awaitable[T]:
         """Return what gives the function's result."""
 
@@ -58,7 +59,7 @@ class Offload(Protocol):
 _OWN = ("Range", "If-Range", "Content-Range")
 
 
-async def run_here(call: Callable[..., T], /, *arguments: Any) -> T:
+async def run_here(call: Callable[..., T], /, *arguments: Any) -> T:  # Any: see Offload
     """Call a function right here: in Client, everything may block."""
     return call(*arguments)
 

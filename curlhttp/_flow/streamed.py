@@ -229,7 +229,7 @@ class Streamed(Response):
             self._engine.abort_from_finalizer(incoming)
             self._tell_end(None)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:  # Any: attributes of all kinds
         state = super().__getstate__()
         # What belongs to a socket of this process stays here.
         state["_incoming"] = state["_engine"] = state["_decoder"] = state["_listeners"] = None

@@ -110,7 +110,7 @@ class SteppedSender:
         engine = SteppedEngine(core.limits, multiplexes=core.multiplexes)
         self._engine = engine
         clock = Clock(engine.now, engine.wall, engine.sleep)
-        # Any item may bring a policy.
+        # Each item may bring a policy.
         self._flow = core.chain.ending_in(_last(engine, core), clock, engine.gate, retries=True)
         self.run_ready = engine.run_ready
         self.run_once = engine.run_once

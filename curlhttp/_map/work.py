@@ -27,7 +27,7 @@ MapResult: TypeAlias = Response | RequestException
 Job: TypeAlias = tuple[int, Request]
 
 _URLS = (str, bytes, URL)
-_END: Any = object()
+_END: Any = object()  # Any: it stands among the items
 
 
 class Work:
