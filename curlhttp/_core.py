@@ -39,6 +39,7 @@ from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
+    from curlhttp._building import RequestOptions
     from curlhttp._config import Transport
     from curlhttp._models.inputs import (
         AuthInput,
@@ -222,9 +223,10 @@ class Core(RequestBuilder):
             self._allow_retries()
         if cast("Transport | None", request.transport) is not None:
             return request
+        # Left out where there is none: a subclass may have another default.
+        options: RequestOptions = {} if request.auth is None else {"auth": request.auth}
         request = request.copy()
-        auth = UNSET if request.auth is None else request.auth
-        model = self.build_request(request.method, request.url, auth=auth)
+        model = self.build_request(request.method, request.url, **options)
         request.url, request.auth, request.jar = model.url, model.auth, model.jar
         request.timeout = request.timeout or model.timeout
         request.transport, request.route = model.transport, model.route
