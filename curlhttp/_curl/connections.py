@@ -28,7 +28,7 @@ __all__ = ["Connection", "Connections", "Route", "Suspects", "shut_down"]
 
 Route = tuple[str, str, int, int]  # as PREREQFUNCTION tells: address of the peer, ours; the ports
 
-_select: Any = select  # no platform has all of it
+_select: Any = select  # Any: no platform has all of it
 _END = _RDHUP = getattr(select, "POLLRDHUP", 0)  # Linux
 _CLOSED = getattr(select, "POLLNVAL", 0)
 if hasattr(select, "poll"):

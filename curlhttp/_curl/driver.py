@@ -10,7 +10,7 @@ import math
 from collections import deque
 from contextlib import suppress
 from time import monotonic
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pycurl
 
@@ -55,7 +55,7 @@ class Driver:
     """
 
     def __init__(self, limits: Limits, connections: int, suspects: Suspects | None = None) -> None:
-        self.running: dict[Any, Transfer] = {}
+        self.running: dict[object, Transfer] = {}  # by pycurl's handle
         self.poller = make_poller()
         self.multiplexing = Multiplexing()
         self.broken: BaseException | None = None
@@ -81,7 +81,7 @@ class Driver:
 
     # libcurl's callbacks: only a signal's handler raises in them, before they can catch that
 
-    def _on_socket(self, what: int, descriptor: int, multi: Any, data: Any) -> None:
+    def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
         try:
             if what == _REMOVE:
                 self._idle.add(descriptor)
@@ -291,7 +291,7 @@ class Driver:
         if self.broken is not None:
             self.fail_all()
 
-    def _finish(self, easy: Any, code: int, message: str) -> None:
+    def _finish(self, easy: object, code: int, message: str) -> None:
         transfer = self.running[easy]
         finish(transfer, code, message)
         if transfer.restarts:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pycurl
 
@@ -39,7 +39,7 @@ class Callbacks(NamedTuple):
     An exception in a callback breaks all other transfers of a curl_multi.
     """
 
-    on_line: Callable[[bytes], Any]  # of a head whose body is kept in memory
+    on_line: Callable[[bytes], object]  # of a head whose body is kept in memory
     on_body: Callable[[bytes], int | None]
     on_header: Callable[[bytes], int | None]  # a line of a head whose body is streamed
     on_piece: Callable[[bytes], int | None]
@@ -89,7 +89,7 @@ class Handle:
         "multiplexes",
     )
 
-    def __init__(self, limits: Limits, callbacks: Callbacks, share: Any = None) -> None:
+    def __init__(self, limits: Limits, callbacks: Callbacks, share: object = None) -> None:
         self.easy = pycurl.Curl()
         self._limits = limits
         self._callbacks = callbacks
@@ -120,7 +120,7 @@ class Handle:
             easy.setopt(pycurl.NOPROGRESS, 0)
             easy.setopt(pycurl.XFERINFOFUNCTION, callbacks.on_progress)
 
-    def _set(self, option: int, value: Any) -> None:
+    def _set(self, option: int, value: object) -> None:
         if value is None:
             self.easy.unsetopt(option)
         else:

@@ -7,15 +7,13 @@ engines start afresh.
 
 from __future__ import annotations
 
-from typing import Any
-
 from curlhttp._curl.transfer import Transfer
 from curlhttp.exceptions import ConnectionError
 
 __all__ = ["leak", "leak_transfer"]
 
 
-def leak(*handles: Any) -> None:
+def leak(*handles: object) -> None:
     """Keep pycurl objects from being freed, also when the interpreter exits.
 
     Args:

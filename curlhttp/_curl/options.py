@@ -6,16 +6,17 @@ Options that pycurl has no name for are raw numbers of curl.h.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import cast
 
 import pycurl
 
-from curlhttp._config import TLS, Limits, Proxy, Transport
+from curlhttp._config import TLS, Limits, Proxy, Transport, Verify
 from curlhttp._models.timeout import Timeout
 
 __all__ = ["base_options", "body_headers", "connect_ms", "limit_options", "transport_options"]
 
-Option = tuple[int, Any]
+_Identity = tuple[str | bytes, str | bytes, str | None]
+Option = tuple[int, object]  # a number of setopt's, and a value
 
 _SUPPRESS_CONNECT_HEADERS = 265
 _FOREVER_MS = 2**31 - 1  # 0 would mean libcurl's own default, 300 s for connecting
@@ -86,7 +87,7 @@ def transport_options(transport: Transport) -> list[Option]:
 
 
 def _trust(tls: TLS) -> list[Option]:
-    verify: Any = tls.verify
+    verify = tls.verify
     if verify is False:
         trust: list[Option] = [(pycurl.SSL_VERIFYPEER, 0), (pycurl.SSL_VERIFYHOST, 0)]
     else:
@@ -121,7 +122,7 @@ def _route(transport: Transport) -> list[Option]:
     return options
 
 
-def _authorities(verify: Any, file: int, folder: int, blob: int) -> list[Option]:
+def _authorities(verify: Verify, file: int, folder: int, blob: int) -> list[Option]:
     if isinstance(verify, bytes):
         return [(folder, None), (blob, verify)]
     if verify is True:
@@ -133,10 +134,10 @@ def _authorities(verify: Any, file: int, folder: int, blob: int) -> list[Option]
     return [(folder, None), (file, verify)]
 
 
-def _identity(cert: Any) -> list[Option]:
+def _identity(cert: object) -> list[Option]:
     if cert is None:
         return []
-    certificate, key, password = cert
+    certificate, key, password = cast(_Identity, cert)  # as TLS has checked it
     options: list[Option] = [
         (pycurl.SSLCERT_BLOB if isinstance(certificate, bytes) else pycurl.SSLCERT, certificate),
         (pycurl.SSLKEY_BLOB if isinstance(key, bytes) else pycurl.SSLKEY, key),
@@ -146,7 +147,7 @@ def _identity(cert: Any) -> list[Option]:
     return options
 
 
-def _proxy(proxy: Proxy | None, verify: Any) -> list[Option]:
+def _proxy(proxy: Proxy | None, verify: Verify) -> list[Option]:
     # Both are always set: libcurl reads the environment for what is not.
     if proxy is None:
         return [(pycurl.PROXY, ""), (pycurl.NOPROXY, "")]
@@ -170,7 +171,7 @@ def _proxy(proxy: Proxy | None, verify: Any) -> list[Option]:
     return options
 
 
-def _proxy_trust(verify: Any) -> list[Option]:
+def _proxy_trust(verify: Verify) -> list[Option]:
     if verify is False:
         return [(pycurl.PROXY_SSL_VERIFYPEER, 0), (pycurl.PROXY_SSL_VERIFYHOST, 0)]
     return _authorities(verify, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH, pycurl.PROXY_CAINFO_BLOB)

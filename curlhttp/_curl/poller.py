@@ -14,7 +14,7 @@ import pycurl
 
 __all__ = ["Poller", "make_poller"]
 
-_select: Any = select  # no platform has all of it
+_select: Any = select  # Any: no platform has all of it
 _IN, _OUT = pycurl.POLL_IN, pycurl.POLL_OUT
 _BATCH = 256  # events taken at once
 

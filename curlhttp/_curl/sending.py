@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
 import pycurl
 
+from curlhttp._config import SocketOption
 from curlhttp._curl.connections import Connection, Connections, Route
 from curlhttp._curl.errors import HTTP2_STREAM, raised_in_callback
 from curlhttp._curl.handle import Handle
@@ -155,7 +156,7 @@ class Sending:
         assert self.request is not None
         return _set_socket_options(descriptor, self.request.transport.socket_options)
 
-    def _on_send(self, *route: Any) -> int:
+    def _on_send(self, *route: Any) -> int:  # Any: a Route, in pieces
         """Run when a connection is there, just before the request goes out on it.
 
         CURLOPT_PREREQFUNCTION is the only way to stop libcurl from sending again.
@@ -206,7 +207,7 @@ class Sending:
             return False
         return True
 
-    def _on_burial(self, *route: Any) -> int:
+    def _on_burial(self, *route: object) -> int:
         self.restarts = True
         return _ABORT
 
@@ -371,7 +372,7 @@ def _is_on_tls(request: Request) -> bool:
     return request.url.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))
 
 
-def _set_socket_options(descriptor: int, options: tuple[Any, ...]) -> int:
+def _set_socket_options(descriptor: int, options: Sequence[SocketOption]) -> int:
     if not options:
         return 0
     try:

@@ -99,10 +99,10 @@ class Transfer(Sending):
         "timeout_queue",
     )
 
-    def __init__(self, limits: Limits, share: Any = None, *, watches_progress: bool = False):
+    def __init__(self, limits: Limits, share: object = None, *, watches_progress: bool = False):
         self.pieces: list[bytes] = []
-        self.key: Any = None
-        self.driver: Any = None
+        self.key: Any = None  # the thread pool's Key, where one has it
+        self.driver: Any = None  # the Driver that runs it, which imports this module
         self.origin = ""
         self.attached: _Resumes | None = None
         self.timeout_queue: dict[Transfer, float] | None = None

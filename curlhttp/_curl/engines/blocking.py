@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pycurl
 
@@ -119,7 +118,7 @@ class BlockingEngine:
             raise
         return transfer
 
-    def _loop(self, transfer: Transfer, is_over: Callable[[], Any]) -> None:
+    def _loop(self, transfer: Transfer, is_over: Callable[[], object]) -> None:
         driver = transfer.driver
         transfer.wake = _ignore
         transfer.last_activity = time.monotonic()

@@ -140,7 +140,7 @@ class AnyioEngine(EventLoopEngine):
         super().__init__(limits, multiplexes=multiplexes)
         self._waiting: dict[anyio.Event, None] = {}
         self._order = _Order()
-        native: Any = token.native_token
+        native: Any = token.native_token  # Any: asyncio's loop, or trio's token
         # trio's way to call something in the loop from anywhere, and asyncio's
         self._soon = getattr(native, "run_sync_soon", None) or native.call_soon_threadsafe
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
@@ -24,6 +24,8 @@ from curlhttp._models.body.body import Body
 from curlhttp._run import NEEDS_A_LOOP
 
 __all__ = ["SteppedEngine"]
+
+_Finish: TypeAlias = Callable[[Any], object]  # Any: a response or an exception
 
 _JUST_NOW = 500e-6  # seconds
 _AWAY = 0.1  # seconds without a turn, after which connection attempts are looked at
@@ -49,8 +51,8 @@ class _Job:
 
     __slots__ = ("coroutine", "finish")
 
-    def __init__(self, coroutine: Any, finish: Callable[[Any], object]) -> None:
-        self.coroutine = coroutine  # None at its end
+    def __init__(self, coroutine: Coroutine[object, None, object], finish: _Finish) -> None:
+        self.coroutine: Coroutine[object, None, object] | None = coroutine  # None at its end
         self.finish = finish
 
 
@@ -100,7 +102,7 @@ class SteppedEngine(MultiEngine):
         self.timers: dict[_Job, float] = {}
         self._ready: deque[_Job] = deque()
         self._jobs: set[_Job] = set()
-        self._current: Any = None  # the job that is being stepped
+        self._current: _Job  # the job that is being stepped
         self._alarm: tuple[socket.socket, ...] = ()  # to end a wait from another thread
         self._waits = False
         self._turned = 0.0  # when it was driven last
@@ -108,14 +110,14 @@ class SteppedEngine(MultiEngine):
 
     # driving
 
-    def start(self, coroutine: Awaitable[Any], finish: Callable[[Any], object]) -> None:
+    def start(self, coroutine: Awaitable[object], finish: _Finish) -> None:
         """Step a coroutine for the first time.
 
         Args:
             coroutine: the request on its way.
             finish: called at its end with what it returned, or with the exception it raised.
         """
-        job = _Job(coroutine, finish)
+        job = _Job(cast("Coroutine[object, None, object]", coroutine), finish)
         self._jobs.add(job)
         self._step(job)
 
@@ -155,7 +157,8 @@ class SteppedEngine(MultiEngine):
         for job in jobs:
             coroutine, job.coroutine = job.coroutine, None
             try:
-                coroutine.close()
+                if coroutine is not None:
+                    coroutine.close()
             except BaseException as error:  # of a middleware that cleans up
                 failed = error
         self._ready.clear()
@@ -167,7 +170,7 @@ class SteppedEngine(MultiEngine):
         if coroutine is None:
             return
         self._current = job
-        outcome: Any
+        outcome: object
         try:
             if coroutine.send(None) is _PAUSE:
                 return
