@@ -83,7 +83,7 @@ class RetryBudget:
         account.deposits += 1
 
     def withdraw(self, origin: str, now: float) -> bool:
-        """Take what one retry costs, and tell whether there was enough.
+        """Take what one retry costs, and return whether there was enough.
 
         Args:
             origin: whom it would go to.
