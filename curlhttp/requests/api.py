@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from curlhttp.requests import sessions
+import curlhttp.requests.sessions as sessions
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.models import Response
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import curlhttp.requests._environment as _environment
 from curlhttp._models.scrub import shown_url
 from curlhttp.exceptions import InvalidSchema
-from curlhttp.requests import _environment
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._aside import expect, expect_no_more, use_up
 from curlhttp.requests._elsewhere import Names, names_of

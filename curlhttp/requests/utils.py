@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from http.cookiejar import CookieJar
 from typing import TYPE_CHECKING, Any
 
+import curlhttp.requests._internal_utils as _internal_utils
+import curlhttp.requests.certs as certs
 from curlhttp._models.decoders import ACCEPT_ENCODING as DEFAULT_ACCEPT_ENCODING
 from curlhttp._policy.environment import netrc_credentials, netrc_path
 from curlhttp.exceptions import (
@@ -24,7 +26,6 @@ from curlhttp.exceptions import (
     InvalidURL,
     UnrewindableBodyError,
 )
-from curlhttp.requests import _internal_utils, certs
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._files import (
     atomic_open,
