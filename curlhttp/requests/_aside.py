@@ -29,11 +29,7 @@ expect_no_more = _expected.reset
 
 
 def expect(follows: bool) -> Token[int]:
-    """Say that redirects will be followed, or not, until expect_no_more.
-
-    Args:
-        follows: what the caller of send says; on the way through redirects they always are.
-    """
+    """Say that redirects will be followed, or not, until expect_no_more."""
     is_followed = follows or _expected.get() == _HOP
     return _expected.set(_GOES_ON if is_followed else _STAYS)
 
@@ -55,9 +51,6 @@ def set_aside(response: Response) -> None:
     """Keep a little of a body, as it came, and let go of the connection.
 
     Where the response leads is known, whatever becomes of its body: that may be broken.
-
-    Args:
-        response: what redirects or asks for credentials; perhaps of a class of the user's own.
 
     Raises:
         RequestException: the server is silent for too long.

@@ -23,11 +23,7 @@ Attempt: TypeAlias = "Callable[[CoreRequest], Response]"
 
 
 def is_plain(retries: AnyRetry) -> bool:
-    """Return whether nothing is ever sent again, so that there is nothing to ask it.
-
-    Args:
-        retries: what an adapter has for max_retries.
-    """
+    """Return whether nothing is ever sent again, so that there is nothing to ask it."""
     if retries is None or isinstance(retries, int):
         return retries == 0
     return bool(
@@ -40,11 +36,6 @@ def is_plain(retries: AnyRetry) -> bool:
 
 def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
     """Send, and return the response.
-
-    Args:
-        attempt: sends once.
-        sent: the request in the core's terms.
-        request: the same as it was prepared.
 
     Raises:
         RequestException: no response came of it.
@@ -65,12 +56,6 @@ def send_again(
     attempt: Attempt, sent: CoreRequest, request: PreparedRequest, retries: AnyRetry
 ) -> RawResponse:
     """Send, and send again as often as the Retry says; return the last response.
-
-    Args:
-        attempt: sends once.
-        sent: the request in the core's terms.
-        request: the same as it was prepared.
-        retries: the adapter's Retry.
 
     Raises:
         RequestException: no response came of it.

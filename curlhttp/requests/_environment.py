@@ -51,22 +51,13 @@ def may_have_proxies() -> bool:
 
 
 def ca_bundle(that_exists: bool = False) -> str | None:
-    """Return the path of the authorities that the environment names, or None.
-
-    Args:
-        that_exists: return None, too, where there is nothing at that path.
-    """
+    """Return the path of the authorities that the environment names, or None."""
     path = next(filter(None, map(os.environ.get, _BUNDLES)), None)
     return None if path is None or (that_exists and not os.path.exists(path)) else path
 
 
 def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[str, str] | None:
-    """Return user name and password that netrc has for a URL's host, or None; see utils.
-
-    Args:
-        url: where the request goes.
-        raise_errors: do not pass over a file that cannot be read or parsed.
-    """
+    """Return user name and password that netrc has for a URL's host, or None; see utils."""
     if not _may_have_netrc():
         return None
     from curlhttp.requests.utils import get_netrc_auth

@@ -14,13 +14,6 @@ __all__ = ["send_through"]
 def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
     """Send a request through a urllib3 pool, such as one for Unix sockets; return its response.
 
-    Args:
-        adapter: the HTTPAdapter that made the pool.
-        pool: urllib3's HTTPConnectionPool, or a class derived from it.
-        request: the prepared request.
-        timeout: as in HTTPAdapter.send.
-        proxies: the same.
-
     Raises:
         ConnectionError, ConnectTimeout, ProxyError, ReadTimeout, RetryError, SSLError: no
             response came of it.

@@ -40,13 +40,6 @@ def core_request(
 ) -> CoreRequest:
     """Return the core's request for a prepared one.
 
-    Args:
-        request: what is to be sent.
-        url: where to.
-        transport: how.
-        timeout: as in HTTPAdapter.send.
-        stream: leave the body of the response on the wire.
-
     Raises:
         InvalidHeader, InvalidMethod: it cannot be sent as it is.
         ValueError: the timeout is none.
@@ -94,12 +87,7 @@ def with_target(url: URL, target: str) -> URL:
 
 
 def check_for(name: str, sent: CoreRequest) -> None:
-    """Let the certificate be checked for another name: ask for that host, where the URL's is.
-
-    Args:
-        name: what the certificate has to be for.
-        sent: the request, which is changed.
-    """
+    """Let the certificate be checked for another name: ask for that host, where the URL's is."""
     url = sent.url
     if sent.get_header("host") is None:
         sent._shared_headers = sent._shared_headers.copy()
@@ -115,12 +103,7 @@ def _varied(transport: Transport, **changes: Any) -> Transport:
 
 
 def tell_proxy(credentials: object, sent: CoreRequest) -> None:
-    """Send credentials that stand in the request's headers to the proxy, and to nobody else.
-
-    Args:
-        credentials: the value of Proxy-Authorization.
-        sent: the request, which is changed.
-    """
+    """Send credentials that stand in the request's headers to the proxy, and to nobody else."""
     assert sent.transport.proxy is not None
     headers = (("Proxy-Authorization", header_text(credentials)),)
     proxy = replace(sent.transport.proxy, headers=headers)
@@ -182,9 +165,6 @@ def _known_timeout(timeout: TimeoutInput) -> Timeout:
 
 def timeout_of(timeout: TimeoutInput) -> Timeout:
     """Return the core's time limits.
-
-    Args:
-        timeout: as in HTTPAdapter.send.
 
     Raises:
         ValueError: it is none, or a limit is not positive.

@@ -24,11 +24,7 @@ def host_of(url: str) -> PoolKeywords:
 
 
 def cert_files(cert: Any) -> Any:
-    """Return the file of a client certificate, and that of its key if it has one.
-
-    Args:
-        cert: as in HTTPAdapter.send.
-    """
+    """Return the file of a client certificate, and that of its key if it has one."""
     return (cert,) if isinstance(cert, (str, bytes)) else cert[:2]
 
 
@@ -51,12 +47,7 @@ class Manager:
         self.pools: dict[tuple[str, int], Pool] = {}
 
     def note(self, url: URL, transport: Transport) -> None:
-        """Show a pool for what a request asks for.
-
-        Args:
-            url: where it goes.
-            transport: how; an equal one is the same object.
-        """
+        """Show a pool for what a request asks for."""
         key = (url.origin, id(transport))
         if key not in self.pools:
             for oldest in list(self.pools)[: len(self.pools) + 1 - self.num_pools]:

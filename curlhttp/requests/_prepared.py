@@ -20,16 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
-    from curlhttp.requests._types import (
-        AuthInput,
-        CookiesInput,
-        DataInput,
-        HeadersInput,
-        HooksInput,
-        HookType,
-        SupportsRead,
-        UrlInput,
-    )
+    from curlhttp.requests import _types as t
 
 __all__ = ["JarOnDemand", "PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin"]
 
@@ -43,7 +34,7 @@ class RequestHooksMixin:
 
     hooks: dict[str, list[Any]]
 
-    def register_hook(self, event: str, hook: Iterable[object] | HookType) -> None:
+    def register_hook(self, event: str, hook: Iterable[object] | t.HookType) -> None:
         """Add a hook, or several.
 
         Args:
@@ -60,7 +51,7 @@ class RequestHooksMixin:
         elif hasattr(hook, "__iter__"):
             self.hooks[event].extend([each for each in hook if callable(each)])
 
-    def deregister_hook(self, event: str, hook: HookType) -> bool:
+    def deregister_hook(self, event: str, hook: t.HookType) -> bool:
         """Remove a hook and tell whether it was there."""
         try:
             self.hooks[event].remove(hook)
@@ -88,17 +79,17 @@ class Request(RequestHooksMixin):
     def __init__(
         self,
         method: str | None = None,
-        url: UrlInput | None = None,
-        headers: HeadersInput = None,
+        url: t.UrlInput | None = None,
+        headers: t.HeadersInput = None,
         files: FilesInput | None = None,
-        data: DataInput = None,
+        data: t.DataInput = None,
         params: ParamsInput | None = None,
-        auth: AuthInput = None,
-        cookies: CookiesInput = None,
-        hooks: HooksInput = None,
+        auth: t.AuthInput = None,
+        cookies: t.CookiesInput = None,
+        hooks: t.HooksInput = None,
         json: JSON = None,
     ) -> None:
-        self.hooks: dict[str, list[HookType]] = {"response": []}
+        self.hooks: dict[str, list[t.HookType]] = {"response": []}
         if hooks is not None:
             for event, hook in hooks.items():
                 self.register_hook(event=event, hook=hook)
@@ -108,7 +99,7 @@ class Request(RequestHooksMixin):
             {} if headers is None else headers
         )
         self.files: FilesInput = [] if files is None else files
-        self.data: Iterable[object] | SupportsRead[Text] = [] if data is None else data
+        self.data: Iterable[object] | t.SupportsRead[Text] = [] if data is None else data
         self.json = json
         self.params: ParamsInput = {} if params is None else params
         self.auth = auth
@@ -173,20 +164,20 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.headers = cast(Any, None)
         self._cookies = None
         self.body = None
-        self.hooks: dict[str, list[HookType]] = {"response": []}
+        self.hooks: dict[str, list[t.HookType]] = {"response": []}
         self._body_position = None
 
     def prepare(
         self,
         method: str | None = None,
-        url: UrlInput | None = None,
-        headers: HeadersInput = None,
+        url: t.UrlInput | None = None,
+        headers: t.HeadersInput = None,
         files: FilesInput | None = None,
-        data: DataInput = None,
+        data: t.DataInput = None,
         params: ParamsInput | None = None,
-        auth: AuthInput = None,
-        cookies: CookiesInput = None,
-        hooks: HooksInput = None,
+        auth: t.AuthInput = None,
+        cookies: t.CookiesInput = None,
+        hooks: t.HooksInput = None,
         json: JSON = None,
     ) -> None:
         """Set everything, see Request for the arguments."""
@@ -258,7 +249,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         """Set the method."""
         self.method = None if method is None else to_native_string(method.upper())
 
-    def prepare_url(self, url: UrlInput | None, params: ParamsInput | None) -> None:
+    def prepare_url(self, url: t.UrlInput | None, params: ParamsInput | None) -> None:
         """Set the URL.
 
         Raises:
@@ -276,7 +267,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             raise TypeError(f"params cannot be a {type(params).__name__}")
         self.url = prepare_url(text, query)
 
-    def prepare_headers(self, headers: HeadersInput) -> None:
+    def prepare_headers(self, headers: t.HeadersInput) -> None:
         """Set the headers.
 
         Raises:
@@ -291,7 +282,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
                 check_header(name, value)
                 self.headers[to_native_string(name)] = cast("str | bytes", value)
 
-    def prepare_cookies(self, cookies: CookiesInput) -> None:
+    def prepare_cookies(self, cookies: t.CookiesInput) -> None:
         """Set the Cookie header, unless there is one.
 
         Args:
@@ -311,7 +302,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         if header is not None:
             self.headers["Cookie"] = header
 
-    def prepare_body(self, data: DataInput, files: FilesInput | None, json: JSON = None) -> None:
+    def prepare_body(self, data: t.DataInput, files: FilesInput | None, json: JSON = None) -> None:
         """Set the body and the headers that describe it.
 
         Raises:
@@ -368,7 +359,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         elif self.method not in ("GET", "HEAD") and self.headers.get("Content-Length") is None:
             self.headers["Content-Length"] = "0"
 
-    def prepare_auth(self, auth: AuthInput, url: UrlInput | None = "") -> None:
+    def prepare_auth(self, auth: t.AuthInput, url: t.UrlInput | None = "") -> None:
         """Let auth, or else the userinfo of the URL, change the request.
 
         Args:
@@ -391,7 +382,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.__dict__.update(auth(self).__dict__)
         self.prepare_content_length(self.body)
 
-    def prepare_hooks(self, hooks: HooksInput) -> None:
+    def prepare_hooks(self, hooks: t.HooksInput) -> None:
         """Add the caller's hooks to those there are."""
         for event, hook in (hooks or {}).items():
             if hook or event not in self.hooks:

@@ -17,13 +17,7 @@ from curlhttp.requests._response import Response
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from curlhttp.requests._types import (
-        CertInput,
-        ProxiesInput,
-        SendOptions,
-        TimeoutInput,
-        VerifyInput,
-    )
+    from curlhttp.requests import _types as t
 
 __all__ = ["SessionRedirectMixin"]
 
@@ -38,7 +32,7 @@ class SessionRedirectMixin:
     trust_env: bool
     cookies: Any
 
-    def send(self, request: PreparedRequest, **kwargs: Unpack[SendOptions]) -> Response:
+    def send(self, request: PreparedRequest, **kwargs: Unpack[t.SendOptions]) -> Response:
         """Send a prepared request."""
         raise NotImplementedError
 
@@ -79,10 +73,10 @@ class SessionRedirectMixin:
         resp: Response,
         req: PreparedRequest,
         stream: bool = False,
-        timeout: TimeoutInput = None,
-        verify: VerifyInput = True,
-        cert: CertInput = None,
-        proxies: ProxiesInput = None,
+        timeout: t.TimeoutInput = None,
+        verify: t.VerifyInput = True,
+        cert: t.CertInput = None,
+        proxies: t.ProxiesInput = None,
         yield_requests: bool = False,
         **adapter_kwargs: Any,
     ) -> Iterator[Any]:
@@ -191,7 +185,7 @@ class SessionRedirectMixin:
                 prepared_request.prepare_auth(found)
 
     def rebuild_proxies(
-        self, prepared_request: PreparedRequest, proxies: ProxiesInput
+        self, prepared_request: PreparedRequest, proxies: t.ProxiesInput
     ) -> dict[str, str | None]:
         """Return the proxies for the next hop, and fit Proxy-Authorization to them.
 

@@ -33,11 +33,7 @@ class BadContentLength(e.InvalidHeader, e.RemoteProtocolError):
 
 
 def as_retries(value: AnyRetry) -> AnyRetry:
-    """Return the Retry for the argument max_retries of an adapter.
-
-    Args:
-        value: a number of new attempts, None for urllib3's default, or a Retry, returned as it is.
-    """
+    """Return the Retry for the argument max_retries of an adapter."""
     if value is not None and not isinstance(value, int):
         return value
     return Retry.from_int(value) if value != 0 else Retry(0, read=False)
@@ -45,12 +41,6 @@ def as_retries(value: AnyRetry) -> AnyRetry:
 
 def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestException) -> AnyRetry:
     """Return the Retry for the next attempt.
-
-    Args:
-        retries: the one so far.
-        method: of the request.
-        url: of the request, whole.
-        error: how the attempt failed.
 
     Raises:
         RequestException: there is to be no other attempt: the error itself, or one of requests'
@@ -94,12 +84,6 @@ def _may_repeat(retries: AnyRetry, method: str) -> bool:
 def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> AnyRetry:
     """Return the Retry for the next attempt, or None when the response will do.
 
-    Args:
-        retries: the one so far.
-        method: of the request.
-        url: of the request, whole.
-        raw: the response, with status, headers and get_redirect_location().
-
     Raises:
         RetryError: there are no attempts left, and raise_on_status is set.
     """
@@ -118,10 +102,6 @@ def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> Any
 
 def pause(retries: AnyRetry, raw: RawResponse | None) -> None:
     """Wait as long as a Retry says before the next attempt.
-
-    Args:
-        retries: the one for that attempt.
-        raw: the answer to the last one, or None.
 
     Raises:
         InvalidHeader: the Retry-After of the answer cannot be read.
@@ -160,11 +140,7 @@ class _Pool:
 
 
 def as_urllib3(error: e.RequestException) -> Exception:
-    """Return urllib3's error for one of ours.
-
-    Args:
-        error: how the reading of a body failed.
-    """
+    """Return urllib3's error for one of ours."""
     url = getattr(error.request, "url", "")
     return _translated(error, _Pool(str(url))) or names.ProtocolError(str(error))
 

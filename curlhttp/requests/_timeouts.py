@@ -28,9 +28,6 @@ def as_pair(timeout: TimeoutInput) -> tuple[float | None, float | None, float | 
     urllib3's total is none of the whole exchange: it bounds the wait for the connection and each
     wait for bytes, so that is what becomes of it here.
 
-    Args:
-        timeout: None, a number, a pair (connect, read), curlhttp's Timeout or urllib3's.
-
     Raises:
         ValueError: it is none of these, or a limit is not positive.
     """
@@ -54,12 +51,7 @@ def as_pair(timeout: TimeoutInput) -> tuple[float | None, float | None, float | 
 
 
 def what_is_left(timeout: TimeoutInput, spent: Timings | None) -> Callable[[], TimeoutInput]:
-    """Return what tells the limits of the next hop: a total is one of all hops together.
-
-    Args:
-        timeout: as in HTTPAdapter.send.
-        spent: where the time of the first hop went, if that is known.
-    """
+    """Return what tells the limits of the next hop: a total is one of all hops together."""
     if not isinstance(timeout, Timeout) or timeout.total is None:
         return lambda: timeout
     end = monotonic() + timeout.total - (0 if spent is None else spent.queue + spent.total)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import ssl
 
     from curlhttp._config import HTTP2, Verify
-    from curlhttp.requests._types import CertInput, PoolKeywords, VerifyInput
+    from curlhttp.requests import _types as t
 
 __all__ = ["ca_paths", "ip_version", "proxy_url", "transport_from"]
 
@@ -65,16 +65,9 @@ _VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address 
 
 
 def transport_from(
-    proxy: str | None, *, verify: VerifyInput, cert: CertInput, http2: HTTP2 = False, **kw: Any
+    proxy: str | None, *, verify: t.VerifyInput, cert: t.CertInput, http2: HTTP2 = False, **kw: Any
 ) -> Transport:
     """Return the Transport for requests' settings and a pool's keywords.
-
-    Args:
-        proxy: its URL, or None to go direct.
-        verify: as in requests.
-        cert: as in requests.
-        http2: see Transport.
-        kw: keywords of urllib3's PoolManager.
 
     Raises:
         ValueError: libcurl has nothing for one of the keywords.
@@ -121,8 +114,8 @@ def _made(
     )
 
 
-def _tls(verify: VerifyInput, cert: CertInput, kw: PoolKeywords) -> PoolKeywords:
-    found: PoolKeywords = {"verify": verify, "cert": cert}
+def _tls(verify: t.VerifyInput, cert: t.CertInput, kw: t.PoolKeywords) -> t.PoolKeywords:
+    found: t.PoolKeywords = {"verify": verify, "cert": cert}
     if kw.get("cert_file") and cert is None:
         found["cert"] = (kw["cert_file"], kw.get("key_file") or kw["cert_file"])
     context = kw.get("ssl_context")
@@ -145,11 +138,11 @@ def _tls(verify: VerifyInput, cert: CertInput, kw: PoolKeywords) -> PoolKeywords
     return found
 
 
-def _of_context(context: ssl.SSLContext, verify: VerifyInput) -> PoolKeywords:
+def _of_context(context: ssl.SSLContext, verify: t.VerifyInput) -> t.PoolKeywords:
     """Return what an ssl.SSLContext comes to for libcurl."""
     import ssl
 
-    found: PoolKeywords = {}
+    found: t.PoolKeywords = {}
     if verify is True and context.verify_mode == ssl.CERT_NONE:
         found["verify"] = False
     elif verify is True:

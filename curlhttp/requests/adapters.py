@@ -31,17 +31,8 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._stream import StreamedResponse
+    from curlhttp.requests import _types as t
     from curlhttp.requests._prepared import PreparedRequest
-    from curlhttp.requests._types import (
-        AnyRaw,
-        AnyRetry,
-        CertInput,
-        PickledState,
-        PoolKeywords,
-        ProxiesInput,
-        TimeoutInput,
-        VerifyInput,
-    )
 
 __all__ = [
     "DEFAULT_POOLBLOCK",
@@ -95,10 +86,10 @@ class BaseAdapter:
         self,
         request: PreparedRequest,
         stream: bool = False,
-        timeout: TimeoutInput = None,
-        verify: VerifyInput = True,
-        cert: CertInput = None,
-        proxies: ProxiesInput = None,
+        timeout: t.TimeoutInput = None,
+        verify: t.VerifyInput = True,
+        cert: t.CertInput = None,
+        proxies: t.ProxiesInput = None,
     ) -> Response:
         """Send a prepared request and return the response.
 
@@ -144,7 +135,7 @@ class HTTPAdapter(BaseAdapter):
         self,
         pool_connections: int = DEFAULT_POOLSIZE,
         pool_maxsize: int = DEFAULT_POOLSIZE,
-        max_retries: AnyRetry = DEFAULT_RETRIES,
+        max_retries: t.AnyRetry = DEFAULT_RETRIES,
         pool_block: bool = DEFAULT_POOLBLOCK,
         *,
         http2: bool = False,
@@ -159,10 +150,10 @@ class HTTPAdapter(BaseAdapter):
         self._pool_block = pool_block
         self.init_poolmanager(pool_connections, pool_maxsize, block=pool_block)
 
-    def __getstate__(self) -> PickledState:
+    def __getstate__(self) -> t.PickledState:
         return {name: getattr(self, name, None) for name in self.__attrs__}
 
-    def __setstate__(self, state: PickledState) -> None:
+    def __setstate__(self, state: t.PickledState) -> None:
         self.proxy_manager = {}
         self.config = {}
         for name, value in state.items():
@@ -170,7 +161,7 @@ class HTTPAdapter(BaseAdapter):
         self.init_poolmanager(self._pool_connections, self._pool_maxsize, block=self._pool_block)
 
     @property
-    def max_retries(self) -> AnyRetry:
+    def max_retries(self) -> t.AnyRetry:
         """Return the Retry that this adapter goes by."""
         from curlhttp.requests._retries import as_retries
 
@@ -178,7 +169,7 @@ class HTTPAdapter(BaseAdapter):
         return self._retries
 
     @max_retries.setter
-    def max_retries(self, retries: AnyRetry) -> None:
+    def max_retries(self, retries: t.AnyRetry) -> None:
         self._retries = retries
 
     # --- what subclasses may change ---
@@ -219,7 +210,7 @@ class HTTPAdapter(BaseAdapter):
             self.proxy_manager[proxy] = manager
         return self.proxy_manager[proxy]
 
-    def cert_verify(self, conn: Any, url: str, verify: VerifyInput, cert: CertInput) -> None:
+    def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
         """Put verify= and cert= onto a connection's settings.
 
         Args:
@@ -241,8 +232,8 @@ class HTTPAdapter(BaseAdapter):
             conn.cert_file, conn.key_file = (*cert_files(cert), None)[:2]
 
     def build_connection_pool_key_attributes(
-        self, request: PreparedRequest, verify: VerifyInput, cert: CertInput = None
-    ) -> tuple[PoolKeywords, PoolKeywords]:
+        self, request: PreparedRequest, verify: t.VerifyInput, cert: t.CertInput = None
+    ) -> tuple[t.PoolKeywords, t.PoolKeywords]:
         """Return what tells the connections for a request from others: the host, and TLS.
 
         Args:
@@ -250,7 +241,7 @@ class HTTPAdapter(BaseAdapter):
             verify: as in send.
             cert: as in send.
         """
-        tls: PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
+        tls: t.PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
         if isinstance(verify, str):
             tls["ca_cert_dir" if os.path.isdir(verify) else "ca_certs"] = verify
         if cert is not None:
@@ -260,9 +251,9 @@ class HTTPAdapter(BaseAdapter):
     def get_connection_with_tls_context(
         self,
         request: PreparedRequest,
-        verify: VerifyInput,
-        proxies: ProxiesInput = None,
-        cert: CertInput = None,
+        verify: t.VerifyInput,
+        proxies: t.ProxiesInput = None,
+        cert: t.CertInput = None,
     ) -> Any:
         """Return what the connection for a request is made with.
 
@@ -275,7 +266,7 @@ class HTTPAdapter(BaseAdapter):
         host, tls = self.build_connection_pool_key_attributes(request, verify, cert)
         return self._pool(host, self._proxy(str(request.url), proxies), tls)
 
-    def get_connection(self, url: str, proxies: ProxiesInput = None) -> Any:
+    def get_connection(self, url: str, proxies: t.ProxiesInput = None) -> Any:
         """Return what the connection for a URL is made with (deprecated in requests).
 
         Args:
@@ -289,13 +280,13 @@ class HTTPAdapter(BaseAdapter):
         )
         return self._pool(host_of(url), self._proxy(url, proxies), {})
 
-    def _pool(self, host: PoolKeywords, proxy: str | None, tls: PoolKeywords) -> Pool:
+    def _pool(self, host: t.PoolKeywords, proxy: str | None, tls: t.PoolKeywords) -> Pool:
         manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
         kw = {**self.poolmanager.connection_pool_kw, **manager.connection_pool_kw, **tls}
         kw["proxy_headers"] = getattr(manager, "proxy_headers", None) or {}
         return Pool(**host, proxy=proxy, **{k: v for k, v in kw.items() if k not in host})
 
-    def request_url(self, request: PreparedRequest, proxies: ProxiesInput) -> str:
+    def request_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> str:
         """Return what stands in the request line: a path, or a URL for a proxy.
 
         Args:
@@ -329,7 +320,7 @@ class HTTPAdapter(BaseAdapter):
         username, password = get_auth_from_url(proxy)
         return {"Proxy-Authorization": _basic_auth_str(username, password)} if username else {}
 
-    def build_response(self, req: PreparedRequest, resp: AnyRaw) -> Response:
+    def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
         """Return the response to a request.
 
         Args:
@@ -372,10 +363,10 @@ class HTTPAdapter(BaseAdapter):
         self,
         request: PreparedRequest,
         stream: bool = False,
-        timeout: TimeoutInput = None,
-        verify: VerifyInput = True,
-        cert: CertInput = None,
-        proxies: ProxiesInput = None,
+        timeout: t.TimeoutInput = None,
+        verify: t.VerifyInput = True,
+        cert: t.CertInput = None,
+        proxies: t.ProxiesInput = None,
     ) -> Response:
         """Send a prepared request and return the response.
 
@@ -457,9 +448,9 @@ class HTTPAdapter(BaseAdapter):
         self,
         request: PreparedRequest,
         url: URL,
-        verify: VerifyInput,
-        cert: CertInput,
-        proxies: ProxiesInput,
+        verify: t.VerifyInput,
+        cert: t.CertInput,
+        proxies: t.ProxiesInput,
     ) -> Transport:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is None and url.scheme == "http":
@@ -472,7 +463,7 @@ class HTTPAdapter(BaseAdapter):
         return transport_from(proxy, verify=verify, cert=cert, http2=self._http2, **kw)
 
     @staticmethod
-    def _proxy(url: str, proxies: ProxiesInput) -> str | None:
+    def _proxy(url: str, proxies: t.ProxiesInput) -> str | None:
         from curlhttp.requests.utils import select_proxy
 
         proxy = select_proxy(url, proxies)
@@ -508,7 +499,7 @@ def _open(engine: BlockingEngine, sent: CoreRequest) -> StreamedResponse:
     return StreamedResponse(sent, run_sync(engine.open(sent)), engine)
 
 
-def _copy_head(response: Response, resp: AnyRaw) -> None:
+def _copy_head(response: Response, resp: t.AnyRaw) -> None:
     """Take over the head of a response that did not come from libcurl."""
     from curlhttp.requests._header_values import get_encoding_from_headers
     from curlhttp.requests.structures import CaseInsensitiveDict

@@ -12,21 +12,14 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._models.inputs import JSON, ParamsInput
-    from curlhttp.requests._types import (
-        DataInput,
-        GetOptions,
-        PostOptions,
-        PutOptions,
-        RequestOptions,
-        UrlInput,
-    )
+    from curlhttp.requests import _types as t
 
 __all__ = ["delete", "get", "head", "options", "patch", "post", "put", "request", "stream"]
 
 _adapter = HTTPAdapter()  # thread-safe, as adapters are; it opens nothing until it is used
 
 
-def request(method: str, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
+def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
     """Send a request and return the response.
 
     Args:
@@ -45,45 +38,47 @@ def request(method: str, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Res
     return session.request(method=method, url=url, **kwargs)
 
 
-def get(url: UrlInput, params: ParamsInput | None = None, **kwargs: Unpack[GetOptions]) -> Response:
+def get(
+    url: t.UrlInput, params: ParamsInput | None = None, **kwargs: Unpack[t.GetOptions]
+) -> Response:
     """Send GET; see request."""
     return request("get", url, params=params, **kwargs)
 
 
-def options(url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
+def options(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
     """Send OPTIONS; see request."""
     return request("options", url, **kwargs)
 
 
-def head(url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
+def head(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
     """Send HEAD; see request. Redirects are not followed unless asked to."""
     kwargs.setdefault("allow_redirects", False)
     return request("head", url, **kwargs)
 
 
 def post(
-    url: UrlInput, data: DataInput = None, json: JSON = None, **kwargs: Unpack[PostOptions]
+    url: t.UrlInput, data: t.DataInput = None, json: JSON = None, **kwargs: Unpack[t.PostOptions]
 ) -> Response:
     """Send POST; see request."""
     return request("post", url, data=data, json=json, **kwargs)
 
 
-def put(url: UrlInput, data: DataInput = None, **kwargs: Unpack[PutOptions]) -> Response:
+def put(url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptions]) -> Response:
     """Send PUT; see request."""
     return request("put", url, data=data, **kwargs)
 
 
-def patch(url: UrlInput, data: DataInput = None, **kwargs: Unpack[PutOptions]) -> Response:
+def patch(url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptions]) -> Response:
     """Send PATCH; see request."""
     return request("patch", url, data=data, **kwargs)
 
 
-def delete(url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
+def delete(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
     """Send DELETE; see request."""
     return request("delete", url, **kwargs)
 
 
-def stream(method: str, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
+def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
     """Send a request and return once the head is in; use the response in `with`."""
     kwargs["stream"] = True
     return request(method, url, **kwargs)

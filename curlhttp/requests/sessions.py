@@ -35,27 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
-    from curlhttp.requests._types import (
-        AdapterOptions,
-        AuthInput,
-        CertInput,
-        CookiesInput,
-        DataInput,
-        GetOptions,
-        HeadersInput,
-        HooksInput,
-        HookType,
-        PickledState,
-        PostOptions,
-        ProxiesInput,
-        PutOptions,
-        RequestOptions,
-        RouteOptions,
-        SendOptions,
-        TimeoutInput,
-        UrlInput,
-        VerifyInput,
-    )
+    from curlhttp.requests import _types as t
     from curlhttp.requests.cookies import RequestsCookieJar
 
 __all__ = [
@@ -115,8 +95,8 @@ def merge_setting(
 
 
 def merge_hooks(
-    request_hooks: HooksInput, session_hooks: HooksInput, dict_class: type = OrderedDict
-) -> HooksInput:
+    request_hooks: t.HooksInput, session_hooks: t.HooksInput, dict_class: type = OrderedDict
+) -> t.HooksInput:
     """Return the hooks of a request, or the session's where it has none.
 
     Args:
@@ -128,7 +108,7 @@ def merge_hooks(
         return request_hooks
     if request_hooks is None or not request_hooks.get("response"):
         return session_hooks
-    merged: HooksInput = merge_setting(request_hooks, session_hooks, dict_class)
+    merged: t.HooksInput = merge_setting(request_hooks, session_hooks, dict_class)
     return merged
 
 
@@ -159,15 +139,15 @@ class Session(SessionRedirectMixin):
     cookies: Any = JarOnDemand()
     timeout: Any = None  # the adapter's default; a type that no program can evaluate
 
-    def __init__(self, *, timeout: TimeoutInput = _UNSET) -> None:
+    def __init__(self, *, timeout: t.TimeoutInput = _UNSET) -> None:
         self.headers: MutableMapping[str, Text | None] = _default_headers()
-        self.auth: AuthInput = None
+        self.auth: t.AuthInput = None
         self.proxies: MutableMapping[str, str | None] = {}
-        self.hooks: dict[str, list[HookType]] = default_hooks()
+        self.hooks: dict[str, list[t.HookType]] = default_hooks()
         self.params: ParamsInput = {}
         self.stream = False
-        self.verify: VerifyInput = True
-        self.cert: CertInput = None
+        self.verify: t.VerifyInput = True
+        self.cert: t.CertInput = None
         self.max_redirects = DEFAULT_REDIRECT_LIMIT
         self.trust_env = True
         self.adapters: OrderedDict[str, BaseAdapter] = OrderedDict()
@@ -215,14 +195,14 @@ class Session(SessionRedirectMixin):
     def _netrc_auth(self, url: str) -> tuple[str, str] | None:
         return get_netrc_auth(url)  # this module's, where programs replace it
 
-    def _merged_headers(self, headers: HeadersInput) -> HeadersInput:
+    def _merged_headers(self, headers: t.HeadersInput) -> t.HeadersInput:
         own = self.headers
         if headers or type(own) is not CaseInsensitiveDict or not are_known(own._store.values()):
-            merged: HeadersInput = merge_setting(headers, own, CaseInsensitiveDict)
+            merged: t.HeadersInput = merge_setting(headers, own, CaseInsensitiveDict)
             return merged
         return own  # as they are: none of them is None
 
-    def _merged_cookies(self, cookies: CookiesInput) -> RequestsCookieJar | None:
+    def _merged_cookies(self, cookies: t.CookiesInput) -> RequestsCookieJar | None:
         """Return a jar of the session's cookies and a request's; None for no cookies at all."""
         has_jar = "cookies" in self.__dict__ or not isinstance(type(self).cookies, JarOnDemand)
         if not cookies and (not has_jar or not getattr(self.cookies, "_cookies", True)):
@@ -239,23 +219,23 @@ class Session(SessionRedirectMixin):
     def request(
         self,
         method: str,
-        url: UrlInput,
+        url: t.UrlInput,
         params: ParamsInput | None = None,
-        data: DataInput = None,
-        headers: HeadersInput = None,
-        cookies: CookiesInput = None,
+        data: t.DataInput = None,
+        headers: t.HeadersInput = None,
+        cookies: t.CookiesInput = None,
         files: FilesInput | None = None,
-        auth: AuthInput = None,
-        timeout: TimeoutInput = None,
+        auth: t.AuthInput = None,
+        timeout: t.TimeoutInput = None,
         allow_redirects: bool = True,
-        proxies: ProxiesInput = None,
-        hooks: HooksInput = None,
+        proxies: t.ProxiesInput = None,
+        hooks: t.HooksInput = None,
         stream: bool | None = None,
-        verify: VerifyInput = None,
-        cert: CertInput = None,
+        verify: t.VerifyInput = None,
+        cert: t.CertInput = None,
         json: JSON = None,
         *,
-        content: DataInput = None,
+        content: t.DataInput = None,
         follow_redirects: bool | None = None,
     ) -> Response:
         """Send a request and return the response.
@@ -304,45 +284,47 @@ class Session(SessionRedirectMixin):
         )
 
     def get(
-        self, url: UrlInput, params: ParamsInput | None = None, **kwargs: Unpack[GetOptions]
+        self, url: t.UrlInput, params: ParamsInput | None = None, **kwargs: Unpack[t.GetOptions]
     ) -> Response:
         """Send GET; see request."""
         return self.request("GET", url, params=params, **kwargs)
 
-    def options(self, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
+    def options(self, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
         return self.request("OPTIONS", url, **kwargs)
 
-    def head(self, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
+    def head(self, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to."""
         kwargs.setdefault("allow_redirects", False)
         return self.request("HEAD", url, **kwargs)
 
     def post(
         self,
-        url: UrlInput,
-        data: DataInput = None,
+        url: t.UrlInput,
+        data: t.DataInput = None,
         json: JSON = None,
-        **kwargs: Unpack[PostOptions],
+        **kwargs: Unpack[t.PostOptions],
     ) -> Response:
         """Send POST; see request."""
         return self.request("POST", url, data=data, json=json, **kwargs)
 
-    def put(self, url: UrlInput, data: DataInput = None, **kwargs: Unpack[PutOptions]) -> Response:
+    def put(
+        self, url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptions]
+    ) -> Response:
         """Send PUT; see request."""
         return self.request("PUT", url, data=data, **kwargs)
 
     def patch(
-        self, url: UrlInput, data: DataInput = None, **kwargs: Unpack[PutOptions]
+        self, url: t.UrlInput, data: t.DataInput = None, **kwargs: Unpack[t.PutOptions]
     ) -> Response:
         """Send PATCH; see request."""
         return self.request("PATCH", url, data=data, **kwargs)
 
-    def delete(self, url: UrlInput, **kwargs: Unpack[RequestOptions]) -> Response:
+    def delete(self, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
         """Send DELETE; see request."""
         return self.request("DELETE", url, **kwargs)
 
-    def send(self, request: PreparedRequest, **kwargs: Unpack[SendOptions]) -> Response:
+    def send(self, request: PreparedRequest, **kwargs: Unpack[t.SendOptions]) -> Response:
         """Send a prepared request.
 
         Args:
@@ -363,7 +345,7 @@ class Session(SessionRedirectMixin):
         if isinstance(given, Request):
             raise ValueError("You can only send PreparedRequests.")
         follows = kwargs.pop("allow_redirects", True)
-        options: AdapterOptions = kwargs
+        options: t.AdapterOptions = kwargs
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
         started = preferred_clock()
@@ -413,7 +395,7 @@ class Session(SessionRedirectMixin):
         )
 
     def _follow(
-        self, response: Response, request: PreparedRequest, kwargs: AdapterOptions
+        self, response: Response, request: PreparedRequest, kwargs: t.AdapterOptions
     ) -> Response:
         history = [response, *self.resolve_redirects(response, request, **kwargs)]
         last: Response = history.pop()
@@ -424,7 +406,7 @@ class Session(SessionRedirectMixin):
         return last
 
     def _point(
-        self, response: Response, request: PreparedRequest, kwargs: AdapterOptions
+        self, response: Response, request: PreparedRequest, kwargs: t.AdapterOptions
     ) -> Response:
         following = self.resolve_redirects(response, request, yield_requests=True, **kwargs)
         response._next = next(following, None)
@@ -437,11 +419,11 @@ class Session(SessionRedirectMixin):
     def merge_environment_settings(
         self,
         url: str,
-        proxies: ProxiesInput,
+        proxies: t.ProxiesInput,
         stream: bool | None,
-        verify: VerifyInput,
-        cert: CertInput,
-    ) -> RouteOptions:
+        verify: t.VerifyInput,
+        cert: t.CertInput,
+    ) -> t.RouteOptions:
         """Return the settings of a request with the session's and the environment's behind them.
 
         Args:
@@ -509,10 +491,10 @@ class Session(SessionRedirectMixin):
         for key in [key for key in self.adapters if len(key) < len(prefix)]:
             self.adapters[key] = self.adapters.pop(key)
 
-    def __getstate__(self) -> PickledState:
+    def __getstate__(self) -> t.PickledState:
         return {name: getattr(self, name, None) for name in self.__attrs__}
 
-    def __setstate__(self, state: PickledState) -> None:
+    def __setstate__(self, state: t.PickledState) -> None:
         for name, value in state.items():
             setattr(self, name, value)
 
