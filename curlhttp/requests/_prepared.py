@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from curlhttp._models.headers import SENSITIVE
 from curlhttp._models.scrub import without_userinfo
 from curlhttp.exceptions import InvalidJSONError
+from curlhttp.requests._elsewhere import JarOnDemand
 from curlhttp.requests._encoding import RequestEncodingMixin
 from curlhttp.requests._header_check import are_known, check_header
 from curlhttp.requests._internal_utils import to_native_string
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
     from curlhttp.requests import _types as t
 
-__all__ = ["JarOnDemand", "PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin"]
+__all__ = ["PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin"]
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
@@ -124,20 +125,6 @@ class Request(RequestHooksMixin):
             hooks=self.hooks,
         )
         return prepared
-
-
-class JarOnDemand:
-    """Make a jar when one is asked for: few programs have cookies, and a jar is not cheap."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None:
-            return self
-        from curlhttp.requests.cookies import RequestsCookieJar
-
-        return instance.__dict__.setdefault(self._name, RequestsCookieJar())
 
 
 class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):

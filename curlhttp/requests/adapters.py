@@ -5,25 +5,24 @@ An adapter keeps connections. It translates settings and errors, and decides not
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._config import Limits, transport_for
 from curlhttp._models.head import REDIRECT_STATUSES
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url.url import URL
 from curlhttp._run import run_sync
 from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import is_plain, send_again, send_once
 from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._environment import ca_bundle
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
-from curlhttp.requests._pools import Manager, Pool, cert_files, host_of
+from curlhttp.requests._pools import Manager, Pool, Pooling
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._response import Response
-from curlhttp.requests._transports import ca_paths, ip_version, proxy_url, transport_from
+from curlhttp.requests._transports import ip_version, transport_from
 
 if TYPE_CHECKING:
     from curlhttp._config import Cert, Transport
@@ -108,7 +107,7 @@ class BaseAdapter:
         raise NotImplementedError
 
 
-class HTTPAdapter(BaseAdapter):
+class HTTPAdapter(Pooling, BaseAdapter):
     """Carry requests for http and https.
 
     Args:
@@ -129,7 +128,6 @@ class HTTPAdapter(BaseAdapter):
 
     _engine: BlockingEngine | None = None
     _http2: bool = False
-    poolmanager: Any
 
     def __init__(
         self,
@@ -143,7 +141,7 @@ class HTTPAdapter(BaseAdapter):
         super().__init__()
         self._retries = max_retries
         self.config: dict[str, object] = {}
-        self.proxy_manager: dict[str, Any] = {}
+        self.proxy_manager = {}
         self._http2 = http2
         self._pool_connections = pool_connections
         self._pool_maxsize = pool_maxsize
@@ -172,133 +170,7 @@ class HTTPAdapter(BaseAdapter):
     def max_retries(self, retries: t.AnyRetry) -> None:
         self._retries = retries
 
-    # --- what subclasses may change ---
-
-    def init_poolmanager(
-        self, connections: int, maxsize: int, block: bool = DEFAULT_POOLBLOCK, **pool_kwargs: Any
-    ) -> None:
-        """Say what connections are made with; subclasses add keywords of urllib3's PoolManager.
-
-        Args:
-            connections: hosts to keep connections for.
-            maxsize: connections to keep for each.
-            block: wait for a connection instead of making more.
-            pool_kwargs: ssl_context, ssl_version, source_address, socket_options, ...
-        """
-        self._pool_connections = connections
-        self._pool_maxsize = maxsize
-        self._pool_block = block
-        self.poolmanager = Manager(
-            num_pools=connections, maxsize=maxsize, block=block, **pool_kwargs
-        )
-
-    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
-        """Return what connections through a proxy are made with.
-
-        Args:
-            proxy: its URL.
-            proxy_kwargs: keywords of urllib3's ProxyManager.
-        """
-        if proxy not in self.proxy_manager:
-            manager = Manager(
-                self._pool_connections,
-                maxsize=self._pool_maxsize,
-                block=self._pool_block,
-                **proxy_kwargs,
-            )
-            manager.proxy_headers = self.proxy_headers(proxy)  # type: ignore[attr-defined]
-            self.proxy_manager[proxy] = manager
-        return self.proxy_manager[proxy]
-
-    def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
-        """Put verify= and cert= onto a connection's settings.
-
-        Args:
-            conn: a Pool, or urllib3's.
-            url: where the request goes.
-            verify: as in send.
-            cert: as in send.
-
-        Raises:
-            OSError: there is no such file.
-        """
-        if url.lower().startswith("https") and (verify or verify == ""):  # an empty path is none
-            conn.cert_reqs = "CERT_REQUIRED"
-            conn.ca_certs, conn.ca_cert_dir = ca_paths(verify)
-        else:
-            conn.cert_reqs = "CERT_NONE"
-            conn.ca_certs = conn.ca_cert_dir = None
-        if cert:
-            conn.cert_file, conn.key_file = (*cert_files(cert), None)[:2]
-
-    def build_connection_pool_key_attributes(
-        self, request: PreparedRequest, verify: t.VerifyInput, cert: t.CertInput = None
-    ) -> tuple[t.PoolKeywords, t.PoolKeywords]:
-        """Return what tells the connections for a request from others: the host, and TLS.
-
-        Args:
-            request: what is sent.
-            verify: as in send.
-            cert: as in send.
-        """
-        tls: t.PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
-        if isinstance(verify, str):
-            tls["ca_cert_dir" if os.path.isdir(verify) else "ca_certs"] = verify
-        if cert is not None:
-            tls.update(zip(("cert_file", "key_file"), cert_files(cert), strict=False))
-        return host_of(str(request.url)), tls
-
-    def get_connection_with_tls_context(
-        self,
-        request: PreparedRequest,
-        verify: t.VerifyInput,
-        proxies: t.ProxiesInput = None,
-        cert: t.CertInput = None,
-    ) -> Any:
-        """Return what the connection for a request is made with.
-
-        Args:
-            request: what is sent.
-            verify: as in send.
-            proxies: as in send.
-            cert: as in send.
-        """
-        host, tls = self.build_connection_pool_key_attributes(request, verify, cert)
-        return self._pool(host, self._proxy(str(request.url), proxies), tls)
-
-    def get_connection(self, url: str, proxies: t.ProxiesInput = None) -> Any:
-        """Return what the connection for a URL is made with (deprecated in requests).
-
-        Args:
-            url: where a request goes.
-            proxies: as in send.
-        """
-        warnings.warn(
-            "get_connection is not used any more; override get_connection_with_tls_context",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return self._pool(host_of(url), self._proxy(url, proxies), {})
-
-    def _pool(self, host: t.PoolKeywords, proxy: str | None, tls: t.PoolKeywords) -> Pool:
-        manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
-        kw = {**self.poolmanager.connection_pool_kw, **manager.connection_pool_kw, **tls}
-        kw["proxy_headers"] = getattr(manager, "proxy_headers", None) or {}
-        return Pool(**host, proxy=proxy, **{k: v for k, v in kw.items() if k not in host})
-
-    def request_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> str:
-        """Return what stands in the request line: a path, or a URL for a proxy.
-
-        Args:
-            request: what is sent.
-            proxies: as in send.
-        """
-        url = str(request.url)
-        proxy = self._proxy(url, proxies)
-        is_plain = url.lower().startswith("http:")
-        if proxy and is_plain and not proxy.lower().startswith("socks"):
-            return str(parse_url(url)).partition("#")[0]
-        return str(request.path_url)
+    # --- what subclasses may change; what connections are made with is in Pooling ---
 
     def add_headers(self, request: PreparedRequest, **kwargs: object) -> None:
         """Do nothing; subclasses add headers just before the request is sent.
@@ -307,18 +179,6 @@ class HTTPAdapter(BaseAdapter):
             request: what is sent.
             kwargs: those of send.
         """
-
-    def proxy_headers(self, proxy: str) -> dict[str, str]:
-        """Return the headers for a proxy: its credentials, where its URL has some.
-
-        Args:
-            proxy: its URL.
-        """
-        from curlhttp.requests._url import get_auth_from_url
-        from curlhttp.requests.auth import _basic_auth_str
-
-        username, password = get_auth_from_url(proxy)
-        return {"Proxy-Authorization": _basic_auth_str(username, password)} if username else {}
 
     def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
         """Return the response to a request.
@@ -461,13 +321,6 @@ class HTTPAdapter(BaseAdapter):
             # Any path can be hashed, and a list of files is none here.
             return transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
         return transport_from(proxy, verify=verify, cert=cert, http2=self._http2, **kw)
-
-    @staticmethod
-    def _proxy(url: str, proxies: t.ProxiesInput) -> str | None:
-        from curlhttp.requests.utils import select_proxy
-
-        proxy = select_proxy(url, proxies)
-        return proxy_url(proxy) if proxy else None
 
     def _attempt(self, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
         engine = self._engine
