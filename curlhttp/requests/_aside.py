@@ -14,7 +14,7 @@ from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
 
 if TYPE_CHECKING:
-    from curlhttp.requests._response import Response
+    from curlhttp.requests._response_body import ResponseBody
 
 __all__ = ["content_of", "expect", "expect_hop", "expect_no_more", "goes_on", "set_aside", "use_up"]
 
@@ -47,7 +47,7 @@ def goes_on() -> bool:
 # --- what becomes of the body ---
 
 
-def set_aside(response: Response) -> None:
+def set_aside(response: ResponseBody) -> None:
     """Keep a little of a body, as it came, and let go of the connection.
 
     Where the response leads is known, whatever becomes of its body: that may be broken.
@@ -68,13 +68,13 @@ def set_aside(response: Response) -> None:
     response.close()
 
 
-def use_up(response: Response) -> None:
+def use_up(response: ResponseBody) -> None:
     """Read a body to its end, and keep it, as far as that goes."""
     with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
         _ = response.content
 
 
-def content_of(response: Response) -> bytes:
+def content_of(response: ResponseBody) -> bytes:
     """Return what is known of a body that is set aside, or is to be, decoded.
 
     Raises:
@@ -97,7 +97,7 @@ def content_of(response: Response) -> bytes:
     return bytes(decoded)
 
 
-def _read(response: Response, pieces: list[bytes]) -> None:
+def _read(response: ResponseBody, pieces: list[bytes]) -> None:
     if response.raw is None:
         return
     size = 0
@@ -108,7 +108,7 @@ def _read(response: Response, pieces: list[bytes]) -> None:
             break
 
 
-def _keep(response: Response, pieces: list[bytes]) -> None:
+def _keep(response: ResponseBody, pieces: list[bytes]) -> None:
     response._aside = b"".join(pieces)[:_KEPT]
     response.close()
     response._content_consumed = False  # it can be asked for

@@ -1,4 +1,4 @@
-"""What is found or made when somebody asks: names that requests' modules import, and jars."""
+"""Names that requests' modules have because they import them, found when somebody asks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["JarOnDemand", "Names", "names_of"]
+__all__ = ["Names", "names_of"]
 
 Names: TypeAlias = Callable[[str], Any]
 """A module's __getattr__."""
@@ -37,17 +37,3 @@ def names_of(module: str, homes: Mapping[str, str]) -> Names:
         return getattr(value, there)
 
     return look_up
-
-
-class JarOnDemand:
-    """Make a jar when one is asked for: few programs have cookies, and a jar is not cheap."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None:
-            return self
-        from curlhttp.requests.cookies import RequestsCookieJar
-
-        return instance.__dict__.setdefault(self._name, RequestsCookieJar())

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import curlhttp.requests._environment as _environment
 from curlhttp.requests.__version__ import __version__
-from curlhttp.requests._elsewhere import JarOnDemand
 from curlhttp.requests._header_check import are_known
 from curlhttp.requests._header_values import headers_of
+from curlhttp.requests._late_jar import JarOnDemand
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from curlhttp._models.headers import SENSITIVE
 from curlhttp._models.scrub import without_userinfo
 from curlhttp.exceptions import InvalidJSONError
-from curlhttp.requests._elsewhere import JarOnDemand
 from curlhttp.requests._encoding import RequestEncodingMixin
 from curlhttp.requests._header_check import are_known, check_header
 from curlhttp.requests._internal_utils import to_native_string
+from curlhttp.requests._late_jar import JarOnDemand
 from curlhttp.requests._url import prepare_url
 from curlhttp.requests.structures import CaseInsensitiveDict
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from curlhttp._models.scrub import shown_url
 from curlhttp.exceptions import InvalidSchema
 from curlhttp.requests._aside import expect, expect_no_more, use_up
-from curlhttp.requests._elsewhere import JarOnDemand, Names, names_of
+from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._environment import get_netrc_auth
+from curlhttp.requests._late_jar import JarOnDemand
 from curlhttp.requests._merging import SessionSettings, first_headers, merge_hooks, merge_setting
 from curlhttp.requests._prepared import PreparedRequest, Request
 from curlhttp.requests._redirects import SessionRedirectMixin
@@ -57,6 +58,7 @@ __getattr__: Names = names_of(
         "cookies": "RequestsCookieJar cookiejar_from_dict extract_cookies_to_jar merge_cookies",
         "exceptions": "ChunkedEncodingError ContentDecodingError TooManyRedirects",
         "status_codes": "codes",
+        "structures": "CaseInsensitiveDict",
         "utils": (
             "DEFAULT_PORTS default_headers get_auth_from_url get_environ_proxies "
             "requote_uri resolve_proxies rewind_body should_bypass_proxies to_key_val_list"
