@@ -137,7 +137,7 @@ class Pooling:
     """
 
     poolmanager: Any  # a Manager, or what a subclass puts there
-    proxy_manager: dict[str, Any]
+    proxy_manager: t.PoolKeywords
     _pool_connections: int
     _pool_maxsize: int
     _pool_block: bool

@@ -141,7 +141,7 @@ class HTTPAdapter(Pooling, BaseAdapter):
         super().__init__()
         self._retries = max_retries
         self.config: dict[str, object] = {}
-        self.proxy_manager = {}
+        self.proxy_manager: t.PoolKeywords = {}
         self._http2 = http2
         self._pool_connections = pool_connections
         self._pool_maxsize = pool_maxsize
