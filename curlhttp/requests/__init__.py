@@ -60,32 +60,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "ConnectTimeout",
-    "ConnectionError",
-    "HTTPError",
-    "JSONDecodeError",
-    "PreparedRequest",
-    "ReadTimeout",
-    "Request",
-    "RequestException",
-    "Response",
-    "Session",
-    "Timeout",
-    "TooManyRedirects",
-    "URLRequired",
-    "codes",
-    "delete",
-    "get",
-    "head",
-    "options",
-    "packages",
-    "patch",
-    "post",
-    "put",
-    "request",
-    "session",
-    "utils",
-]
+    "ConnectTimeout", "ConnectionError", "HTTPError", "JSONDecodeError", "PreparedRequest",
+    "ReadTimeout", "Request", "RequestException", "Response", "Session", "Timeout",
+    "TooManyRedirects", "URLRequired", "codes", "delete", "get", "head", "options", "packages",
+    "patch", "post", "put", "request", "session", "utils",
+]  # fmt: skip
 
 _SUBMODULES = frozenset(
     {"_internal_utils", "_types", "auth", "certs", "compat", "cookies", "help", "packages",

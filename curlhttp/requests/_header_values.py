@@ -25,11 +25,7 @@ _QUOTES = "\"'"
 
 
 def headers_of(user_agent: str) -> CaseInsensitiveDict[str]:
-    """Return the headers that a session begins with.
-
-    Args:
-        user_agent: what it calls itself.
-    """
+    """Return the headers that a session begins with."""
     return CaseInsensitiveDict(
         {
             "User-Agent": user_agent,

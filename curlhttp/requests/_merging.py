@@ -51,13 +51,7 @@ def merge_setting(
 def merge_hooks(
     request_hooks: t.HooksInput, session_hooks: t.HooksInput, dict_class: type = OrderedDict
 ) -> t.HooksInput:
-    """Return the hooks of a request, or the session's where it has none.
-
-    Args:
-        request_hooks: lists by event.
-        session_hooks: the same.
-        dict_class: see merge_setting.
-    """
+    """Return the hooks of a request, or the session's where it has none."""
     if session_hooks is None or not session_hooks.get("response"):
         return request_hooks
     if request_hooks is None or not request_hooks.get("response"):

@@ -40,11 +40,7 @@ class SessionRedirectMixin:
         return get_netrc_auth(url)
 
     def get_redirect_target(self, resp: Response) -> str | None:
-        """Return the Location of a response that redirects, else None.
-
-        Args:
-            resp: the response.
-        """
+        """Return the Location of a response that redirects, else None."""
         if not (resp._leads_on if isinstance(resp, Response) else resp.is_redirect):
             return None
         location: str = resp.headers["location"]
@@ -55,12 +51,7 @@ class SessionRedirectMixin:
             return location
 
     def should_strip_auth(self, old_url: str, new_url: str) -> bool:
-        """Return whether credentials for one URL must not go to another.
-
-        Args:
-            old_url: where they were meant for.
-            new_url: where the redirect leads.
-        """
+        """Return whether credentials for one URL must not go to another."""
         from curlhttp._policy.redirect import may_keep_credentials
 
         try:
@@ -164,12 +155,7 @@ class SessionRedirectMixin:
         return prepared
 
     def rebuild_auth(self, prepared_request: PreparedRequest, response: Response) -> None:
-        """Take credentials off a request to another origin; put on what netrc has for it.
-
-        Args:
-            prepared_request: the next hop.
-            response: what redirected there.
-        """
+        """Take credentials off a request to another origin; put on what netrc has for it."""
         headers = prepared_request.headers
         url = str(prepared_request.url)
         if (
@@ -187,12 +173,7 @@ class SessionRedirectMixin:
     def rebuild_proxies(
         self, prepared_request: PreparedRequest, proxies: t.ProxiesInput
     ) -> dict[str, str | None]:
-        """Return the proxies for the next hop, and fit Proxy-Authorization to them.
-
-        Args:
-            prepared_request: the next hop.
-            proxies: those so far.
-        """
+        """Return the proxies for the next hop, and fit Proxy-Authorization to them."""
         from curlhttp.requests._url import get_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
         from curlhttp.requests.utils import resolve_proxies
@@ -208,12 +189,7 @@ class SessionRedirectMixin:
         return found
 
     def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
-        """Set the method of the next hop, as browsers have it.
-
-        Args:
-            prepared_request: the next hop.
-            response: what redirected there.
-        """
+        """Set the method of the next hop, as browsers have it."""
         from curlhttp._policy.redirect import redirect_method
 
         prepared_request.method = redirect_method(

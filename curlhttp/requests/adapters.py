@@ -90,16 +90,7 @@ class BaseAdapter:
         cert: t.CertInput = None,
         proxies: t.ProxiesInput = None,
     ) -> Response:
-        """Send a prepared request and return the response.
-
-        Args:
-            request: what to send.
-            stream: leave the body on the wire.
-            timeout: seconds, or (connect, read).
-            verify: True, False, or a path of authorities.
-            cert: a client certificate: a path, or (certificate, key).
-            proxies: proxy URLs by scheme.
-        """
+        """Send a prepared request and return the response; see HTTPAdapter.send."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -173,20 +164,10 @@ class HTTPAdapter(Pooling, BaseAdapter):
     # --- what subclasses may change; what connections are made with is in Pooling ---
 
     def add_headers(self, request: PreparedRequest, **kwargs: object) -> None:
-        """Do nothing; subclasses add headers just before the request is sent.
-
-        Args:
-            request: what is sent.
-            kwargs: those of send.
-        """
+        """Do nothing; subclasses add headers just before the request is sent."""
 
     def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
-        """Return the response to a request.
-
-        Args:
-            req: what was sent.
-            resp: a RawResponse, or urllib3's HTTPResponse.
-        """
+        """Return the response to a request."""
         response = Response()
         response.raw = resp
         response.request = req

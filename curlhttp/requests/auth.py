@@ -20,16 +20,10 @@ if TYPE_CHECKING:
     from curlhttp.requests._types import HookType
 
 __all__ = [
-    "CONTENT_TYPE_FORM_URLENCODED",
-    "CONTENT_TYPE_MULTI_PART",
-    "AuthBase",
-    "HTTPBasicAuth",
-    "HTTPDigestAuth",
-    "HTTPProxyAuth",
-    "extract_cookies_to_jar",
-    "parse_dict_header",
+    "CONTENT_TYPE_FORM_URLENCODED", "CONTENT_TYPE_MULTI_PART", "AuthBase", "HTTPBasicAuth",
+    "HTTPDigestAuth", "HTTPProxyAuth", "extract_cookies_to_jar", "parse_dict_header",
     "to_native_string",
-]
+]  # fmt: skip
 
 CONTENT_TYPE_FORM_URLENCODED = "application/x-www-form-urlencoded"
 CONTENT_TYPE_MULTI_PART = "multipart/form-data"
@@ -236,11 +230,7 @@ class HTTPDigestAuth(AuthBase):
 
 
 def leave_behind(request: PreparedRequest) -> None:
-    """Let a request answer no more Digest challenges: it goes to another origin now.
-
-    Args:
-        request: a copy of one that had HTTPDigestAuth; other hooks stay.
-    """
+    """Let a request answer no more Digest challenges: it goes to another origin now."""
     hooks = [
         hook
         for hook in request.hooks.get("response", ())
@@ -250,11 +240,7 @@ def leave_behind(request: PreparedRequest) -> None:
 
 
 def without_auths(hooks: dict[str, list[HookType]]) -> dict[str, list[HookType]]:
-    """Return hooks without those that are an auth's: they hold its password.
-
-    Args:
-        hooks: lists of functions by event.
-    """
+    """Return hooks without those that are an auth's: they hold its password."""
     return {
         event: [each for each in found if not isinstance(getattr(each, "__self__", None), AuthBase)]
         for event, found in hooks.items()

@@ -28,19 +28,10 @@ if TYPE_CHECKING:
     from curlhttp.requests._types import AnyRaw
 
 __all__ = [
-    "CookieConflictError",
-    "MockRequest",
-    "MockResponse",
-    "RequestsCookieJar",
-    "cookiejar_from_dict",
-    "cookielib",
-    "create_cookie",
-    "extract_cookies_to_jar",
-    "get_cookie_header",
-    "merge_cookies",
-    "morsel_to_cookie",
-    "remove_cookie_by_name",
-]
+    "CookieConflictError", "MockRequest", "MockResponse", "RequestsCookieJar",
+    "cookiejar_from_dict", "cookielib", "create_cookie", "extract_cookies_to_jar",
+    "get_cookie_header", "merge_cookies", "morsel_to_cookie", "remove_cookie_by_name",
+]  # fmt: skip
 
 __getattr__: Names = names_of(
     __name__, {"_jar": "Cookie CookiePolicy", "auth": "threading", "compat": "MutableMapping"}

@@ -50,13 +50,6 @@ __getattr__: Names = names_of(
 )
 
 __all__ = [
-    "CONTENT_CHUNK_SIZE",
-    "DEFAULT_REDIRECT_LIMIT",
-    "ITER_CHUNK_SIZE",
-    "REDIRECT_STATI",
-    "PreparedRequest",
-    "Request",
-    "RequestEncodingMixin",
-    "RequestHooksMixin",
-    "Response",
-]
+    "CONTENT_CHUNK_SIZE", "DEFAULT_REDIRECT_LIMIT", "ITER_CHUNK_SIZE", "REDIRECT_STATI",
+    "PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin", "Response",
+]  # fmt: skip

@@ -34,15 +34,9 @@ if TYPE_CHECKING:
     from curlhttp.requests import _types as t
 
 __all__ = [
-    "DEFAULT_REDIRECT_LIMIT",
-    "REDIRECT_STATI",
-    "Session",
-    "SessionRedirectMixin",
-    "merge_hooks",
-    "merge_setting",
-    "preferred_clock",
-    "session",
-]
+    "DEFAULT_REDIRECT_LIMIT", "REDIRECT_STATI", "Session", "SessionRedirectMixin",
+    "merge_hooks", "merge_setting", "preferred_clock", "session",
+]  # fmt: skip
 
 Self = TypeVar("Self", bound="Session")
 
