@@ -301,10 +301,10 @@ class Session(SessionSettings, SessionRedirectMixin):
         if getattr(response, "sets_cookies", True):
             answered.append((request, response.raw))
         if answered:
-            from curlhttp.requests.cookies import extract_cookies_to_jar
-
+            name = "extract_cookies_to_jar"  # what a program put here under this name comes first
+            extract = globals().get(name) or __getattr__(name)
             for asked, raw in answered:
-                extract_cookies_to_jar(self.cookies, asked, raw)
+                extract(self.cookies, asked, raw)
 
     _has_own_redirects = False
 

@@ -863,3 +863,15 @@ def test_a_function_uses_the_session_class_that_is_set(
     monkeypatch.setattr(requests.sessions, "Session", Session)
     requests.get(app.url)
     assert seen == ["get"]
+
+
+def test_a_program_may_put_another_function_in_the_place_of_what_keeps_cookies(
+    requests: Any, session: Any, app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        requests.sessions, "extract_cookies_to_jar", lambda jar, *rest: seen.append(jar)
+    )
+    session.get(app.url + "/cookies/set?a=1")
+    assert seen == [session.cookies]
+    assert not list(session.cookies)
