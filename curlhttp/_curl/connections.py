@@ -219,7 +219,8 @@ class Connections:
             multiplexes: it may speak HTTP/2 or HTTP/3.
             is_tls: it is TLS all the way, or up to a proxy.
         """
-        descriptor = sockets[0] if len(sockets) == 1 else _bound_to(route[3], sockets)
+        # libcurl may have given up the one that it opened, and have taken another for the request.
+        descriptor = _bound_to(route[3], sockets)
         if descriptor is None or not route[3]:  # a socket without a port has no route of its own
             return None
         self.spoil(self._routes.get(descriptor))  # what had this number was closed
@@ -230,7 +231,7 @@ class Connections:
 
 
 def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
-    """Return the socket that has the local port; the others lost, and may be closed by now."""
+    """Return the socket that has the local port; all others lost, and may be closed by now."""
     for descriptor in reversed(sockets):
         with suppress(OSError):
             if _Borrowed(fileno=descriptor).getsockname()[1] == port:

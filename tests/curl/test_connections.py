@@ -13,6 +13,7 @@ import pytest
 
 import curlhttp.requests
 from curlhttp import exceptions as e
+from curlhttp._curl.connections import Connections, Suspects
 from tests.servers import AppServer, Certs, HTTPProxy
 from tests.servers.raw import RawConnection, RawServer, respond, response
 from tests.support.colours import AnyClient
@@ -259,3 +260,19 @@ async def test_a_slowly_read_stream_leaves_all_other_connections_in_use(
             assert sum(left) < 8_000_000
         assert others.connections == 1
         assert paused.connections == 2
+
+
+def test_a_socket_that_is_closed_or_another_is_not_taken_for_the_connection() -> None:
+    """libcurl may give up the socket that it opened, and send on a connection that was there."""
+    connections = Connections(Suspects())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as own:
+            with socket.create_connection(server.getsockname()) as other:
+                route = ("127.0.0.1", "127.0.0.1", server.getsockname()[1], own.getsockname()[1])
+                wrong = [other.fileno()]
+                assert connections.add(route, wrong, multiplexes=True, is_tls=True) is None
+            assert connections.add(route, wrong, multiplexes=True, is_tls=True) is None
+            found = connections.add(route, [own.fileno()], multiplexes=True, is_tls=True)
+            assert found is not None
+            assert found.descriptor == own.fileno()
+            assert connections.find(route) is found
