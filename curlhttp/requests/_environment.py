@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from curlhttp.requests._types import UrlInput
+    from curlhttp.requests._types import UrlInput, VerifyInput
 
-__all__ = ["ca_bundle", "get_netrc_auth", "may_have_proxies", "speaks"]
+__all__ = ["ca_bundle", "for_plain_http", "get_netrc_auth", "may_have_proxies", "speaks"]
 
 _SCHEMES = ("all_proxy", "http_proxy", "https_proxy")
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first that is there counts
@@ -50,10 +51,16 @@ def may_have_proxies() -> bool:
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies)
 
 
-def ca_bundle(that_exists: bool = False) -> str | None:
+def ca_bundle() -> str | None:
     """Return the path of the authorities that the environment names, or None."""
-    path = next(filter(None, map(os.environ.get, _BUNDLES)), None)
-    return None if path is None or (that_exists and not os.path.exists(path)) else path
+    return next(filter(None, map(os.environ.get, _BUNDLES)), None)
+
+
+@lru_cache(maxsize=64)
+def for_plain_http(verify: VerifyInput) -> str | bool:
+    """Return the authorities for a request that needs none: those given if they are there."""
+    path = verify if isinstance(verify, str) else ca_bundle()
+    return path if path and os.path.exists(path) else True
 
 
 def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[str, str] | None:

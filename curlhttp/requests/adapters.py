@@ -17,7 +17,7 @@ from curlhttp._run import run_sync
 from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import is_plain, send_again, send_once
 from curlhttp.requests._elsewhere import Names, names_of
-from curlhttp.requests._environment import ca_bundle
+from curlhttp.requests._environment import for_plain_http
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
 from curlhttp.requests._pools import Manager, Pool, Pooling
 from curlhttp.requests._raw import RawResponse
@@ -295,8 +295,8 @@ class HTTPAdapter(Pooling, BaseAdapter):
     ) -> Transport:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is None and url.scheme == "http":
-            # One Transport for all, of which certifi is no part unless it has to be.
-            verify, cert = verify is True or ca_bundle(that_exists=True) or True, None
+            # One Transport for all; of certifi, which loads slowly, only where nothing else is set.
+            verify, cert = verify is True or for_plain_http(verify), None  # type: ignore[arg-type]
         kw = self.poolmanager.connection_pool_kw
         if len(kw) == 2 and "maxsize" in kw and "block" in kw and not ip_version():
             # Any path can be hashed, and a list of files is none here.
