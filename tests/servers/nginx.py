@@ -58,7 +58,7 @@ class Nginx:
 
     def __init__(self, folder: Path, certs: Certs, *, keepalive_requests: int = 1000) -> None:
         self.folder = folder
-        tls, plain = _free_port(), _free_port()
+        tls, plain = _free_ports()
         self.urls: dict[object, str] = {
             True: f"https://127.0.0.1:{tls}",
             "prior-knowledge": f"http://127.0.0.1:{plain}",
@@ -109,11 +109,12 @@ class Nginx:
         return (self.folder / "access.log").read_text().splitlines()
 
 
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+def _free_ports() -> tuple[int, int]:
+    # Both are held until both are known: else they might be one.
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
 
 
 def _wait_for(ports: tuple[int, ...], process: subprocess.Popen[bytes], folder: Path) -> None:
