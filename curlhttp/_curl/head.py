@@ -50,6 +50,7 @@ def final_head(lines: list[bytes]) -> Head | None:
             if is_final(head):
                 head.trailers = b"".join(lines[number + 1 :])
                 return head
+            # No status line, no response: what follows cannot be trusted to be one.
             if not head.status_code:
                 return None
             start = number + 1
@@ -126,9 +127,11 @@ def contradicts(head: Head, method: str, size: int) -> bool:
         return False
     if _UNSEEN_CODING(head.lower) is not None:
         return True  # the chunks are in the body
+    # Without a length, libcurl has checked all that there is: chunks, or the connection's end.
     if "content-length" not in head.lower:
         return False
     fields = Headers.from_block(head.block)
+    # Chunks end the body, whatever the length says.
     if any("chunked" in coding.lower() for coding in fields.get_list("transfer-encoding")):
         return False
     lengths = ",".join(fields.get_list("content-length")).split(",")

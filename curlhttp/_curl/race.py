@@ -63,6 +63,7 @@ class HedgeRace:
         """
         while (winner := self.winner()) is None:
             await wait(self._wait_seconds())
+            # Asked again: the wait may have ended because an attempt moved.
             if self._is_due():
                 await join()
         self._settle(winner)
@@ -90,6 +91,7 @@ class HedgeRace:
     def next(self) -> Request | None:
         """Return the request of the attempt that is due, None if there shall be no more."""
         request = self._plan.again()
+        # What was refused once is not asked for again: nothing here waits until there is room.
         self._left = 0 if request is None else self._left - 1
         self._set_due(monotonic())
         return request
@@ -113,6 +115,7 @@ class HedgeRace:
 
     def winner(self) -> Transfer | None:
         """Return the attempt that surfaces, once there is one: the first good, or the last."""
+        # A copy, since those that are out leave the list.
         for transfer in tuple(self.running):
             if not _has_ended(transfer):
                 continue
@@ -135,6 +138,7 @@ class HedgeRace:
 
     def abandon(self) -> Transfer:
         """Let go of all but one attempt, and return that."""
+        # One is left for the caller to drop: whoever leaves hands it what they shared.
         last = self.running[-1]
         for transfer in self.running[:-1]:
             self._leave(transfer, None)
@@ -161,6 +165,7 @@ class HedgeRace:
 def _has_ended(transfer: Transfer) -> bool:
     request = transfer.request
     assert request is not None
+    # The head decides a race of streams: a body may last for hours.
     return transfer.done or (request.stream and transfer.head is not None)
 
 
@@ -168,5 +173,6 @@ def _outcome(transfer: Transfer) -> int | Exception:
     try:
         raise_failure(transfer)
         return head_of(transfer).status_code
+    # Ctrl-C is no outcome of an attempt, and goes on to the caller.
     except Exception as error:
         return error

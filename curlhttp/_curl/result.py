@@ -51,6 +51,7 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
     assert request is not None
     if code:
         lines = transfer.lines
+        # Said in place of libcurl's own error, which is only that the connection ended.
         if transfer.failed is None and switches_unasked(lines, request):
             transfer.failed = no_head(lines, request)
         elif not transfer.is_fed_by_task:  # else the task that feeds it restarts it
@@ -61,6 +62,7 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
         # A server may have been asked for HTTP/2 and have answered in HTTP/1.1.
         if connection.multiplexes and transfer.lines:
             connection.multiplexes = not transfer.lines[0].startswith(b"HTTP/1")
+        # More came than was read from the socket meanwhile: it had been there before the request.
         if connection.counts and not transfer.may_be_answer(transfer.size, ends=True):
             transfer.disown_answer(has_head=transfer.head is not None)
             return
@@ -132,6 +134,7 @@ def response_of(transfer: Transfer) -> Response:
     head = transfer.head or head_of(transfer)
     content = b"".join(transfer.pieces)  # of one piece, that piece itself
     response = Response(request, head, content, transfer.times())
+    # Looked for in the text: most responses have no coding, and need no parsing for that.
     if "\ncontent-encoding" in head.lower and request.decode and content:
         _decode(response, request)
     return response
@@ -143,6 +146,7 @@ def check_opened(transfer: Transfer) -> None:
     Raises:
         RequestException: the attempt failed up to there.
     """
+    # A success without a whole head is none, whatever libcurl says.
     if transfer.head is None:
         raise_failure(transfer)
         head_of(transfer)
@@ -154,6 +158,7 @@ def take_piece(transfer: Transfer) -> bytes:
     Raises:
         RequestException: there is no more, since the attempt failed.
     """
+    # What came before a failure is given out first: the caller may want to keep it.
     piece = transfer.take()
     if not piece:
         raise_failure(transfer)
@@ -200,6 +205,7 @@ def _response_so_far(transfer: Transfer) -> Response | None:
     request = transfer.request
     assert request is not None
     head = answer_head(transfer.lines, request)
+    # A 1xx is no response, and a streamed body is with its reader.
     if head is None or head.status_code < 200 or request.stream:
         return None
     return Response(request, head, b"".join(transfer.pieces), transfer.timings())

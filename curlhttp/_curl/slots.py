@@ -31,6 +31,7 @@ def open_files_bound(wanted: int, each: int = 1) -> int:
         import resource
     except ImportError:  # Windows has no such limit
         return wanted
+    # Asked for each client: a program may raise it when it starts.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted

@@ -203,6 +203,7 @@ class ThreadPool:
             with self._lock:
                 self.slots.leave(waiter)
             raise
+        # The slot may have been granted after the wait was over.
         with self._lock:
             if waiter.granted:
                 return

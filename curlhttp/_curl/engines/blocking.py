@@ -121,6 +121,7 @@ class BlockingEngine:
     def _loop(self, transfer: Transfer, is_over: Callable[[], object]) -> None:
         driver = transfer.driver
         transfer.wake = _ignore
+        # Until now nobody waited for the server: the time before is not its silence.
         transfer.last_activity = time.monotonic()
         while not is_over():
             driver.run_once(driver.wait_seconds())
@@ -253,6 +254,7 @@ class BlockingEngine:
 
     def after_fork_in_child(self) -> None:
         """Start afresh, and leave the connections to the parent."""
+        # A client that was closed before the fork stays so.
         is_closed = self._pool.is_closed
         for transfer in self._pool.all:
             leak_transfer(transfer)
@@ -262,6 +264,7 @@ class BlockingEngine:
 
     def after_fork_in_parent(self) -> None:
         """Go on, although the child has copies of the sockets."""
+        # The child's copies keep sockets open, which a driver's poller would report for ever.
         for transfer in list(self._pool.all):
             if transfer.driver is not None:
                 transfer.driver.after_fork_in_parent()
@@ -273,6 +276,7 @@ def _perform(transfer: Transfer) -> None:
         transfer.easy.perform()
     except pycurl.error as error:
         code, message = error.args
+    # Python makes one where a signal's handler has raised in a callback.
     except SystemError as error:
         raise raised_in_callback(error) from None
     finish(transfer, code, message)
@@ -307,6 +311,7 @@ def _perform_in_thread(transfer: Transfer) -> None:
         with lock:
             watch.is_running, is_dropped = False, watch.is_dropped
             ended.open()
+        # The caller was interrupted and has gone; a handle that runs must not be closed.
         if is_dropped:
             transfer.close()
 

@@ -42,6 +42,7 @@ class MultiEngine(ABC):
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
         self._limits = limits
         self._bound = open_files_bound(limits.max_connections)
+        # In order, since tasks of one loop wake up soon: a newcomer must not overtake them.
         slots = Slots(self._bound, limits.max_connections_per_host, in_order=True)
         self._pool = TransferPool(self._make, slots)
         self._multiplexes = multiplexes
@@ -103,6 +104,7 @@ class MultiEngine(ABC):
         if not waiter.granted:
             self._pool.slots.leave(waiter)
             raise no_free_slot(request, self._bound)
+        # The client may have been closed meanwhile, which lets everybody in.
         self._pool.slots.go_on()
         if self.is_closed:
             self._pool.slots.give(origin)
@@ -180,6 +182,7 @@ class MultiEngine(ABC):
         else:
             transfer = self._start(request) or await self._start_later(request)
         try:
+            # Where there was a race, it has fed the body of the attempt that surfaced.
             if transfer.feed is not None and plan is None:
                 await self._pump(transfer)
             while not transfer.done:
@@ -210,6 +213,7 @@ class MultiEngine(ABC):
                 await self._pump(transfer)
             while transfer.head is None and not transfer.done:
                 await self._wait_for(transfer)
+            # From here on nobody waits, until the caller reads.
             transfer.wake = None
             check_opened(transfer)
         except BaseException:
@@ -316,6 +320,7 @@ class MultiEngine(ABC):
         """Fail what runs, in the loop's own thread."""
         self.is_closed = True
         self._driver.detach()
+        # A copy, since each of them is removed.
         for transfer in list(self._driver.running.values()):
             transfer.failed = ClientClosed("the client was closed during this request")
             transfer.done = True
