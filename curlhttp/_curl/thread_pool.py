@@ -127,8 +127,9 @@ class ThreadPool:
         self._bound = open_files_bound(limits.max_connections, _FILES)
         self._lock = threading.Lock()
         self.slots = Slots(self._bound, limits.max_connections_per_host)
-        keep = limits.max_keepalive_connections
-        self._idle = KeyedTransfers(make, self._bound if keep is None else keep)
+        # Without connections to keep, libcurl closes each (FORBID_REUSE) and the handle is kept:
+        # a new one would parse the authorities again.
+        self._idle = KeyedTransfers(make, limits.max_keepalive_connections or self._bound)
         self.all = self._idle.all
         self._ready: dict[Key, Transfer] = {}
         self._dropped: deque[Transfer] = deque()  # by finalizers, which wait for no lock

@@ -430,6 +430,21 @@ async def test_no_more_idle_connections_are_kept_than_max_keepalive_connections(
 
 
 @pytest.mark.anyio
+async def test_a_handle_is_kept_though_its_connection_is_not(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    """A new handle parses the authorities anew, which takes longer than a handshake."""
+    client = make_client(max_keepalive_connections=0)
+    await client.get(app.url + "/")
+    made = set(engine_of(client)._pool.all)
+    for _ in range(3):
+        await client.get(app.url + "/")
+    assert set(engine_of(client)._pool.all) == made
+    assert len(made) == 1
+    assert app.connections == 4
+
+
+@pytest.mark.anyio
 async def test_a_kept_connection_of_another_origin_does_not_take_the_place_of_new_ones(
     make_client: Callable[..., AnyClient], app: AppServer, tls_app: AppServer
 ) -> None:
