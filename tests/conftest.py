@@ -50,10 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run the whole suite in three processes, since much of it waits; named tests in this."""
+    """Run the whole suite in four processes, since much of it waits; named tests in this."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return 0 if config.option.file_or_dir else 3
+    return 0 if config.option.file_or_dir else 4
 
 
 def pytest_report_header() -> str | None:

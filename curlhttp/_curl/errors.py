@@ -61,6 +61,7 @@ _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
 }
 
 NOT_HTTP = "the response does not begin as HTTP does"
+_CUT_BODY = "the connection broke within the response body"
 
 _Kind = type[e.RequestException]
 
@@ -180,6 +181,9 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.SSLError, "the client certificate and its key do not fit"
     if failure.aborted_resend:
         return e.ConnectionError, _MAY_HAVE_ARRIVED
+    if code == pycurl.E_SEND_ERROR and failure.has_head and failure.request.body is None:
+        # On HTTP/2, what libcurl sends while it reads may notice first that the connection broke.
+        return e.ChunkedEncodingError, _CUT_BODY
     kind = _TABLE.get(code, e.RequestException)
     if kind is e.SSLError:
         return kind, "TLS failed; check the certificate, or pass verify= or cert="
@@ -272,7 +276,7 @@ def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
     if "chunk" in message:
         return e.ChunkedEncodingError, "the response's chunked framing broke"
     if failure.has_head:
-        return e.ChunkedEncodingError, "the connection broke within the response body"
+        return e.ChunkedEncodingError, _CUT_BODY
     return e.ConnectionError, "the connection broke before the answer was complete"
 
 

@@ -196,6 +196,7 @@ def test_every_code_makes_an_exception_with_its_facts(code: int) -> None:
         (47, {}, e.TooManyRedirects),
         (52, {}, e.ConnectionError),
         (55, {}, e.ConnectionError),
+        (55, {"has_head": True}, e.ChunkedEncodingError),
         (56, {"has_head": False}, e.ConnectionError),
         (56, {"has_head": True}, e.ChunkedEncodingError),
         (56, {"message": "OpenSSL SSL_read: SSL routines::tlsv13 alert"}, e.SSLError),
