@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from curlhttp.requests._types import UrlInput, VerifyInput
+    from curlhttp.requests._types import UrlInput
 
 __all__ = ["ca_bundle", "for_plain_http", "get_netrc_auth", "may_have_proxies", "speaks"]
 
@@ -56,11 +55,10 @@ def ca_bundle() -> str | None:
     return next(filter(None, map(os.environ.get, _BUNDLES)), None)
 
 
-@lru_cache(maxsize=64)
-def for_plain_http(verify: VerifyInput) -> str | bool:
-    """Return the authorities for a request that needs none: those given if they are there."""
-    path = verify if isinstance(verify, str) else ca_bundle()
-    return path if path and os.path.exists(path) else True
+def for_plain_http() -> str | bool:
+    """Return the authorities for a request that needs none: the environment's if they are there."""
+    path = ca_bundle()
+    return path if path is not None and os.path.exists(path) else True
 
 
 def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[str, str] | None:

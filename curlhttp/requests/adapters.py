@@ -296,7 +296,7 @@ class HTTPAdapter(Pooling, BaseAdapter):
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is None and url.scheme == "http":
             # One Transport for all; of certifi, which loads slowly, only where nothing else is set.
-            verify, cert = verify is True or for_plain_http(verify), None  # type: ignore[arg-type]
+            verify, cert = verify is True or for_plain_http(), None
         kw = self.poolmanager.connection_pool_kw
         if len(kw) == 2 and "maxsize" in kw and "block" in kw and not ip_version():
             # Any path can be hashed, and a list of files is none here.

@@ -1314,6 +1314,14 @@ def test_a_full_pool_is_waited_for_no_longer_than_said(app: AppServer) -> None:
 # --- TLS ---
 
 
+@pytest.mark.parametrize("verify", [False, None, "/nowhere", [], ["a"], {"a": 1}])
+def test_plain_http_asks_nothing_of_verify(verify: Any, app: AppServer) -> None:
+    with requests.Session() as session:
+        assert session.get(app.url).ok
+        assert session.get(app.url, verify=verify).ok
+    assert app.connections == 1
+
+
 def test_a_request_without_verification_leaves_no_trust_behind(
     session: requests.Session, tls_app: AppServer
 ) -> None:
