@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncIterable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
+from curlhttp import _network
 from curlhttp._building import DownloadOptions, RequestOptions, unfollowed
 from curlhttp._core import Core, Self
 from curlhttp._engine import Clock, Engine
@@ -78,8 +78,8 @@ class AsyncClient(Core):
         self._running_loop = _loops.running_loop
         self._engines: dict[Loop, EventLoopEngine] = {}
         self._given = transport
-        now = time.monotonic if transport is None else transport.now
-        wall = time.time if transport is None else transport.wall
+        now = _network.now if transport is None else transport.now
+        wall = _network.wall if transport is None else transport.wall
         self.clock: Clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
         self.gate: MakeGate = lambda: self._engine().gate()
         self.exchange: Exchange = exchange_in_loops(self._engine, now, AsyncStreamedResponse)

@@ -35,7 +35,8 @@ class Streamed(Response):
     def __init__(self, request: Request, incoming: Incoming, engine: Engine) -> None:
         # First what its finalizer needs: Ctrl-C may come at any line.
         self._listeners: list[Callable[[BaseException | None], object]] | None = None
-        self._engine = engine
+        # What a stand-in for the network opened is read by it, even after its time.
+        self._engine: Engine = getattr(incoming, "engine", engine)
         self._incoming: Incoming | None = incoming  # None once the transfer is given back
         head = incoming.head
         assert head is not None

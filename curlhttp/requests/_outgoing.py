@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from functools import lru_cache
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Transport
@@ -16,6 +15,7 @@ from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url.target import PATH_SAFE, quoted
 from curlhttp._models.url.url import URL, parse_url
+from curlhttp._network import now
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 from curlhttp.requests._aside import goes_on
 
@@ -60,7 +60,7 @@ def core_request(
         stream=stream,
         follow_redirects=goes_on(),
         decode=False,
-        deadline=None if limits.total is None else monotonic() + limits.total,
+        deadline=None if limits.total is None else now() + limits.total,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 
-from curlhttp._engine import AttemptResult, HedgePlan
+from curlhttp._engine import AttemptResult, Engine, HedgePlan
 from curlhttp._models.head import Head
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -128,11 +128,13 @@ class ScriptedIncoming:
         request: what was asked for.
         answer: the step of the script.
         seconds: what it took up to the head.
+        engine: reads it.
     """
 
-    def __init__(self, request: Request, answer: Answer, seconds: float) -> None:
+    def __init__(self, request: Request, answer: Answer, seconds: float, engine: Engine) -> None:
         made = Response.of(request, answer.status_code, headers=answer.headers)
         self.request = request
+        self.engine = engine
         self.head: Head = made._head
         self.pieces: list[bytes] = _pieces(request, answer)
         self.error: RequestException | None = answer.error

@@ -126,7 +126,8 @@ class ScriptedEngine:
         if attempt.error is not None:
             raise attempt.take_error()
         assert isinstance(attempt.step, Answer)
-        return ScriptedIncoming(attempt.request, attempt.step, attempt.ends - attempt.begun)
+        seconds = attempt.ends - attempt.begun
+        return ScriptedIncoming(attempt.request, attempt.step, seconds, self)
 
     async def _begin(self, request: Request) -> Attempted:
         if self._is_closed:

@@ -24,10 +24,11 @@ from curlhttp._curl.result import check_opened, finish, response_of, take_piece
 from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._curl.thread_pool import Key, ThreadPool
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine import HedgePlan
+from curlhttp._engine import HedgePlan, Incoming
 from curlhttp._fork import register
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._network import network, now, wall
 
 __all__ = ["BlockingEngine"]
 
@@ -81,6 +82,8 @@ class BlockingEngine:
         Raises:
             RequestException: the exchange failed.
         """
+        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+            return await other.perform(request, plan)
         body, read = request.body, request.timeout.read
         if plan is not None:
             transfer = await self._race(request, plan)
@@ -177,7 +180,7 @@ class BlockingEngine:
 
     # streamed exchanges
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Transfer:
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
         """Send the request and return once the head of the response is in.
 
         Args:
@@ -187,6 +190,8 @@ class BlockingEngine:
         Raises:
             RequestException: the exchange failed up to there.
         """
+        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+            return await other.open(request, plan)
         transfer = self._start(request, _ALONE) if plan is None else await self._race(request, plan)
         try:
             self._loop(transfer, lambda: transfer.head is not None or transfer.done)
@@ -235,10 +240,17 @@ class BlockingEngine:
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
+        if network.skip(seconds):
+            return
         time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
 
-    now = staticmethod(time.monotonic)
-    wall = staticmethod(time.time)
+    now = staticmethod(now)
+    wall = staticmethod(wall)
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether no more requests are sent."""
+        return self._pool.is_closed
 
     def gate(self) -> ThreadGate:
         """Return a closed gate, for a caller to wait at."""

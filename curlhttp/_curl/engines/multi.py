@@ -7,7 +7,6 @@ thread at a time.
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from functools import partial
@@ -21,11 +20,12 @@ from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.result import check_opened, response_of, take_piece
 from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine import Gate, HedgePlan
+from curlhttp._engine import Gate, HedgePlan, Incoming
 from curlhttp._fork import register
 from curlhttp._models.body.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._network import network, now, wall
 from curlhttp.exceptions import ClientClosed, client_closed, closed_amid
 
 __all__ = ["MultiEngine"]
@@ -70,6 +70,10 @@ class MultiEngine(ABC):
     @abstractmethod
     async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
         """Wait likewise, for so many seconds at most."""
+
+    @abstractmethod
+    async def sleep(self, seconds: float) -> None:
+        """Wait, unless a stand-in for the network skips that."""
 
     # the pool
 
@@ -177,6 +181,8 @@ class MultiEngine(ABC):
         Raises:
             RequestException: the exchange failed.
         """
+        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+            return await other.perform(request, plan)
         if plan is not None:
             transfer = await self._race(request, plan)
         else:
@@ -194,7 +200,7 @@ class MultiEngine(ABC):
         self._keep(transfer)
         return response
 
-    async def open(self, request: Request, plan: HedgePlan | None = None) -> Transfer:
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
         """Send the request and return once the head of the response is in.
 
         Args:
@@ -204,6 +210,8 @@ class MultiEngine(ABC):
         Raises:
             RequestException: the exchange failed up to there.
         """
+        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+            return await other.open(request, plan)
         if plan is not None:
             transfer = await self._race(request, plan)
         else:
@@ -313,8 +321,8 @@ class MultiEngine(ABC):
 
     # the end
 
-    now = staticmethod(time.monotonic)
-    wall = staticmethod(time.time)
+    now = staticmethod(now)
+    wall = staticmethod(wall)
 
     def _shut(self) -> None:
         """Fail what runs, in the loop's own thread."""

@@ -21,6 +21,7 @@ from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body.body import Body
+from curlhttp._network import network
 from curlhttp._run import NEEDS_A_LOOP
 
 __all__ = ["SteppedEngine"]
@@ -233,7 +234,8 @@ class SteppedEngine(MultiEngine):
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        await self._local_gate().wait(seconds)
+        if not network.skip(seconds):
+            await self._local_gate().wait(seconds)
 
     def gate(self) -> _JobGate:
         """Return a closed gate, for a caller to wait at."""
