@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = [
     "DRAINED",
     "AttemptResult",
+    "ByteStream",
     "Clock",
+    "Connector",
     "Engine",
     "Exchange",
     "Gate",
@@ -146,6 +148,71 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close all connections."""
+
+
+class ByteStream(Protocol):
+    """A connection on which both sides send bytes when they like.
+
+    One caller at a time receives; any may write, in a blocking client from several threads.
+    Whatever waits may be cancelled, and nothing is lost by that.
+    """
+
+    async def receive(self, seconds: float | None = None) -> bytes | None:
+        """Return the next bytes, b"" at the end of what the peer sends, None for none in time.
+
+        Args:
+            seconds: how long to wait; None for as long as it takes.
+
+        Raises:
+            RequestException: the connection broke, or was given up.
+        """
+
+    def receive_now(self) -> bytes | None:
+        """Return what `receive` would, None where it would have to wait."""
+
+    def write(self, data: bytes) -> None:
+        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
+
+        Raises:
+            RequestException: the connection broke, or was given up.
+        """
+
+    async def drain(self, seconds: float | None = None) -> bool:
+        """Wait until all that was written is sent; return False if it was not in time.
+
+        Args:
+            seconds: how long to wait; None for as long as it takes.
+
+        Raises:
+            RequestException: the connection broke, or was given up.
+        """
+
+    def abort(self, error: Exception | None = None) -> None:
+        """End the connection at once, from any thread; never waits, may be called twice.
+
+        Args:
+            error: what whoever waits for it gets, and whoever uses it afterwards; or None.
+        """
+
+    def timings(self) -> Timings:
+        """Return where the time went until the connection was there."""
+
+
+class Connector(Protocol):
+    """What an engine can do beside, if it opens connections for protocols that are not HTTP."""
+
+    async def connect(self, request: Request) -> ByteStream:
+        """Open a connection of its own to a request's origin, and send nothing on it.
+
+        The caller writes the head of the request on it and reads the response's, as bytes of
+        HTTP/1.1. A stream that is dropped unclosed closes its connection in its finalizer.
+
+        Args:
+            request: complete; its transport, timeouts and deadline count.
+
+        Raises:
+            RequestException: no connection came of it.
+        """
 
 
 class Clock(NamedTuple):

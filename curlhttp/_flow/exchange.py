@@ -11,7 +11,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError
 
-__all__ = ["exchange", "exchange_in_loops"]
+__all__ = ["exchange", "exchange_in_loops", "fit"]
 
 
 def exchange(engine: Engine, now: Callable[[], float], kind: type[Streamed]) -> Exchange:
@@ -28,7 +28,7 @@ def exchange(engine: Engine, now: Callable[[], float], kind: type[Streamed]) -> 
         if request.route is not None or request.body is not None or request.deadline is not None:
             if request.body is not None and request.body.is_async:
                 raise TypeError("an async body needs AsyncClient")
-            _fit(request, now)
+            fit(request, now)
         if request.stream:
             return _open(engine, request, kind, plan)
         if plan is not None:
@@ -51,7 +51,7 @@ def exchange_in_loops(
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.route is not None or request.body is not None or request.deadline is not None:
-            _fit(request, now)
+            fit(request, now)
         # For each attempt, since a client may be used in several event loops, one after the other.
         engine = choose()
         if request.stream:
@@ -63,7 +63,7 @@ def exchange_in_loops(
     return send
 
 
-def _fit(request: Request, now: Callable[[], float]) -> None:
+def fit(request: Request, now: Callable[[], float]) -> None:
     """Fit a request for one more attempt.
 
     Its URL may have changed since the last, and with it the proxy; its body starts over, since

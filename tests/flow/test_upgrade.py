@@ -1,0 +1,194 @@
+"""The last step of requests that ask for another protocol, on a scripted connection."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+
+import pytest
+
+from curlhttp import Client, Timeout
+from curlhttp._flow.upgrade import Upgraded, upgrade
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.timings import Timings
+from curlhttp._run import run_sync
+from curlhttp.exceptions import (
+    ConnectionError,
+    DeadlineExceeded,
+    ReadTimeout,
+    RemoteProtocolError,
+    RequestException,
+)
+from curlhttp.testing import ScriptedEngine
+
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"
+
+
+class ScriptedStream:
+    """What the server says, piece by piece; None is its silence until the time is up."""
+
+    def __init__(self, *pieces: bytes | None, clock: list[float]) -> None:
+        self.pieces = list(pieces)
+        self.written = b""
+        self.aborted = 0
+        self.error: Exception | None = None
+        self.clock = clock
+
+    async def receive(self, seconds: float | None = None) -> bytes | None:
+        piece = self.pieces.pop(0) if self.pieces else b""
+        if piece is None:
+            assert seconds is not None
+            self.clock[0] += seconds
+        return piece
+
+    def receive_now(self) -> bytes | None:
+        return None
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    async def drain(self, seconds: float | None = None) -> bool:
+        return True
+
+    def abort(self, error: Exception | None = None) -> None:
+        self.aborted += 1
+        self.error = error
+
+    def timings(self) -> Timings:
+        return Timings(0, 0, 0, 0, 0, 0, False, None)
+
+
+class Connecting(ScriptedEngine):
+    """A scripted engine that opens scripted connections."""
+
+    def __init__(self, *pieces: bytes | None) -> None:
+        super().__init__([])
+        self.clock = [0.0]
+        self.stream = ScriptedStream(*pieces, clock=self.clock)
+
+    async def connect(self, request: Request) -> ScriptedStream:
+        return self.stream
+
+
+def ask(
+    *pieces: bytes | None, build: Callable[[Client], Request] | None = None
+) -> tuple[Response, ScriptedStream]:
+    engine = Connecting(*pieces)
+    client = Client(transport=engine, headers={"User-Agent": None, "Accept-Encoding": None})
+    request = build(client) if build else client.build_request("GET", "http://a.test/x?y=1")
+    send = upgrade(lambda: engine, lambda: engine.clock[0])
+    try:
+        return run_sync(send(request)), engine.stream
+    except RequestException as error:
+        facts = engine.stream.aborted, error.request is request, error.request_sent
+        if facts != (1, True, True):
+            raise AssertionError(facts) from error
+        raise
+
+
+def test_the_head_goes_out_as_http_11_and_what_follows_the_answer_is_kept() -> None:
+    def build(client: Client) -> Request:
+        headers = {"Upgrade": "x", "X-Empty": "", "Proxy-Authorization": "Basic c2VjcmV0"}
+        return client.build_request("GET", "http://a.test:81/x?y=1", headers=headers)
+
+    response, stream = ask(SWITCHED[:10], SWITCHED[10:] + b"\x81\x00", build=build)
+    assert isinstance(response, Upgraded)
+    assert response.stream is stream
+    assert response.rest == b"\x81\x00"
+    assert response.headers["upgrade"] == "x"
+    assert not stream.aborted
+    lines = stream.written.split(b"\r\n")
+    assert lines[:2] == [b"GET /x?y=1 HTTP/1.1", b"Host: a.test:81"]
+    assert lines[2:] == [b"Accept: */*", b"Upgrade: x", b"X-Empty:", b"", b""]
+
+
+def test_heads_that_only_inform_are_passed_over() -> None:
+    response, _ = ask(b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" + SWITCHED)
+    assert response.status_code == 101
+    assert "link" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("head", "pieces", "body"),
+    [
+        (b"Content-Length: 4\r\n", [b"no", b"pe, and more"], b"nope"),
+        (b"Content-Length: 9\r\n", [b"nope"], b"nope"),
+        (b"Content-Length: 9\r\n", [b"nope", None], b"nope"),
+        (b"", [b"nope", b""], b"nope"),
+        (b"Transfer-Encoding: chunked\r\n", [b"2\r", b"\nno\r\n2;x\r\npe\r\n0\r\n\r\n"], b"nope"),
+        (b"Transfer-Encoding: chunked\r\n", [b"4\r\nnope\r\nXYZ", b""], b"nope"),
+        (b"Content-Encoding: gzip\r\n", [gzip.compress(b"nope")], b"nope"),
+        (b"Content-Encoding: gzip\r\n", [b"nope"], b"nope"),
+        (b"Content-Length: 99999999\r\n", [b"x" * 60_000] * 9, b"x" * 65_536),
+    ],
+)
+def test_a_refusal_is_a_finished_response(
+    head: bytes, pieces: list[bytes | None], body: bytes
+) -> None:
+    response, stream = ask(b"HTTP/1.1 403 Forbidden\r\n" + head + b"\r\n", *pieces)
+    assert not isinstance(response, Upgraded)
+    assert (response.status_code, response.content) == (403, body)
+    assert stream.aborted == 1
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+def test_a_refusal_without_a_body_is_not_waited_for(status: bytes) -> None:
+    response, stream = ask(b"HTTP/1.1 " + status + b"\r\n\r\n", None)
+    assert response.content == b""
+    assert stream.pieces == [None]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
+        b"HTTP/2 101 \r\n\r\n",
+        b"HTTP/1.1 1000 x\r\n\r\n",
+        b"HTTP/1.1 101 Switching\r\nUpgrade",
+        b"HTTP/1.1 101 x\r\n" + b"x: y\r\n" * 20_000,
+        b"HTTP/1.1 100 x\r\n\r\n" * 5_000,
+    ],
+)
+def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        ask(answer)
+
+
+def test_a_server_that_hangs_up_or_is_silent_is_an_error() -> None:
+    with pytest.raises(ConnectionError, match="without an answer"):
+        ask()
+    with pytest.raises(ReadTimeout, match=r"silent for 3\.0 s"):
+        ask(None, build=lambda client: client.build_request("GET", "http://a.test", timeout=3.0))
+
+    def late(client: Client) -> Request:
+        request = client.build_request("GET", "http://a.test", timeout=Timeout(total=2.0))
+        request.deadline = 2.0
+        return request
+
+    with pytest.raises(DeadlineExceeded):
+        ask(b"HTTP/1.1", None, build=late)
+
+
+def test_its_end_is_told_once_also_when_it_is_dropped() -> None:
+    told: list[BaseException | None] = []
+    response, stream = ask(SWITCHED)
+    response._at_end(told.append)
+    assert told == []
+    response.close()
+    response.close()
+    assert told == [None]
+    assert stream.aborted
+
+    response, stream = ask(SWITCHED)
+    response._at_end(told.append)
+    del response
+    assert told == [None, None]
+    assert stream.aborted
+
+
+def test_an_engine_that_opens_no_connections_says_so() -> None:
+    engine = ScriptedEngine([])
+    request = Client(transport=engine).build_request("GET", "http://a.test")
+    with pytest.raises(TypeError, match="ScriptedEngine has no connect"):
+        upgrade(lambda: engine, engine.now)(request)
