@@ -17,7 +17,9 @@ cookies, credentials, retries, breakers and your middleware work as ever, on the
 
 from __future__ import annotations
 
-from curlhttp.testing._engine import ScriptedEngine, Sent
+from curlhttp.testing._engine import ScriptedEngine
+from curlhttp.testing._mock import Mock, mock
+from curlhttp.testing._route import Route
 from curlhttp.testing._script import (
     Answer,
     Fault,
@@ -29,12 +31,16 @@ from curlhttp.testing._script import (
     unresolved,
     untrusted,
 )
+from curlhttp.testing._sent import Sent
 
 __all__ = [
     "Answer",
     "Fault",
+    "Mock",
+    "Route",
     "ScriptedEngine",
     "Sent",
+    "mock",
     "refused",
     "reset",
     "silent",

@@ -132,7 +132,7 @@ class ScriptedIncoming:
     """
 
     def __init__(self, request: Request, answer: Answer, seconds: float, engine: Engine) -> None:
-        made = Response.of(request, answer.status_code, headers=answer.headers)
+        made = Response.of(request, answer.status_code, headers=answer.all_headers)
         self.request = request
         self.engine = engine
         self.head: Head = made._head

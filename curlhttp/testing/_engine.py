@@ -4,40 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from curlhttp._engine import HedgePlan
 from curlhttp._models.decoders import codings, decode
-from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge, client_closed
 from curlhttp.testing._attempt import Attempted, ScriptedIncoming, ScriptedRace, copy_of, limited
-from curlhttp.testing._script import Answer, Fault, Script, Step
+from curlhttp.testing._script import Answer, Fault, Script, Step, as_step
+from curlhttp.testing._sent import Sent, read_body
 
-__all__ = ["ScriptedEngine", "Sent"]
-
-_PIECE = 64 * 1024
-
-
-class Sent(NamedTuple):
-    """One attempt, as the engine got it.
-
-    Attributes:
-        at: the time on the engine's clock.
-        method: such as "GET".
-        url: without userinfo.
-        headers: a copy of them.
-        body: what of it was read, b"" when there is none.
-        arrived: any byte of it left this machine, as far as the script says.
-    """
-
-    at: float
-    method: str
-    url: str
-    headers: Headers
-    body: bytes
-    arrived: bool
+__all__ = ["ScriptedEngine"]
 
 
 class ScriptedEngine:
@@ -122,7 +99,7 @@ class ScriptedEngine:
         """
         first = await self._begin(request)
         attempt = first if plan is None else await self._race(first, plan)
-        self._move_to(attempt.ends)
+        await self._wait_until(attempt.ends)
         if attempt.error is not None:
             raise attempt.take_error()
         assert isinstance(attempt.step, Answer)
@@ -135,7 +112,7 @@ class ScriptedEngine:
         begun = self._now
         step = self._next(request)
         arrives = isinstance(step, Answer) or step.error.request_sent
-        body = await _read_body(request) if arrives else b""
+        body = await read_body(request) if arrives else b""
         headers = request.headers.copy()
         self.sent.append(Sent(begun, request.method, str(request.url), headers, body, arrives))
         return Attempted(request, step, begun)
@@ -144,15 +121,18 @@ class ScriptedEngine:
         """Return the attempt that surfaces; the others are cancelled."""
         race = ScriptedRace(first, plan)
         while (due := race.due()) is not None:
-            self._move_to(due)
+            await self._wait_until(due)
             again = plan.again()
             race.add(None if again is None else await self._begin(again))
         self.cancelled += race.cancel_others()
         return race.winner
 
-    def _move_to(self, moment: float) -> None:
+    async def _wait_until(self, moment: float) -> None:
         with self._lock:
             self._now = max(self._now, moment)
+
+    async def _wait(self, seconds: float) -> None:
+        self.advance(seconds)
 
     async def read(self, incoming: ScriptedIncoming) -> bytes:
         """Return the next piece of a body, b"" at its end."""
@@ -160,8 +140,8 @@ class ScriptedEngine:
             if incoming.error is not None:
                 raise copy_of(incoming.error, incoming.request, was_sent=True)
             return b""
-        seconds, error = limited(incoming.request, incoming.pace, self._now)
-        self.advance(seconds)
+        seconds, error = limited(incoming.request, incoming.pace, self.now())
+        await self._wait(seconds)
         if error is not None:
             try:
                 raise error
@@ -196,10 +176,7 @@ class ScriptedEngine:
     def _next(self, request: Request) -> Answer | Fault:
         with self._lock:
             choose = self._choose or self._next_in_turn
-            step = choose(request)
-        if isinstance(step, int):
-            return Answer(step)
-        return Fault(step) if isinstance(step, RequestException) else step
+            return as_step(choose(request))
 
     def _next_in_turn(self, request: Request) -> Step:
         assert self._steps is not None
@@ -239,12 +216,3 @@ class _ScriptedGate:
         if seconds is None:
             raise AssertionError("a request would wait for ever for one that does not end")
         self._engine.advance(seconds)
-
-
-async def _read_body(request: Request) -> bytes:
-    body, pieces = request.body, []
-    if body is None:
-        return b""
-    while piece := (await body.next() if body.is_async else body.read(_PIECE)):
-        pieces.append(piece)
-    return b"".join(pieces)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from json import dumps
 from typing import TYPE_CHECKING, TypeAlias
 
+from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp.exceptions import ConnectionError, ConnectTimeout, RequestException, SSLError
 
 if TYPE_CHECKING:
-    from curlhttp._models.inputs import HeadersInput
+    from curlhttp._models.inputs import JSON, HeadersInput
 
 __all__ = [
     "Answer",
     "Fault",
     "Script",
     "Step",
+    "as_step",
     "refused",
     "reset",
     "silent",
@@ -38,6 +41,7 @@ class Answer:
         status_code: of three digits.
         headers: a mapping or pairs.
         content: the body, or its pieces as a streamed response gives them; str is sent as UTF-8.
+        json: the body as JSON, in place of content; None is no body.
         delay: seconds until the head is in; math.inf for a server that never answers.
         pace: seconds before each piece of the body.
         error: what breaks the body off after the content.
@@ -49,10 +53,25 @@ class Answer:
     delay: float = 0.0
     pace: float = 0.0
     error: RequestException | None = None
+    json: JSON = None
+
+    def __post_init__(self) -> None:
+        if self.json is not None and self.content:
+            raise TypeError("content cannot go together with json")
+
+    @property
+    def all_headers(self) -> Headers:
+        """Return the headers; with a Content-Type where the body is JSON and they have none."""
+        headers = Headers(self.headers)
+        if self.json is not None:
+            headers.setdefault("Content-Type", "application/json")
+        return headers
 
     @property
     def pieces(self) -> list[bytes]:
         """Return the body's pieces, none of them empty."""
+        if self.json is not None:
+            return [dumps(self.json).encode()]
         content = self.content.encode() if isinstance(self.content, str) else self.content
         return [piece for piece in ([content] if isinstance(content, bytes) else content) if piece]
 
@@ -75,6 +94,21 @@ Step: TypeAlias = "Answer | Fault | RequestException | int"
 """One step of a script; a number is the status of an answer without a body."""
 
 Script: TypeAlias = "Iterable[Step] | Callable[[Request], Step]"
+
+
+def as_step(step: Step) -> Answer | Fault:
+    """Return the step that a number or an exception stands for.
+
+    Raises:
+        TypeError: it is no step.
+    """
+    if isinstance(step, int):
+        return Answer(step)
+    if isinstance(step, RequestException):
+        return Fault(step)
+    if not isinstance(step, (Answer, Fault)):
+        raise TypeError(f"a step is an Answer, a Fault, a RequestException or a status: {step!r}")
+    return step
 
 
 def refused() -> Fault:

@@ -1,0 +1,1 @@
+"""The mock of curlhttp.testing, and its pytest plugin."""
