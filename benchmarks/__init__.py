@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m benchmarks async`, and sync, million, import, cpu, report."""
+"""Benchmarks: `python -m benchmarks all`, or one of its commands; see `--help`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,14 +9,17 @@ from typing import Any
 
 from benchmarks.clients import find
 from benchmarks.clients.base import Settings
-from benchmarks.crew import Contender, Crew, Options, contenders
+from benchmarks.crew import Contender, Crew, Failed, Options, Worker, contenders, pairs
 from benchmarks.machine import cores, describe
+from benchmarks.progress import Progress
 from benchmarks.server import Server, serve
 
 __all__ = ["Case", "Group", "compare", "frame"]
 
 _WARM = 20  # requests before anything is timed
 _GUESSES = (0.1, 0.3, 1.0)  # of the time of a round: what is cold at first does not decide
+_MOST_CONNECTIONS = 100  # of a client, as the settings of a case have it
+_HANDSHAKES = 10  # of a client that opens a connection for each request: how many are resumed
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,21 @@ class Group:
     """Cases that the same workers run, one after another.
 
     Args:
-        scheme: "http", "https" or "h2".
+        name: begins the title of its cases.
+        cases: what to run.
+        scheme: "http", "https", "https, full handshakes" or "h2".
         reuse: whether connections are kept.
+        clients: "client/loop/number at once", for those that not all clients run.
+        origins: instead, the first request to each of so many origins on TLS, in a process that
+            has sent none before; a new one in each round.
     """
 
     name: str
     cases: tuple[Case, ...]
     scheme: str = "http"
     reuse: bool = True
+    clients: tuple[str, ...] = ()
+    origins: int = 0
 
     def settings(self, server: Server) -> Settings:
         """Return what the clients must be set to."""
@@ -51,6 +60,10 @@ class Group:
             reuse=self.reuse,
         )
 
+    def is_possible(self, server: Server) -> bool:
+        """Return whether the server has what the group needs."""
+        return self.scheme in server.urls and self.origins <= len(server.origins)
+
 
 class _Row:
     """What a client has done in a case."""
@@ -59,24 +72,26 @@ class _Row:
         self.contender = contender
         self.count = 0
         self.samples: list[dict[str, Any]] = []
+        self.handshakes: dict[str, Any] = {}
         self._latencies = array("d")
-        self._peak_rss = 0
 
     def add(self, figures: dict[str, Any], server_cpu: float) -> None:
         """Take in a round."""
         self._latencies.extend(figures.pop("latencies"))
-        self._peak_rss = figures.pop("peak_rss")
         self.samples.append({**figures, "server_cpu": server_cpu})
 
     def result(self) -> dict[str, Any]:
         """Return it for JSON: microseconds, bytes, and the samples as they are."""
         ordered = sorted(self._latencies)
         shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+        own = {"concurrency": self.contender.concurrency} if self.contender.concurrency else {}
         return {
             "client": self.contender.name,
             "loop": self.contender.loop,
+            **own,
+            **self.handshakes,
             "samples": self.samples,
-            "peak_rss": self._peak_rss,
+            "peak_rss": max(sample["peak_rss"] for sample in self.samples),
             **{
                 name: ordered[int(share * (len(ordered) - 1))] if ordered else None
                 for name, share in shares.items()
@@ -96,64 +111,131 @@ def compare(
         options: from the command line.
     """
     groups, skipped = list(groups), dict[str, str]()
-    chosen = contenders(registry, options, skipped)
+    chosen = [
+        pairs(group.clients, registry, options, skipped)
+        if group.clients
+        else contenders(registry, options, skipped)
+        for group in groups
+    ]
     sizes = {case.size for group in groups for case in group.cases}
-    with serve(sizes, core=cores()[0], kind=options.server) as server:
-        results = frame(name, server, options, chosen)
+    origins = max((group.origins for group in groups), default=0)
+    rows = sum(len(group.cases) * len(some) for group, some in zip(groups, chosen, strict=True))
+    kind, core = options.server, cores()[0]
+    with serve(sizes, core=core, kind=kind, origins=origins) as server, Progress(name) as progress:
+        results = frame(name, server, options, [one for some in chosen for one in some])
         results |= {"skipped": skipped, "versions": {}, "cases": []}
-        for group in groups:
-            if group.scheme in server.urls:
-                _run_group(group, chosen, server, options, results)
+        comparison = _Comparison(server, options, results, progress, rows * options.rounds)
+        for group, some in zip(groups, chosen, strict=True):
+            if group.is_possible(server):
+                comparison.run(group, some)
             else:
                 results["skipped"][group.name] = f"{server.name} cannot do that"
     return results
 
 
-def _run_group(
-    group: Group,
-    chosen: list[Contender],
-    server: Server,
-    options: Options,
-    results: dict[str, Any],
-) -> None:
-    with Crew.of(chosen, group.settings(server)) as crew:
-        results["versions"].update(crew.versions)
-        for case in group.cases:
-            rows = _run(case, group, crew, server, options)
-            results["cases"].append(
-                {
-                    "group": group.name,
-                    "name": case.name,
-                    "size": case.size,
-                    "concurrency": case.concurrency,
-                    "rows": [row.result() for row in rows if row.samples],
-                    "missing": {one.title: why for one, why in crew.failed.items()},
-                }
-            )
+class _Comparison:
+    """All cases on one server.
+
+    Args:
+        server: runs already.
+        options: from the command line.
+        results: where they go.
+        progress: told of each round of each client.
+        steps: how many of those there will be.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        options: Options,
+        results: dict[str, Any],
+        progress: Progress,
+        steps: int,
+    ) -> None:
+        self._server, self._options, self._results = server, options, results
+        self._progress, self._steps, self._step = progress, steps, 0
+
+    def run(self, group: Group, chosen: list[Contender]) -> None:
+        """Run the cases of a group."""
+        if group.origins:
+            (case,) = group.cases
+            rows, failed = self._run_fresh(group, case, chosen)
+            self._keep(group, case, rows, failed)
+            return
+        with Crew.of(chosen, group.settings(self._server)) as crew:
+            self._results["versions"].update(crew.versions)
+            for case in group.cases:
+                rows = self._run(case, group, crew)
+                self._keep(group, case, rows, crew.failed)
+
+    def _keep(
+        self, group: Group, case: Case, rows: list[_Row], failed: dict[Contender, str]
+    ) -> None:
+        self._results["cases"].append(
+            {
+                "group": group.name,
+                "name": case.name,
+                "size": case.size,
+                "concurrency": case.concurrency,
+                "rows": [row.result() for row in rows if row.samples],
+                "missing": {one.title: why for one, why in failed.items()},
+            }
+        )
+
+    def _run(self, case: Case, group: Group, crew: Crew) -> list[_Row]:
+        base = self._server.urls[group.scheme]
+        rows = [_Row(one) for one in crew.living()]
+        commands = {row.contender: _command(case, row.contender, base) for row in rows}
+        for row in rows:
+            _calibrate(row, crew, commands[row.contender], self._options.seconds)
+            if base.startswith("https") and not group.reuse and self._server.tells_handshakes:
+                row.handshakes = _handshakes(row, crew, base)
+        for number in range(self._options.rounds):
+            turn = number % len(rows) if rows else 0
+            for row in rows[turn:] + rows[:turn]:
+                self._show(group, case)
+                _measure(row, crew, commands[row.contender], self._server)
+        return rows
+
+    def _run_fresh(
+        self, group: Group, case: Case, chosen: list[Contender]
+    ) -> tuple[list[_Row], dict[Contender, str]]:
+        """Start a worker for each client in each round; none of its requests is sent before."""
+        rows, failed = [_Row(one) for one in chosen], dict[Contender, str]()
+        urls = [f"{base}/{case.size}" for base in self._server.origins[: group.origins]]
+        for number in range(self._options.rounds):
+            turn = number % len(rows) if rows else 0
+            for row in rows[turn:] + rows[:turn]:
+                self._show(group, case)
+                command = _command(case, row.contender, self._server.urls[group.scheme])
+                if row.contender in failed:
+                    continue
+                try:
+                    with Worker(row.contender, group.settings(self._server), cores()[1]) as worker:
+                        self._results["versions"].update(worker.answer()["versions"])
+                        before = self._server.cpu()
+                        figures = worker.ask(**command, urls=urls, count=len(urls))
+                        row.add(figures, self._server.cpu() - before)
+                except Failed as error:
+                    failed[row.contender] = str(error)
+        return rows, failed
+
+    def _show(self, group: Group, case: Case) -> None:
+        self._step += 1
+        self._progress.show(f"{group.name}, {case.name}", self._step, self._steps)
 
 
-def _run(case: Case, group: Group, crew: Crew, server: Server, options: Options) -> list[_Row]:
-    print(f"{group.name}, {case.name}: {len(crew.living())} workers", file=sys.stderr)
-    command = {
-        "url": f"{server.urls[group.scheme]}/{case.size}",
-        "size": case.size,
-        "concurrency": case.concurrency,
-    }
-    rows = [_Row(one) for one in crew.living()]
-    for row in rows:
-        _calibrate(row, crew, command, options.seconds)
-    for number in range(options.rounds):
-        turn = number % len(rows) if rows else 0
-        for row in rows[turn:] + rows[:turn]:
-            _measure(row, crew, command, server)
-    return rows
+def _command(case: Case, contender: Contender, base: str) -> dict[str, Any]:
+    concurrency = contender.concurrency or case.concurrency
+    return {"url": f"{base}/{case.size}", "size": case.size, "concurrency": concurrency}
 
 
 def _calibrate(row: _Row, crew: Crew, command: dict[str, Any], seconds: float) -> None:
     """Warm the worker up, and find how many requests take it so long."""
     row.count = least = int(command["concurrency"])
     # Untimed: the first requests import modules and connect, and are no measure of the others.
-    if crew.ask(row.contender, **command, count=max(least, _WARM)) is None:
+    warm = max(_WARM, min(least, _MOST_CONNECTIONS))
+    if crew.ask(row.contender, **command, count=warm) is None:
         return
     for share in _GUESSES:
         figures = crew.ask(row.contender, **command, count=row.count)
@@ -161,11 +243,22 @@ def _calibrate(row: _Row, crew: Crew, command: dict[str, Any], seconds: float) -
             return
         rate = figures["requests"] / figures["wall"]
         row.count = max(least, round(rate * seconds * share))
+        if row.count == least > warm and figures["wall"] > seconds:
+            return  # as few as there may be, and slow: it would only be done again
+
+
+def _handshakes(row: _Row, crew: Crew, base: str) -> dict[str, Any]:
+    """Return how many of some new connections of a client resume a TLS session, for its row."""
+    resumed = len("resumed")
+    command = {"url": f"{base}/handshake", "size": resumed, "concurrency": 1}
+    figures = crew.ask(row.contender, **command, count=_HANDSHAKES)
+    return {} if figures is None else {"resumed": 1 - figures["errors"] / figures["requests"]}
 
 
 def _measure(row: _Row, crew: Crew, command: dict[str, Any], server: Server) -> None:
     # Idle connections may have been closed since the last round: have them again before.
-    if crew.ask(row.contender, **command, count=command["concurrency"]) is None:
+    count = min(command["concurrency"], _MOST_CONNECTIONS)
+    if crew.ask(row.contender, **command, count=count) is None:
         return
     before = server.cpu()
     figures = crew.ask(row.contender, **command, count=row.count)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from benchmarks.clients import find
 from benchmarks.clients.base import Settings
 from benchmarks.machine import cores
 
-__all__ = ["Contender", "Crew", "Failed", "Options", "Worker", "contenders"]
+__all__ = ["Contender", "Crew", "Failed", "Options", "Worker", "contenders", "environment", "pairs"]
 
 _ROOT = Path(__file__).parent.parent
 _ENVIRONMENT = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "NETRC")
@@ -45,16 +45,23 @@ class Options:
 
 @dataclass(frozen=True)
 class Contender:
-    """A client on a loop, and the interpreter that has it."""
+    """A client on a loop, and the interpreter that has it.
+
+    `concurrency` is for what is compared with itself: so many requests at once, whatever the case
+    says; 0 for what it says.
+    """
 
     name: str
     place: str
     loop: str
     python: str = sys.executable
+    concurrency: int = 0
 
     @property
     def title(self) -> str:
-        return self.name if self.loop == "none" else f"{self.name}, {self.loop}"
+        parts = [self.name, "" if self.loop == "none" else self.loop]
+        parts.append(f"{self.concurrency} at once" if self.concurrency else "")
+        return ", ".join(part for part in parts if part)
 
 
 def contenders(
@@ -67,25 +74,59 @@ def contenders(
         options: from the command line.
         skipped: where the names of the others go, with the reason.
     """
-    unknown = set(options.clients) - set(registry)
+    unknown = {name.partition("/")[0] for name in options.clients} - set(registry)
     if unknown:
         raise SystemExit(
             f"no such client: {', '.join(sorted(unknown))}; there are: {', '.join(registry)}"
         )
     chosen: list[Contender] = []
     for name, place in registry.items():
-        if options.clients and name not in options.clients:
-            continue
-        reason = _missing(name, place, options)
-        if reason:
-            skipped[name] = reason
-            print(f"{name}: skipped, {reason}", file=sys.stderr)
-            continue
-        python = options.niquests if name == "niquests" else sys.executable
-        for loop in find(place).loops:
-            if loop in ("none", "asyncio") or importlib.util.find_spec(loop):
-                chosen.append(Contender(name, place, loop, python))
+        loops = [loop for loop in find(place).loops if _asked_for(name, loop, options)]
+        if loops and _installed(name, place, options, skipped):
+            python = options.niquests if name == "niquests" else sys.executable
+            chosen += [Contender(name, place, one, python) for one in loops if _has_loop(one)]
     return chosen
+
+
+def pairs(
+    names: Iterable[str], registry: dict[str, str], options: Options, skipped: dict[str, str]
+) -> list[Contender]:
+    """Return those that are installed of clients such as "curlhttp/uvloop/64".
+
+    Args:
+        names: a client's name, its loop, if it has one, and how many requests at once, if that is
+            not for the case to say.
+        registry: names and places.
+        options: from the command line.
+        skipped: where the names of the others go, with the reason.
+    """
+    chosen: list[Contender] = []
+    for title in names:
+        name, *rest = title.split("/")
+        number = int(rest.pop()) if rest and rest[-1].isdecimal() else 0
+        loop = rest[0] if rest else "none"
+        if _asked_for(name, loop, options) and _installed(name, registry[name], options, skipped):
+            if _has_loop(loop):
+                chosen.append(Contender(name, registry[name], loop, concurrency=number))
+            else:
+                skipped[title] = f"not installed: {loop}"
+    return chosen
+
+
+def _asked_for(name: str, loop: str, options: Options) -> bool:
+    return not options.clients or not {name, f"{name}/{loop}"}.isdisjoint(options.clients)
+
+
+def _has_loop(loop: str) -> bool:
+    return loop in ("none", "asyncio") or bool(importlib.util.find_spec(loop))
+
+
+def _installed(name: str, place: str, options: Options, skipped: dict[str, str]) -> bool:
+    reason = _missing(name, place, options)
+    if reason and name not in skipped:
+        skipped[name] = reason
+        print(f"{name}: skipped, {reason}", file=sys.stderr)
+    return not reason
 
 
 def _missing(name: str, place: str, options: Options) -> str:
@@ -112,8 +153,6 @@ class Worker:
             "settings": asdict(settings),
             "core": core,
         }
-        environment = {key: value for key, value in os.environ.items() if not _disturbs(key)}
-        environment["PYTHONPATH"] = str(_ROOT)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._received = b""
         self._process = subprocess.Popen(
@@ -121,7 +160,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=environment,
+            env=environment(),
             bufsize=0,
         )
         self.pid = self._process.pid
@@ -154,7 +193,7 @@ class Worker:
         except BrokenPipeError:
             raise Failed(self._last_words()) from None
 
-    def answer(self, timeout: float = 20) -> dict[str, Any]:
+    def answer(self, timeout: float = 120) -> dict[str, Any]:
         """Wait for one answer.
 
         Args:
@@ -187,6 +226,12 @@ class Worker:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"ended with status {self._process.returncode}"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of processes that are measured, without proxies and authorities."""
+    kept = {key: value for key, value in os.environ.items() if not _disturbs(key)}
+    return {**kept, "PYTHONPATH": str(_ROOT)}
 
 
 def _disturbs(variable: str) -> bool:

@@ -1,13 +1,13 @@
-"""What is computed from the samples of a case: medians, spreads, ratios."""
+"""What is computed from the samples of a case: medians, spreads, ratios of rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
-__all__ = ["Spread", "cpu", "of_rows", "rate", "summaries"]
+__all__ = ["MEASURES", "Ratio", "Spread", "cpu", "of_rows", "rate", "ratio", "summaries"]
 
 Sample = dict[str, Any]
 
@@ -35,6 +35,57 @@ def cpu(sample: Sample) -> float:
     return float(sample["cpu"] / sample["requests"] * 1e6)
 
 
+def _wall(sample: Sample) -> float:
+    return float(sample["wall"] / sample["requests"])
+
+
+def _memory(sample: Sample) -> float:
+    return float(sample["peak_rss"])
+
+
+def _errors(sample: Sample) -> float:
+    return float(sample["errors"])
+
+
+MEASURES: dict[str, Callable[[Sample], float]] = {
+    "rate": rate,
+    "cpu": cpu,
+    "wall": _wall,
+    "memory": _memory,
+    "errors": _errors,
+}
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The ratios of two clients, round by round: their median, and the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Ratio:
+        if len(values) < 2:
+            return cls(values[0], values[0], values[0])
+        low, middle, high = quantiles(values, n=4, method="inclusive")
+        return cls(middle, low, high)
+
+    def may_be(self, value: float) -> bool:
+        """Return whether the spread reaches a value, so that the rounds do not tell them apart."""
+        return self.low <= value <= self.high and self.low < self.high
+
+
+def ratio(
+    over: list[Sample], under: list[Sample], measure: Callable[[Sample], float]
+) -> Ratio | None:
+    """Return the ratio of two clients' samples; None if there are none, or a measure is 0."""
+    pairs = [(measure(one), measure(other)) for one, other in zip(over, under, strict=False)]
+    if not pairs or not all(divisor for _, divisor in pairs):
+        return None
+    return Ratio.of([one / other for one, other in pairs])
+
+
 def of_rows(row: dict[str, Any], measure: Callable[[Sample], float]) -> Spread:
     """Return the spread of a measure over a row's rounds."""
     return Spread.of([measure(sample) for sample in row["samples"]])
@@ -42,15 +93,15 @@ def of_rows(row: dict[str, Any], measure: Callable[[Sample], float]) -> Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """A row of a table. `ratio` is its rate in curlhttp's, the median over pairs of a round."""
+    """A row of a table. `ratio` is its rate in curlhttp's, round by round."""
 
     client: str
     loop: str
     rate: Spread
     cpu: Spread
-    ratio: float | None
+    ratio: Ratio | None
     errors: int
-    server: float
+    server: float | None
     row: dict[str, Any]
 
 
@@ -62,27 +113,29 @@ def summaries(case: dict[str, Any]) -> list[Summary]:
 
 def _curlhttp(case: dict[str, Any], loop: str) -> dict[str, Any] | None:
     """Return curlhttp's row on a loop; for what has none, the first of those on the fastest."""
-    ours = {row["loop"]: row for row in case["rows"] if row["client"] == "curlhttp"}
-    for candidate in (loop, "uvloop", "asyncio"):
-        if candidate in ours:
-            found: dict[str, Any] = ours[candidate]
-            return found
-    return None
+    ours: dict[str, dict[str, Any]] = {}
+    for row in case["rows"]:
+        if row["client"] == "curlhttp":
+            ours.setdefault(row["loop"], row)
+    return next((ours[one] for one in (loop, "uvloop", "asyncio") if one in ours), None)
 
 
 def _summary(row: dict[str, Any], ours: dict[str, Any] | None) -> Summary:
     samples = row["samples"]
-    ratio = None
-    if ours is not None:
-        pairs = zip(samples, ours["samples"], strict=False)
-        ratio = median(rate(theirs) / rate(our) for theirs, our in pairs)
     return Summary(
         client=row["client"],
         loop=row["loop"],
         rate=of_rows(row, rate),
         cpu=of_rows(row, cpu),
-        ratio=ratio,
+        ratio=None if ours is None else ratio(samples, ours["samples"], rate),
         errors=sum(sample["errors"] for sample in samples),
-        server=sum(one["server_cpu"] for one in samples) / sum(one["wall"] for one in samples),
+        server=_busy(samples),
         row=row,
     )
+
+
+def _busy(samples: list[Sample]) -> float | None:
+    """Return the share of the time in which the server worked, where that was measured."""
+    if any("server_cpu" not in one for one in samples):
+        return None
+    return float(sum(one["server_cpu"] for one in samples) / sum(one["wall"] for one in samples))

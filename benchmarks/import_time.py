@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import statistics
 import subprocess
 import sys
@@ -11,8 +10,9 @@ import tempfile
 import time
 from typing import Any
 
-from benchmarks.crew import Options
+from benchmarks.crew import Options, environment
 from benchmarks.machine import describe
+from benchmarks.progress import Progress
 
 __all__ = ["measure"]
 
@@ -30,9 +30,10 @@ def measure(options: Options) -> dict[str, Any]:
     statements = ("pass", *_STATEMENTS, *peers)
     samples: dict[str, list[float]] = {statement: [] for statement in statements}
     # Installed packages have their bytecode; a checkout may have none.
-    with tempfile.TemporaryDirectory() as folder:
-        environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
+    with tempfile.TemporaryDirectory() as folder, Progress("import") as progress:
+        environ = {**environment(), "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
         for number in range(options.rounds + 1):
+            progress.show("fresh interpreters", number, options.rounds)
             for statement in statements:
                 started = time.perf_counter()
                 subprocess.run([sys.executable, "-c", statement], check=True, env=environ)

@@ -39,6 +39,7 @@ def describe() -> dict[str, Any]:
         "system": platform.platform(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "libcurl": str(pycurl.version),
+        "load": list(os.getloadavg()),
     }
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +16,88 @@ from benchmarks.clients.base import Settings
 from benchmarks.compare import frame
 from benchmarks.crew import Contender, Failed, Options, Worker, contenders
 from benchmarks.machine import cores
-from benchmarks.server import Server, serve
+from benchmarks.progress import Progress
+from benchmarks.server import serve
 
 __all__ = ["measure"]
 
 _SIZE = 200  # bytes
+_SUMS = ("requests", "wall", "cpu", "errors")
 _INTERVAL = 0.5  # seconds between two looks at memory and sockets
 _SILENCE = 120.0  # seconds without progress after which a worker is given up
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
+    """A client that sends its requests in some rounds, all of them in one process."""
+
     contender: Contender
     connections: int
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    looks: list[tuple[float, int, int]] = field(default_factory=list)
 
     @property
     def title(self) -> str:
         return f"{self.contender.title}, {self.connections} connections"
 
+    def result(self) -> dict[str, Any]:
+        """Return it for JSON: sums, the rounds, and what was seen of memory and sockets."""
+        errors = (sample["error"] for sample in self.samples if sample["error"])
+        return {
+            "client": self.contender.name,
+            "loop": self.contender.loop,
+            "connections": self.connections,
+            **{name: sum(sample[name] for sample in self.samples) for name in _SUMS},
+            "error": next(errors, ""),
+            "peak_rss": max(sample["peak_rss"] for sample in self.samples),
+            "samples": self.samples,
+            "looks": self.looks,
+        }
+
 
 def measure(requests: int, concurrency: int, options: Options) -> dict[str, Any]:
-    """Return what became of so many requests, client after client.
+    """Return what became of so many requests of each client, in interleaved rounds.
 
     Tasks are made as a semaphore lets them start. 100 connections are the default of both clients;
-    on uvloop both run once more with as many as there are requests at once.
+    on uvloop both run once more with as many as there are requests at once, unless clients are
+    chosen by name.
     """
     skipped: dict[str, str] = {}
     runs = _runs(concurrency, options, skipped)
-    with serve([_SIZE], core=cores()[0], kind=options.server) as server:
+    share = max(1, requests // options.rounds)
+    core, kind = cores()[0], options.server
+    with serve([_SIZE], core=core, kind=kind) as server, Progress("million") as progress:
         results = frame("million", server, options, [run.contender for run in runs])
         results["settings"] |= {"requests": requests, "concurrency": concurrency, "size": _SIZE}
-        results |= {"skipped": skipped, "versions": {}, "rows": []}
-        for run in runs:
-            try:
-                results["rows"].append(_measure(run, requests, concurrency, server, results))
-            except Failed as error:
-                skipped[run.title] = str(error)
-    return results
+        results |= {"skipped": skipped, "versions": {}}
+        command = {
+            "url": f"{server.urls['http']}/{_SIZE}",
+            "size": _SIZE,
+            "concurrency": concurrency,
+            "window": True,
+        }
+        with ExitStack() as stack:
+            workers: dict[str, Worker] = {}
+            for run in runs:
+                settings = Settings(connections=run.connections)
+                worker = stack.enter_context(Worker(run.contender, settings, cores()[1]))
+                workers[run.title] = worker
+                try:
+                    results["versions"].update(worker.answer()["versions"])
+                    worker.ask(**command, count=min(requests, 2 * concurrency))
+                except Failed as error:
+                    skipped[run.title] = str(error)
+            for number in range(options.rounds):
+                for place, run in enumerate(runs):
+                    if run.title in skipped:
+                        continue
+                    step = number * len(runs) + place
+                    progress.show(run.title, step, options.rounds * len(runs))
+                    try:
+                        _measure(run, workers[run.title], {**command, "count": share})
+                    except Failed as error:
+                        skipped[run.title] = str(error)
+    return results | {"rows": [run.result() for run in runs if run.title not in skipped]}
 
 
 def _runs(concurrency: int, options: Options, skipped: dict[str, str]) -> list[_Run]:
@@ -62,60 +105,36 @@ def _runs(concurrency: int, options: Options, skipped: dict[str, str]) -> list[_
     if hasattr(curlhttp.Client, "map"):
         registry |= BULK
     chosen = [one for one in contenders(registry, options, skipped) if one.loop != "trio"]
-    more = [one for one in chosen if one.loop == "uvloop"] if concurrency > 100 else []
+    more = [one for one in chosen if one.loop == "uvloop"]
+    if concurrency <= 100 or any("/" in name for name in options.clients):
+        more = []
     return [_Run(one, 100) for one in chosen] + [_Run(one, concurrency) for one in more]
 
 
-def _measure(
-    run: _Run, requests: int, concurrency: int, server: Server, results: dict[str, Any]
-) -> dict[str, Any]:
-    command = {
-        "url": f"{server.urls['http']}/{_SIZE}",
-        "size": _SIZE,
-        "concurrency": concurrency,
-        "window": True,
-    }
-    settings = Settings(connections=run.connections)
-    with Worker(run.contender, settings, cores()[1]) as worker:
-        results["versions"].update(worker.answer()["versions"])
-        worker.ask(**command, count=min(requests, 2 * concurrency))
-        with _watch(worker.pid) as looks:
-            worker.tell({**command, "count": requests, "progress": max(1, requests // 200)})
-            figures = worker.answer(_SILENCE)
-            while "wall" not in figures:
-                _show(run.title, figures["done"], requests)
-                figures = worker.answer(_SILENCE)
-    print(f"\r{run.title}: done", file=sys.stderr)
-    return {
-        "client": run.contender.name,
-        "loop": run.contender.loop,
-        "connections": run.connections,
-        **figures,
-        "looks": looks,
-    }
-
-
-@contextmanager
-def _watch(process: int) -> Iterator[list[tuple[float, int, int]]]:
-    """Note seconds, bytes of memory and number of sockets of a process while the block runs."""
-    looks: list[tuple[float, int, int]] = []
-    ended = threading.Event()
+def _measure(run: _Run, worker: Worker, command: dict[str, Any]) -> None:
+    """Have a round, and note seconds, bytes of memory and number of sockets on the way."""
+    before = run.looks[-1][0] if run.looks else 0.0
+    started, ended = time.monotonic(), threading.Event()
 
     def watch() -> None:
-        started = time.monotonic()
         while True:
             with suppress(OSError):
-                looks.append((round(time.monotonic() - started, 2), _rss(process), _open(process)))
+                seconds = round(before + time.monotonic() - started, 2)
+                run.looks.append((seconds, _rss(worker.pid), _open(worker.pid)))
             if ended.wait(_INTERVAL):
                 return
 
+    worker.tell({**command, "progress": max(1, command["count"] // 100)})
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        yield looks
+        figures = worker.answer(_SILENCE)
+        while "wall" not in figures:
+            figures = worker.answer(_SILENCE)
     finally:
         ended.set()
         thread.join()
+    run.samples.append(figures)
 
 
 def _rss(process: int) -> int:
@@ -131,9 +150,3 @@ def _open(process: int) -> int:
         with suppress(OSError):
             found += os.readlink(f"{folder}/{name}").startswith("socket:")
     return found
-
-
-def _show(title: str, done: int, requests: int) -> None:
-    if sys.stderr.isatty():
-        bar = "#" * (40 * done // requests)
-        print(f"\r{title:45} [{bar:40}] {done:,}", end="", file=sys.stderr, flush=True)

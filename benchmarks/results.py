@@ -4,29 +4,48 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks import tables
+from benchmarks import goals, readme, tables
 
-__all__ = ["render", "save"]
+__all__ = ["FOLDER", "render", "report", "save"]
+
+FOLDER = Path(__file__).parent / "results"
 
 
-def save(results: dict[str, Any], folder: Path) -> None:
-    """Write the results of a benchmark, and what is made of them."""
+def save(results: dict[str, Any], folder: Path) -> str:
+    """Write the results of a benchmark, and what is made of them; return the tables."""
+    results["machine"]["load_at_end"] = list(os.getloadavg())
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{results['benchmark']}.json"
     path.write_text(json.dumps(results, indent=1) + "\n")
-    render(path)
+    return render(path)
 
 
-def render(path: Path) -> None:
-    """Make the tables and, with matplotlib, the plot that belong to a file of results."""
+def render(path: Path) -> str:
+    """Make the tables and, with matplotlib, the plot of a file of results; return the tables."""
     results = json.loads(path.read_text())
     text = tables.markdown(results)
     path.with_suffix(".md").write_text(text)
-    print(text)
     if importlib.util.find_spec("matplotlib"):
         from benchmarks import plots
 
         plots.draw(results, path.with_suffix(".svg"))
+    return text
+
+
+def report(folder: Path) -> str:
+    """Make everything anew of a folder's JSON; return the table of goals.
+
+    The README's tables are made of the results that belong to the checkout, and of no others.
+    """
+    for path in sorted(folder.glob("*.json")):
+        render(path)
+    text = goals.markdown(folder)
+    (folder / "goals.md").write_text(text)
+    if folder.resolve() == FOLDER.resolve():
+        before = readme.README.read_text(encoding="utf-8")
+        readme.README.write_text(readme.with_tables(before, folder), encoding="utf-8")
+    return text

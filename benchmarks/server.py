@@ -1,6 +1,8 @@
 """The server: nginx where it is installed, else granian, in processes of their own on one core.
 
-Three ports of one address: HTTP/1.1, HTTP/1.1 over TLS, HTTP/2 over TLS. `/N` is a body of N bytes.
+Ports of one address: HTTP/1.1, HTTP/1.1 over TLS, the same without sessions to resume, HTTP/2 over
+TLS, and origins on TLS as many as are asked for. `/N` is a body of N bytes; nginx tells at
+`/handshake` whether the connection's was "resumed" (7 bytes) or "full".
 The server in asyncio is for tests and for machines without the other two: it is no measure.
 """
 
@@ -23,9 +25,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import certifi
+
 __all__ = ["KINDS", "Server", "serve"]
 
 KINDS = ("auto", "nginx", "granian", "asyncio")
+_URLS = {"http": "http", "https": "https", "https, full handshakes": "full", "h2": "h2"}
+_ABILITIES = {
+    "nginx": ("http", "https", "full", "h2"),
+    "granian": ("http", "https", "h2"),
+    "asyncio": ("http", "https"),
+}
+_ORIGIN = "origin"
 _TYPE = "application/octet-stream"
 
 _NGINX = """
@@ -41,8 +52,16 @@ http {{
     types {{}} default_type application/octet-stream; root {folder}/files;
     ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;
     ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:sessions:10m;
+    map $ssl_session_reused $handshake {{ r resumed; default full; }}
     server {{ listen 127.0.0.1:{http} backlog=4096; }}
-    server {{ listen 127.0.0.1:{https} ssl backlog=4096; }}
+    server {{
+        listen 127.0.0.1:{https} ssl backlog=4096; {origins}
+        location = /handshake {{ return 200 $handshake; }}
+    }}
+    server {{
+        listen 127.0.0.1:{full} ssl backlog=4096; ssl_session_cache off; ssl_session_tickets off;
+        location = /handshake {{ return 200 $handshake; }}
+    }}
     server {{ listen 127.0.0.1:{h2} ssl http2 backlog=4096; }}
 }}
 """
@@ -50,12 +69,26 @@ http {{
 
 @dataclass(frozen=True)
 class Server:
-    """A running server; `urls` has the base URL of "http", "https" and, if it can, "h2"."""
+    """A running server.
+
+    Args:
+        name: with its version.
+        urls: base URLs of "http" and "https" and, if it can, "h2" and "https, full handshakes".
+        origins: base URLs of more origins on TLS, if it has been asked for some and can.
+        ca: path of the authorities: certifi's, as clients have by default, and the server's own.
+        processes: process ids.
+    """
 
     name: str
     urls: dict[str, str]
+    origins: tuple[str, ...]
     ca: str
     processes: tuple[int, ...]
+
+    @property
+    def tells_handshakes(self) -> bool:
+        """Return whether it has `/handshake`."""
+        return self.name.startswith("nginx")
 
     def cpu(self) -> float:
         """Return the CPU seconds that it has used, where /proc tells."""
@@ -68,29 +101,34 @@ class Server:
 
 
 @contextmanager
-def serve(sizes: Iterable[int], *, core: int | None = None, kind: str = "auto") -> Iterator[Server]:
+def serve(
+    sizes: Iterable[int], *, core: int | None = None, kind: str = "auto", origins: int = 0
+) -> Iterator[Server]:
     """Run a server for bodies of these sizes.
 
     Args:
         sizes: bytes.
         core: where to pin it; None for anywhere.
         kind: one of KINDS.
+        origins: ports on TLS, besides.
     """
     kind = _choose() if kind == "auto" else kind
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _certify(folder)
-        ports = _free_ports()
+        ports = _free_ports(origins if kind != "granian" else 0)  # granian: a process for each
         commands = {"nginx": _nginx, "granian": _granian, "asyncio": _asyncio}[kind]
         with _run(commands(folder, ports, sizes), core, folder) as processes:
-            for port in ports.values():
-                _wait_for(port, processes, folder)
-            schemes = {"http": "http", "https": "https", "h2": "https"}
-            if kind == "asyncio":
-                del schemes["h2"]
-            urls = {key: f"{scheme}://127.0.0.1:{ports[key]}" for key, scheme in schemes.items()}
+            for name in _ABILITIES[kind]:
+                _wait_for(ports[name], processes, folder)
+            bases = {
+                name: f"{'http' if name == 'http' else 'https'}://127.0.0.1:{port}"
+                for name, port in ports.items()
+            }
+            urls = {key: bases[name] for key, name in _URLS.items() if name in _ABILITIES[kind]}
+            more = tuple(url for name, url in bases.items() if name.startswith(_ORIGIN))
             pids = tuple(process.pid for process in processes)
-            yield Server(_describe(kind), urls, str(folder / "ca.pem"), pids)
+            yield Server(_describe(kind), urls, more, str(folder / "ca.pem"), pids)
 
 
 def _choose() -> str:
@@ -119,15 +157,18 @@ def _certify(folder: Path) -> None:
     except ImportError:
         raise SystemExit("trustme makes the certificate: pip install 'curlhttp[bench]'") from None
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
+    # As many authorities as clients have by default: what parsing them costs is part of a figure.
+    shutil.copy(certifi.where(), folder / "ca.pem")
+    authority.cert_pem.write_to_path(folder / "ca.pem", append=True)
     leaf = authority.issue_cert("127.0.0.1")
     leaf.private_key_pem.write_to_path(folder / "key.pem")
     for pem in leaf.cert_chain_pems:
         pem.write_to_path(folder / "cert.pem", append=True)
 
 
-def _free_ports() -> dict[str, int]:
-    sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in ("http", "https", "h2")}
+def _free_ports(origins: int) -> dict[str, int]:
+    names = [*_URLS.values(), *[f"{_ORIGIN}{number}" for number in range(origins)]]
+    sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in names}
     ports = {name: int(server.getsockname()[1]) for name, server in sockets.items()}
     for server in sockets.values():
         server.close()
@@ -174,7 +215,9 @@ def _nginx(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[li
     files.mkdir()
     for size in sizes:
         (files / str(size)).write_bytes(b"a" * size)
-    text = _NGINX.format(folder=folder, **ports)
+    origins = [port for name, port in ports.items() if name.startswith(_ORIGIN)]
+    listen = " ".join(f"listen 127.0.0.1:{port} ssl;" for port in origins)
+    text = _NGINX.format(folder=folder, origins=listen, **ports)
     if os.geteuid() != 0:
         text = text.replace("user root;", "")
     configuration = folder / "nginx.conf"
@@ -187,7 +230,7 @@ def _nginx(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[li
 
 def _granian(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[list[str]]:
     command = [sys.executable, "-m", "benchmarks.server", "granian", str(folder)]
-    return [[*command, name, str(port)] for name, port in ports.items()]
+    return [[*command, name, str(ports[name])] for name in _ABILITIES["granian"]]
 
 
 async def _respond(scope: Any, protocol: Any) -> None:
@@ -221,7 +264,7 @@ def _serve_granian(folder: Path, name: str, port: int) -> None:
 
 
 def _asyncio(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[list[str]]:
-    numbers = [str(ports["http"]), str(ports["https"]), str(ports["h2"])]
+    numbers = [str(port) for name, port in ports.items() if name not in ("h2", "full")]
     return [[sys.executable, "-m", "benchmarks.server", "asyncio", str(folder), *numbers]]
 
 
@@ -246,7 +289,7 @@ async def _serve_asyncio(folder: Path, ports: list[int]) -> None:
     loop = asyncio.get_running_loop()
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    contexts = (None, tls, tls)
+    contexts = [None, *[tls] * (len(ports) - 1)]
     await asyncio.gather(
         *[
             (

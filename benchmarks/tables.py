@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.figures import Spread, Summary, summaries
+from benchmarks.figures import Ratio, Spread, Summary, summaries
 
-__all__ = ["markdown"]
+__all__ = ["markdown", "million", "overview"]
 
 _MIB = 1 << 20
 
@@ -17,8 +17,10 @@ def markdown(results: dict[str, Any]) -> str:
     body = {
         "async": _comparison,
         "tasks": _comparison,
+        "pairs": _comparison,
+        "cold": _comparison,
         "sync": _curves,
-        "million": _million,
+        "million": lambda results: [million(results)],
         "import": _imports,
     }[results["benchmark"]]
     parts = [f"# {results['benchmark']}", *body(results), _notes(results)]
@@ -33,10 +35,19 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1
 
 def _notes(results: dict[str, Any]) -> str:
     machine, lines = results["machine"], []
+    if "import" not in results["benchmark"]:
+        lines.append(
+            "× curlhttp is the median over the rounds, which the clients take in turns; with ≈ the "
+            "quartiles of the rounds reach 1.00: the difference is smaller than the spread."
+        )
     lines.append(
         f"{machine['date']}, commit {machine['commit']}; {machine['cpu']}, {machine['cores']} "
         f"cores; {machine['system']}; {machine['python']}; {machine['libcurl']}."
     )
+    if "load" in machine:
+        ends = [machine["load"], machine.get("load_at_end", machine["load"])]
+        begun, ended = (" ".join(f"{value:.2f}" for value in load) for load in ends)
+        lines.append(f"Load average over 1, 5 and 15 minutes: {begun}; at the end: {ended}.")
     if results.get("server"):
         lines.append(f"Server: {results['server']}. Settings: {_listed(results['settings'])}.")
     for title, name in (
@@ -61,68 +72,107 @@ def _spread(spread: Spread) -> str:
     return f"{spread.median:,.0f} ({spread.least:,.0f}–{spread.greatest:,.0f})"
 
 
-def _ratio(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.2f}"
+def _ratio(ratio: Ratio | None, *, spread: bool = False) -> str:
+    if ratio is None:
+        return ""
+    about = "≈" if ratio.may_be(1.0) else ""
+    around = f" ({ratio.low:.2f}–{ratio.high:.2f})" if spread else ""
+    return f"{about}{ratio.median:.2f}{around}"
 
 
 # --- async, tasks ---
 
 
 def _comparison(results: dict[str, Any]) -> list[str]:
-    parts = [_overview(results["cases"])]
+    parts = [overview(results["cases"])] if results["benchmark"] == "async" else []
     for case in results["cases"]:
         missing = ", ".join(f"{name}: {why}" for name, why in case["missing"].items())
+        at_once = f", {case['concurrency']} at once" if case.get("concurrency", 1) > 1 else ""
+        at_once = at_once if at_once not in case["name"] else ""
         parts += [
-            f"## {case['group']}, {case['name']}, {case['concurrency']} at once",
+            f"## {case['group']}, {case['name']}{at_once}",
             _case(case),
             missing and f"n/a: {missing}.",
         ]
     return parts
 
 
-def _overview(cases: list[dict[str, Any]]) -> str:
-    """Return requests per second of all clients in all cases."""
+def overview(cases: list[dict[str, Any]], chosen: Sequence[str] = ()) -> str:
+    """Return requests per second of all clients in all cases.
+
+    Args:
+        cases: of the results.
+        chosen: "client/loop" of the rows, in their order; default: all, the fastest first.
+    """
     columns = [
         {(summary.client, summary.loop): summary for summary in summaries(case)} for case in cases
     ]
     names = list(dict.fromkeys(name for column in columns for name in column))
+    if chosen:
+        pairs = [(one.rpartition("/")[0], one.rpartition("/")[2]) for one in chosen]
+        names = [pair for pair in pairs if pair in names]
+    has_loops = any(loop != "none" for _, loop in names)
     rows = [
-        [client, _loop(loop), *[_cell(column.get((client, loop))) for column in columns]]
+        [
+            client,
+            *([_loop(loop)] if has_loops else []),
+            *[_cell(column.get((client, loop))) for column in columns],
+        ]
         for client, loop in names
     ]
-    head = ["requests/s (× curlhttp)", "loop", *[f"{c['group']}, {c['name']}" for c in cases]]
-    return _table(head, rows, words=2)
+    groups = {case["group"] for case in cases}
+    titles = [f"{c['group']}, {c['name']}" if len(groups) > 1 else c["name"] for c in cases]
+    head = ["requests/s (× curlhttp)", *(["loop"] if has_loops else []), *titles]
+    return _table(head, rows, words=1 + has_loops)
 
 
 def _cell(summary: Summary | None) -> str:
     if summary is None:
         return "n/a"
     failed = ", errors!" if summary.errors else ""
-    ratio = "" if summary.ratio is None else f" ({summary.ratio:.2f}{failed})"
+    ratio = "" if summary.ratio is None else f" ({_ratio(summary.ratio)}{failed})"
     return f"{summary.rate.median:,.0f}{ratio}"
 
 
 def _case(case: dict[str, Any]) -> str:
-    head = ["client", "loop", "requests/s (slowest–fastest round)", "× curlhttp", "p50 ms"]
-    head += ["p95 ms", "p99 ms", "CPU µs/request", "peak RSS MiB", "server busy", "errors"]
+    head = ["client", "loop", "requests/s (slowest–fastest round)", "× curlhttp (quartiles)"]
+    head += [
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+        "CPU µs/request",
+        "peak RSS MiB",
+        "server busy",
+        "errors",
+    ]
     return _table(
         head,
         [
             [
-                summary.client,
+                _name(summary.row),
                 _loop(summary.loop),
                 _spread(summary.rate),
-                _ratio(summary.ratio),
-                *[_milliseconds(summary.row[name]) for name in ("p50", "p95", "p99")],
+                _ratio(summary.ratio, spread=True),
+                *[_milliseconds(summary.row.get(name)) for name in ("p50", "p95", "p99")],
                 f"{summary.cpu.median:.1f}",
-                f"{summary.row['peak_rss'] / _MIB:.0f}",
-                f"{summary.server:.0%}",
+                _mebibytes(summary.row),
+                "" if summary.server is None else f"{summary.server:.0%}",
                 str(summary.errors),
             ]
             for summary in summaries(case)
         ],
         words=2,
     )
+
+
+def _name(row: dict[str, Any]) -> str:
+    at_once = f", {row['concurrency']:,} at once" if "concurrency" in row else ""
+    resumed = f", {row['resumed']:.0%} resumed" if "resumed" in row else ""
+    return f"{row['client']}{at_once}{resumed}"
+
+
+def _mebibytes(row: dict[str, Any]) -> str:
+    return f"{row['peak_rss'] / _MIB:.0f}" if "peak_rss" in row else ""
 
 
 def _milliseconds(microseconds: int | None) -> str:
@@ -162,7 +212,8 @@ def _seconds(summary: Summary | None) -> str:
 # --- million ---
 
 
-def _million(results: dict[str, Any]) -> list[str]:
+def million(results: dict[str, Any]) -> str:
+    """Return the table of a million GETs."""
     head = ["client", "loop", "connections allowed", "wall s", "requests/s", "CPU s"]
     head += ["RSS MiB, first–last", "peak RSS MiB", "most sockets", "errors"]
     rows = [
@@ -180,7 +231,7 @@ def _million(results: dict[str, Any]) -> list[str]:
         ]
         for row in results["rows"]
     ]
-    return [_table(head, rows, words=2)]
+    return _table(head, rows, words=2)
 
 
 # --- import ---

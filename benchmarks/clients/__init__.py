@@ -11,7 +11,7 @@ from typing import cast
 
 from benchmarks.clients.base import Peer
 
-__all__ = ["ASYNC", "BLOCKING", "BULK", "find"]
+__all__ = ["ASYNC", "BLOCKING", "BULK", "VARIANTS", "find"]
 
 ASYNC = {
     "curlhttp": "ours.Async",
@@ -40,6 +40,12 @@ BLOCKING = {
     "curl_cffi": "native.CurlCffi",
 }
 BULK = {"curlhttp Client.map": "ours.Bulk"}
+VARIANTS = {  # of clients above, for what they are compared with themselves
+    "curlhttp, streamed": "ours.Streamed",
+    "bare pycurl, no Ctrl-C": "bare.Plain",
+    "bare pycurl, no Ctrl-C, no NOSIGNAL": "bare.Signalling",
+    "bare pycurl, one multi": "bare.OneMulti",
+}
 
 
 def find(place: str) -> type[Peer]:

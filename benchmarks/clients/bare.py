@@ -11,15 +11,24 @@ import pycurl
 
 from benchmarks.clients.base import AsyncPeer, BlockingPeer, Settings, WholeRound
 
-__all__ = ["AsyncMulti", "Easy", "Handle", "MultiLoop"]
+__all__ = ["AsyncMulti", "Easy", "Handle", "MultiLoop", "OneMulti", "Plain", "Signalling"]
 
 _HEADERS = ["User-Agent: curlhttp", "Accept-Encoding: gzip, deflate, br", "Accept: */*"]
 
 
 class Handle:
-    """An easy handle with the options that curlhttp sets, and what it received."""
+    """An easy handle with the options that curlhttp sets, and what it received.
 
-    def __init__(self, settings: Settings, *, interruptible: bool = False) -> None:
+    Args:
+        settings: of the case.
+        interruptible: call Python while waiting, which lets Ctrl-C in and keeps read timeouts.
+        nosignal: as curlhttp sets it, since threads need it; without it libcurl sets SIGPIPE aside
+            for each request.
+    """
+
+    def __init__(
+        self, settings: Settings, *, interruptible: bool = False, nosignal: bool = True
+    ) -> None:
         self.easy: Any = pycurl.Curl()
         self._lines: list[bytes] = []
         self._pieces: list[bytes] = []
@@ -28,7 +37,7 @@ class Handle:
             version = pycurl.CURL_HTTP_VERSION_2TLS
         headers = [f"{name}: {value}" for name, value in settings.headers.items()]
         for option, value in (
-            (pycurl.NOSIGNAL, 1),
+            (pycurl.NOSIGNAL, int(nosignal)),
             (pycurl.HTTP_VERSION, version),
             (pycurl.HTTPHEADER, _HEADERS + headers),
             (pycurl.BUFFERSIZE, 128 * 1024),
@@ -44,7 +53,7 @@ class Handle:
             self.easy.setopt(pycurl.CAINFO, settings.ca)
         if settings.http2:
             self.easy.setopt(pycurl.PIPEWAIT, 1)  # one connection for all
-        if interruptible:  # what lets Ctrl-C in, and keeps read timeouts
+        if interruptible:
             self.easy.setopt(pycurl.NOPROGRESS, 0)
             self.easy.setopt(pycurl.XFERINFOFUNCTION, lambda *sizes: 0)
             self.easy.setopt(pycurl.PREREQFUNCTION, lambda *addresses: 0)
@@ -66,11 +75,16 @@ class Handle:
 
 class Easy(BlockingPeer):
     name, modules = "bare pycurl", ("pycurl",)
-    configuration = "one reused handle with curlhttp's options, its callback for Ctrl-C included"
+    configuration = (
+        "easy.perform on one handle: NOSIGNAL, HTTP_VERSION, HTTPHEADER, BUFFERSIZE, TCP_NODELAY, "
+        "PROXY, NOPROXY, CONNECTTIMEOUT_MS, HEADERFUNCTION and WRITEFUNCTION as curlhttp, and its "
+        "progress and pre-request callbacks, which let Ctrl-C in"
+    )
+    interruptible, nosignal = True, True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._handle = Handle(settings, interruptible=True)
+        self._handle = Handle(settings, interruptible=self.interruptible, nosignal=self.nosignal)
 
     def get(self, url: str) -> int:
         self._handle.point(url).perform()
@@ -78,6 +92,43 @@ class Easy(BlockingPeer):
 
     def close(self) -> None:
         self._handle.easy.close()
+
+
+class Plain(Easy):
+    name = "bare pycurl, no Ctrl-C"
+    configuration = "as bare pycurl, without its two callbacks: deaf to Ctrl-C, no read timeout"
+    interruptible = False
+
+
+class Signalling(Plain):
+    name = "bare pycurl, no Ctrl-C, no NOSIGNAL"
+    configuration = "as bare pycurl, no Ctrl-C, but for NOSIGNAL: not for threads"
+    nosignal = False
+
+
+class OneMulti(BlockingPeer):
+    name, modules = "bare pycurl, one multi", ("pycurl",)
+    configuration = "one reused handle with curlhttp's options on one CurlMulti, perform and select"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._handle = Handle(settings)
+        self._multi = pycurl.CurlMulti()
+
+    def get(self, url: str) -> int:
+        self._multi.add_handle(self._handle.point(url))
+        try:
+            while self._multi.perform()[1]:
+                self._multi.select(1.0)
+            _, _, failed = self._multi.info_read()
+        finally:
+            self._multi.remove_handle(self._handle.easy)
+        if failed:
+            raise pycurl.error(*failed[0][1:])
+        return len(self._handle.take())
+
+    def close(self) -> None:
+        self._multi.close()
 
 
 class AsyncMulti(AsyncPeer):

@@ -7,7 +7,9 @@ from typing import Any
 
 from benchmarks.clients.base import AsyncPeer, BlockingPeer, Settings, WholeRound
 
-__all__ = ["Async", "Blocking", "Bulk", "DropIn"]
+__all__ = ["Async", "Blocking", "Bulk", "DropIn", "Streamed"]
+
+_CONFIGURATION = "defaults, but for the version of HTTP, which is the case's"
 
 
 def _settings(settings: Settings) -> dict[str, Any]:
@@ -15,11 +17,13 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "verify": settings.ca or True,
         "headers": settings.headers,
         "max_connections": settings.connections,  # 100 is the default
+        "http2": settings.http2,
     }
 
 
 class Async(AsyncPeer):
     name, modules = "curlhttp", ("curlhttp", "pycurl")
+    configuration = _CONFIGURATION
     loops = ("asyncio", "uvloop", "trio")
 
     def __init__(self, settings: Settings) -> None:
@@ -37,6 +41,7 @@ class Async(AsyncPeer):
 
 class Blocking(BlockingPeer):
     name, modules = "curlhttp", ("curlhttp", "pycurl")
+    configuration = _CONFIGURATION
 
     def __init__(self, settings: Settings) -> None:
         import curlhttp
@@ -49,6 +54,14 @@ class Blocking(BlockingPeer):
 
     def close(self) -> None:
         self._client.close()
+
+
+class Streamed(Blocking):
+    name = "curlhttp, streamed"
+
+    def get(self, url: str) -> int:
+        with self._client.stream("GET", url) as response:
+            return sum(map(len, response.iter_bytes()))
 
 
 class DropIn(BlockingPeer):

@@ -20,7 +20,7 @@ __all__ = [
 
 class Aiohttp(AsyncPeer):
     name, modules = "aiohttp", ("aiohttp",)
-    configuration = "DummyCookieJar; as many connections as the case has tasks, 100 at least"
+    configuration = "DummyCookieJar; as many connections as curlhttp may have, 100 by default"
     http2 = False
 
     def __init__(self, settings: Settings) -> None:

@@ -6,18 +6,20 @@ import importlib.util
 import json
 import shutil
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import async_, cpu, import_time, results, server, sync
+from benchmarks import async_, cpu, goals, import_time, pairs, readme, results, server, sync, tables
 from benchmarks.__main__ import main
 from benchmarks.clients import ASYNC
 from benchmarks.clients.base import Settings
 from benchmarks.compare import Case, Group
-from benchmarks.crew import Contender, Crew, Failed, Worker
-from benchmarks.figures import summaries
+from benchmarks.crew import Contender, Crew, Failed, Options, Worker
+from benchmarks.figures import Ratio, summaries
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +33,10 @@ def _run(folder: Path, command: str, *arguments: str) -> dict[str, Any]:
     (path,) = folder.glob("*.json")
     found: dict[str, Any] = json.loads(path.read_text())
     assert path.with_suffix(".md").read_text().startswith(f"# {found['benchmark']}\n")
-    plotted = found["benchmark"] != "import" and importlib.util.find_spec("matplotlib")
-    assert path.with_suffix(".svg").exists() == bool(plotted)
+    plotted = found["benchmark"] not in ("import", "pairs", "cold")
+    plotted = plotted and importlib.util.find_spec("matplotlib") is not None
+    assert path.with_suffix(".svg").exists() == plotted
+    assert found["machine"].keys() >= {"load", "load_at_end", "commit", "date"}
     return found
 
 
@@ -88,9 +92,58 @@ def test_million_watches_memory_and_sockets(tmp_path: Path) -> None:
 
 
 def test_many_tasks_are_compared_with_64(tmp_path: Path) -> None:
-    found = _run(tmp_path, "million", "--tasks", "200", "--clients", "curlhttp")
-    assert [case["concurrency"] for case in found["cases"]] == [64, 200]
-    assert found["benchmark"] == "tasks"
+    found = _run(tmp_path, "tasks", "--tasks", "200", "--clients", "curlhttp")
+    (case,) = found["cases"]
+    assert [row["concurrency"] for row in case["rows"]] == [64, 200]
+    assert [row["samples"][0]["errors"] for row in case["rows"]] == [0, 0]
+    assert case["rows"][1]["samples"][0]["requests"] == 200
+
+
+def test_pairs_are_of_clients_in_one_way_and_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = {"streamed", "threads", "kept", "first requests to TLS origins"}
+    few = [group for group in pairs._GROUPS if group.name in chosen]
+    few[-1] = replace(few[-1], origins=3)
+    monkeypatch.setattr(pairs, "_GROUPS", few)
+    found = _run(tmp_path, "pairs")
+    rows = {case["group"]: case["rows"] for case in found["cases"]}
+    assert rows.keys() == chosen
+    assert not [row for some in rows.values() for row in some if row["samples"][0]["errors"]]
+    assert [row["concurrency"] for row in rows["threads"]] == [1, 16]
+    counts = [row["samples"][0]["requests"] for row in rows["first requests to TLS origins"]]
+    assert counts == [3, 3]
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+def test_the_handshakes_of_new_connections_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [group for group in pairs._GROUPS if group.scheme != "http" and not group.reuse]
+    monkeypatch.setattr(pairs, "_GROUPS", some)
+    found = _run(tmp_path, "pairs", "--server", "nginx")
+    resumed = [[row["resumed"] for row in case["rows"]] for case in found["cases"]]
+    assert resumed == [[1, 1, 1], [0, 0, 0]]
+
+
+def test_what_the_server_cannot_do_is_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = [group for group in pairs._GROUPS if group.scheme == "https, full handshakes"]
+    monkeypatch.setattr(pairs, "_GROUPS", few)
+    found = _run(tmp_path, "pairs")
+    assert found["cases"] == []
+    assert "cannot do that" in found["skipped"][few[0].name]
+
+
+def test_first_requests_are_measured_in_fresh_interpreters(tmp_path: Path) -> None:
+    found = _run(tmp_path, "cold")
+    (case,) = found["cases"]
+    names = ["interpreter", "curlhttp.get", "curlhttp.Client().get", "requests.get"]
+    assert [row["client"] for row in case["rows"]] == [
+        name for name in names if name not in case["missing"]
+    ]
+    assert all(row["samples"][0]["wall"] > 0 for row in case["rows"])
 
 
 def test_import_times_are_those_of_fresh_interpreters(
@@ -113,11 +166,121 @@ def test_cpu_prints_a_table_for_each_way_of_calling(
 
 
 def test_report_makes_tables_of_results_that_are_there(tmp_path: Path) -> None:
-    saved = {"benchmark": "import", "machine": _machine(), "rows": {"import x": [1.0, 0.5, 2.0]}}
+    rows = {"import x": [1.0, 0.5, 2.0]}
+    saved = {"benchmark": "import", "machine": _machine(), "settings": {"rounds": 1}, "rows": rows}
     results.save(saved, tmp_path)
     (tmp_path / "import.md").unlink()
     main(["report", "--output", str(tmp_path)])
     assert "| `import x` | 1.0 | 0.5 | 2.0 |" in (tmp_path / "import.md").read_text()
+    assert (tmp_path / "goals.md").read_text().count("| not measured |") == len(goals.GOALS)
+
+
+def test_the_tables_of_the_readme_and_of_the_folder_are_those_of_the_results() -> None:
+    text = readme.README.read_text(encoding="utf-8")
+    assert readme.with_tables(text, results.FOLDER) == text, "python -m benchmarks report"
+    assert text.count("<!-- benchmarks: ") == 3
+    for path in results.FOLDER.glob("*.json"):
+        made = tables.markdown(json.loads(path.read_text()))
+        assert path.with_suffix(".md").read_text() == made, "python -m benchmarks report"
+    assert (results.FOLDER / "goals.md").read_text() == goals.markdown(results.FOLDER)
+
+
+# --- goals, check ---
+
+
+_GOAL = next(goal for goal in goals.GOALS if goal.under == "aiohttp/uvloop")  # a least ratio
+
+
+def _write(folder: Path, ours: list[float], theirs: list[float] | None = None) -> Path:
+    """Write results of the goal's case, with the rates of the rounds."""
+
+    def row(title: str, rates: list[float]) -> dict[str, Any]:
+        client, loop = title.split("/")
+        one = {"requests": 1, "cpu": 1.0, "errors": 0, "server_cpu": 0.0, "peak_rss": 1}
+        return {
+            "client": client,
+            "loop": loop,
+            "samples": [{**one, "wall": 1 / rate} for rate in rates],
+        }
+
+    benchmark, _, case = _GOAL.case.partition("/")
+    group, _, name = case.rpartition(", ")
+    rows = [row(_GOAL.over, ours), row(_GOAL.under, theirs or [1.0] * len(ours))]
+    cases = [{"group": group, "name": name, "rows": rows, "missing": {}}]
+    saved = {"benchmark": benchmark, "machine": _machine(), "settings": {}, "cases": cases}
+    folder.mkdir(exist_ok=True)
+    (folder / f"{benchmark}.json").write_text(json.dumps(saved))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("ours", "shown", "verdict"),
+    [
+        ([3, 3, 3.2], "3.00 (3.00\u20133.10)", "yes"),
+        ([2, 2, 2.2], "2.00 (2.00\u20132.10)", "no"),
+        ([2, 2.7, 3.2], "2.70 (2.35\u20132.95)", "yes, but the spread reaches the goal"),
+        ([2, 2.5, 3.2], "2.50 (2.25\u20132.85)", "no, but the spread reaches the goal"),
+    ],
+)
+def test_a_goal_is_reached_by_the_median_and_the_spread_is_said(
+    tmp_path: Path, ours: list[float], shown: str, verdict: str
+) -> None:
+    (line,) = [
+        line
+        for line in goals.markdown(_write(tmp_path, ours)).splitlines()
+        if _GOAL.under in line and "not measured" not in line
+    ]
+    assert line.endswith(f"| ≥ 2.6 | {shown} | {verdict} |")
+
+
+def test_check_names_what_got_worse_by_more_than_its_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = _write(tmp_path / "before", [3.0, 3.1, 3.2])
+    arguments = ["check", "--against", str(before)]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, str(_write(tmp_path / "worse", [2.0, 2.1, 2.2]))])
+    assert ended.value.code == 1
+    assert (
+        f"worse: {_GOAL.title}: was 3.1 (3.05\u20133.15), is 2.1 (2.05\u20132.15)"
+        in capsys.readouterr().out
+    )
+    main([*arguments, str(_write(tmp_path / "within", [2.0, 3.0, 4.0]))])
+    main([*arguments, str(_write(tmp_path / "better", [4.0, 4.1, 4.2]))])
+    assert capsys.readouterr().out.count("1 ratios compared, 0 worse") == 2
+
+
+def test_check_refuses_results_that_have_nothing_in_common(tmp_path: Path) -> None:
+    before = _write(tmp_path / "before", [3.0])
+    with pytest.raises(SystemExit, match="nothing to compare"):
+        main(["check", "--against", str(before), str(tmp_path)])
+
+
+def test_check_measures_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = [group for group in pairs._GROUPS if group.name == "streamed"]
+    monkeypatch.setattr(pairs, "_GROUPS", kept)
+    main(["pairs", *_SMALL, "--output", str(tmp_path)])
+    # One round has no spread: what matters is that the ratio was found again.
+    with suppress(SystemExit):
+        main(["check", *_SMALL, "--only", "pairs", "--against", str(tmp_path)])
+    assert "1 ratios compared" in capsys.readouterr().out
+
+
+def test_all_goes_on_without_what_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(options: Options) -> dict[str, Any]:
+        raise RuntimeError("the server is gone")
+
+    monkeypatch.setattr(async_, "measure", fail)
+    monkeypatch.setattr(import_time, "_PEERS", ())
+    main(["all", *_SMALL, "--only", "async,import", "--output", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert "async: left out, RuntimeError: the server is gone" in printed.err
+    assert printed.out.startswith("# goals\n")
+    assert {path.name for path in tmp_path.iterdir()} >= {"goals.md", "import.json", "import.md"}
 
 
 def _machine() -> dict[str, Any]:
@@ -133,9 +296,21 @@ def test_ratios_are_medians_over_pairs_of_a_round() -> None:
 
     case = {"rows": [row("curlhttp", 1, 10, 1), row("other", 2, 20, 4)]}
     ours, other = summaries(case)
-    assert (ours.client, ours.ratio) == ("curlhttp", 1.0)
-    assert other.ratio == 0.5
+    assert (ours.client, ours.ratio) == ("curlhttp", Ratio(1.0, 1.0, 1.0))
+    assert other.ratio == Ratio(0.5, 0.375, 0.5)
     assert (other.rate.median, other.rate.least, other.rate.greatest) == (2.5, 0.5, 5.0)
+
+
+def test_a_ratio_whose_spread_reaches_1_is_marked() -> None:
+    def row(client: str, *walls: float) -> dict[str, Any]:
+        one = {"requests": 10, "cpu": 1.0, "errors": 0}
+        samples = [{**one, "wall": wall} for wall in walls]
+        return {"client": client, "loop": "asyncio", "samples": samples}
+
+    rows = [row("curlhttp", 1, 1, 1), row("near", 0.5, 1.1, 1.2), row("far", 3, 2, 2)]
+    table = tables.overview([{"group": "", "name": "", "rows": rows}])
+    assert "| near | asyncio | 9 (≈0.91) |" in table
+    assert "| far | asyncio | 5 (0.50) |" in table
 
 
 def test_a_body_of_another_length_is_an_error() -> None:
@@ -174,7 +349,7 @@ def test_a_client_that_nobody_knows_is_refused() -> None:
 def test_niquests_is_skipped_unless_an_interpreter_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_, "_GROUPS", ())
+    monkeypatch.setattr(async_, "_GROUPS", (Group("HTTP/1.1", (Case("4 B", 4),)),))
     main(["async", *_SMALL, "--output", str(tmp_path), "--clients", "niquests"])
     found = json.loads((tmp_path / "async.json").read_text())
     assert "--python-niquests" in found["skipped"]["niquests"]
@@ -194,7 +369,7 @@ def test_the_servers_speak_all_three_protocols(kind: str) -> None:
         pytest.skip(f"{kind} is not installed")
     one = Contender("curlhttp", ASYNC["curlhttp"], "asyncio", sys.executable)
     with server.serve([200], kind=kind) as served:
-        assert set(served.urls) == {"http", "https", "h2"}
+        assert set(served.urls) >= {"http", "https", "h2"}
         for scheme, url in served.urls.items():
             ca = "" if scheme == "http" else served.ca
             with Worker(one, Settings(ca=ca, http2=scheme == "h2"), None) as worker:

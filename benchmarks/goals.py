@@ -1,0 +1,250 @@
+"""What speed is aimed at: ratios of two rows of the results, and whether they are reached."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import MEASURES, Ratio, ratio
+
+__all__ = ["GOALS", "Finding", "Goal", "compare_results", "load", "markdown"]
+
+_MIB = 1 << 20
+_OURS, _AIOHTTP = "curlhttp/uvloop", "aiohttp/uvloop"
+_TLS_FULL = "pairs/new TLS connections, full handshakes, 1 KiB"
+_TLS_RESUMED = "pairs/new TLS connections, resumed, 1 KiB"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound on the ratio of two rows.
+
+    Args:
+        case: "benchmark/group, case".
+        measure: one of figures.MEASURES.
+        over: the row above the line: "client/loop/at once", without what it does not have.
+        under: the one below; "" for none: a figure by itself.
+        least: of the ratio; or
+        most: of it.
+    """
+
+    case: str
+    measure: str
+    over: str
+    under: str = ""
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def bound(self) -> float:
+        found = self.most if self.least is None else self.least
+        assert found is not None
+        return found
+
+    @property
+    def title(self) -> str:
+        return f"{self.case}: {self.measure} of {self.over}" + (
+            f" ÷ {self.under}" if self.under else ""
+        )
+
+
+def _async(name: str, *, aiohttp: float, pyreqwest: float, small: bool) -> list[Goal]:
+    case = f"async/HTTP/1.1, {name}"
+    more = [
+        Goal(case, "rate", _OURS, "wreq/uvloop", least=0.95),
+        Goal(case, "cpu", _OURS, "pycurl AsyncCurlMulti/uvloop", most=0.85),
+    ]
+    return [
+        Goal(case, "rate", _OURS, _AIOHTTP, least=aiohttp),
+        Goal(case, "rate", _OURS, "pyreqwest/uvloop", least=pyreqwest),
+        *(more if small else []),
+    ]
+
+
+def _tasks(number: int) -> list[Goal]:
+    case, ours = f"tasks/{number:,} tasks, 200 B", f"curlhttp/uvloop/{number}"
+    return [
+        Goal(case, "cpu", ours, "curlhttp/uvloop/64", most=1.2),
+        Goal(case, "cpu", ours, f"aiohttp/uvloop/{number}", most=0.5),
+        Goal(case, "memory", ours, f"aiohttp/uvloop/{number}", most=0.5),
+        Goal(case, "errors", ours, most=0),
+    ]
+
+
+_BARE = "bare pycurl, no Ctrl-C"
+GOALS = (
+    *_async("200 B", aiohttp=2.6, pyreqwest=0.95, small=True),
+    *_async("10 KiB", aiohttp=2.6, pyreqwest=0.95, small=True),
+    *_async("1 MiB, 32 at once", aiohttp=1.5, pyreqwest=0.97, small=False),
+    Goal("async/HTTP/1.1, 200 B", "cpu", "curlhttp/trio", "curlhttp/asyncio", most=1.35),
+    Goal("async/HTTP/2 over TLS, 200 B", "rate", _OURS, "wreq/uvloop", least=0.85),
+    Goal("async/HTTP/2 over TLS, 200 B", "rate", _OURS, "httpx/uvloop", least=20),
+    *_tasks(10_000),
+    *_tasks(100_000),
+    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", _BARE, most=1.25),
+    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", "bare pycurl", most=1.25),
+    Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", f"{_BARE}, no NOSIGNAL", most=1.25),
+    Goal("pairs/kept, 1 KiB", "cpu", "requests", "curlhttp", least=14),
+    Goal("pairs/new connections, 1 KiB", "cpu", "curlhttp", _BARE, most=1.25),
+    Goal(_TLS_RESUMED, "cpu", "curlhttp", _BARE, most=1.05),
+    Goal(_TLS_FULL, "cpu", "curlhttp", _BARE, most=1.05),
+    Goal(
+        "pairs/first requests to TLS origins, 1 KiB",
+        "cpu",
+        "curlhttp",
+        "bare pycurl, one multi",
+        most=1.1,
+    ),
+    Goal("pairs/streamed, 1 KiB", "cpu", "curlhttp, streamed", "curlhttp", most=1.4),
+    Goal("pairs/threads, 1 KiB", "cpu", "curlhttp/16", "curlhttp/1", most=1.2),
+    Goal("million", "wall", "curlhttp/uvloop/100", "aiohttp/uvloop/100", most=0.4),
+    Goal("million", "wall", "curlhttp Client.map/100", "curlhttp/uvloop/100", most=0.8),
+    Goal("million", "memory", "curlhttp/uvloop/100", most=60 * _MIB),
+    Goal("million", "memory", "curlhttp Client.map/100", most=60 * _MIB),
+    Goal("million", "errors", "curlhttp/uvloop/100", most=0),
+    Goal("cold/HTTP, 200 B", "cpu", "curlhttp.get", "curlhttp.Client().get", most=1.2),
+    Goal("cold/HTTP, 200 B", "cpu", "curlhttp.get", "requests.get", most=0.6),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was measured of a goal: the ratio, or the reason why there is none."""
+
+    goal: Goal
+    ratio: Ratio | None
+    reason: str = ""
+    remark: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Return "yes" or "no", and whether the rounds' spread allows that to be said."""
+        if self.ratio is None:
+            return self.reason
+        value = self.ratio.median
+        is_reached = (
+            value <= self.goal.bound if self.goal.least is None else value >= self.goal.bound
+        )
+        word = "yes" if is_reached else "no"
+        return (
+            f"{word}, but the spread reaches the goal"
+            if self.ratio.may_be(self.goal.bound)
+            else word
+        )
+
+
+Rows = dict[str, dict[str, dict[str, Any]]]
+
+
+def load(folder: Path) -> Rows:
+    """Return the rows of all results in a folder, by case and by "client/loop/at once"."""
+    found: Rows = {}
+    for path in folder.glob("*.json"):
+        results = json.loads(path.read_text())
+        if "cases" in results:
+            for case in results["cases"]:
+                title = f"{results['benchmark']}/{case['group']}, {case['name']}"
+                found[title] = {_label(row): row for row in case["rows"]}
+        elif results["benchmark"] == "million":
+            rows = [row for row in results["rows"] if "samples" in row]
+            found["million"] = {_label(row): row for row in rows}
+    return found
+
+
+def _label(row: dict[str, Any]) -> str:
+    number = row.get("concurrency") or row.get("connections")
+    loop = "" if row["loop"] == "none" else row["loop"]
+    return "/".join(str(part) for part in (row["client"], loop, number) if part)
+
+
+def find(goal: Goal, rows: Rows) -> Finding:
+    """Return what the results say of a goal."""
+    if goal.case not in rows:
+        return Finding(goal, None, "not measured")
+    case, measure = rows[goal.case], MEASURES[goal.measure]
+    lacking = [name for name in (goal.over, goal.under) if name and name not in case]
+    if lacking:
+        return Finding(goal, None, f"not measured: no {' and no '.join(lacking)}")
+    remark = ", ".join(
+        f"{name} resumed {case[name]['resumed']:.0%}"
+        for name in (goal.over, goal.under)
+        if name and "resumed" in case[name]
+    )
+    over = case[goal.over]["samples"]
+    if not goal.under:
+        return Finding(goal, Ratio.of([measure(sample) for sample in over]))
+    under = case[goal.under]["samples"]
+    failed = sum(sample["errors"] for sample in [*over, *under])
+    remark = ", ".join(filter(None, (remark, failed and f"{failed} errors")))
+    return Finding(goal, ratio(over, under, measure), "no figures", remark)
+
+
+def markdown(folder: Path) -> str:
+    """Return the table of goals for the results in a folder."""
+    rows = load(folder)
+    lines = [
+        "# goals",
+        "Ratios of two rows, round by round: the median, and the quartiles as their spread. `cpu` "
+        "is the client's per request, `memory` its peak with the interpreter's, `rate` requests "
+        "per second. The bare loops set NOSIGNAL like curlhttp, unless their name says otherwise; "
+        "what else they set is below the tables of `pairs`.",
+        "| case | ratio | goal | measured (quartiles) | reached |\n| --- | --- | --: | --: | --- |",
+    ]
+    lines[-1] += "".join(f"\n{_line(find(goal, rows))}" for goal in GOALS)
+    lines += [_machines(folder)]
+    return "\n\n".join(line for line in lines if line) + "\n"
+
+
+def _line(finding: Finding) -> str:
+    goal, found = finding.goal, finding.ratio
+    unit, suffix = (_MIB, " MiB") if goal.measure == "memory" and not goal.under else (1, "")
+    sign = "≤" if goal.least is None else "≥"
+    shown = ""
+    if found is not None:
+        low, middle, high = (value / unit for value in (found.low, found.median, found.high))
+        shown = f"{middle:.2f}{suffix} ({low:.2f}–{high:.2f})"
+    ratio_of = f"{goal.measure}: {goal.over}" + (f" ÷ {goal.under}" if goal.under else "")
+    verdict = finding.verdict + (f" ({finding.remark})" if finding.remark else "")
+    return (
+        f"| {goal.case} | {ratio_of} | {sign} {goal.bound / unit:g}{suffix} | {shown} | {verdict} |"
+    )
+
+
+def _machines(folder: Path) -> str:
+    lines: list[str] = []
+    for path in sorted(folder.glob("*.json")):
+        results = json.loads(path.read_text())
+        machine = results["machine"]
+        load = machine.get("load"), machine.get("load_at_end")
+        loads = " to ".join(f"{one[0]:.2f}" for one in load if one) or "unknown"
+        lines.append(
+            f"* {path.stem}: {machine['date']}, commit {machine['commit']}, "
+            f"{results['settings'].get('rounds', '?')} rounds, load average {loads}"
+        )
+    return "\n".join(lines)
+
+
+def compare_results(before: Path, now: Path) -> tuple[list[str], int]:
+    """Return what got worse by more than its spread, and how many ratios could be compared.
+
+    Worse means that the median moved to the wrong side by more than both spreads, those of the
+    quartiles, together.
+    """
+    old, new = load(before), load(now)
+    worse: list[str] = []
+    compared = 0
+    for goal in GOALS:
+        was, is_now = find(goal, old).ratio, find(goal, new).ratio
+        if was is None or is_now is None:
+            continue
+        compared += 1
+        change = is_now.median - was.median
+        loss = change if goal.least is None else -change
+        if loss > (was.high - was.low) + (is_now.high - is_now.low):
+            worse.append(
+                f"{goal.title}: was {was.median:.3g} ({was.low:.3g}–{was.high:.3g}), "
+                f"is {is_now.median:.3g} ({is_now.low:.3g}–{is_now.high:.3g})"
+            )
+    return worse, compared
