@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from curlhttp._map.tasks import AsyncResults
     from curlhttp._models.attempt import Attempt
     from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._models.events import ServerSentEvent
     from curlhttp._models.headers import Headers
     from curlhttp._models.request import Request as ClientRequest
     from curlhttp._models.response import Response
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
+    from curlhttp._sse import AsyncEventStream, EventStream
     from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
     from curlhttp.exceptions import (
         BlockedAddress,
@@ -127,6 +129,7 @@ __all__ = [
     "TLS",
     "URL",
     "AsyncClient",
+    "AsyncEventStream",
     "AsyncResults",
     "AsyncStreamedResponse",
     "Attempt",
@@ -153,6 +156,7 @@ __all__ = [
     "DecorrelatedJitterBackoff",
     "DigestAuth",
     "EqualJitterBackoff",
+    "EventStream",
     "ExponentialBackoff",
     "FileModeWarning",
     "FullJitterBackoff",
@@ -188,6 +192,7 @@ __all__ = [
     "RetryPolicy",
     "SSLError",
     "Send",
+    "ServerSentEvent",
     "Session",
     "Store",
     "StreamConsumedError",
@@ -243,6 +248,7 @@ _HOMES = {
     "curlhttp._flow.hooks": "AttemptEvent",
     "curlhttp._loops": "install_uvloop",
     "curlhttp._models.cookies.jar": "Cookies",
+    "curlhttp._models.events": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
     "curlhttp._models.attempt": "Attempt",
     "curlhttp._models.timings": "Timings",
@@ -260,6 +266,7 @@ _HOMES = {
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.rate": "RateLimit",
     "curlhttp._policy.retry": "RetryPolicy",
+    "curlhttp._sse": "AsyncEventStream EventStream",
     "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",
     "curlhttp.exceptions": (
         "BlockedAddress ChecksumMismatch ChunkedEncodingError CircuitBreakerOpen ClientClosed "

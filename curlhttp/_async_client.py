@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from curlhttp import _network
-from curlhttp._building import DownloadOptions, RequestOptions, unfollowed
+from curlhttp._building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
 from curlhttp._core import Core, Self
 from curlhttp._engine import Clock, Engine
 from curlhttp._flow.exchange import exchange_in_loops
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from curlhttp._map.work import Item
     from curlhttp._models.body.body import Body
     from curlhttp._models.progress import Meter, Progress
+    from curlhttp._sse import AsyncEventStream
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["AsyncClient"]
@@ -210,6 +211,35 @@ class AsyncClient(Core):
             batch=_BATCH,
         )
         return await downloading
+
+    def sse(
+        self,
+        url: str | bytes | URL,
+        *,
+        method: str = "GET",
+        last_event_id: str | None = None,
+        reconnect: bool | int = True,
+        max_event_size: int | None = MAX_EVENT_SIZE,
+        **options: Unpack[RequestOptions],
+    ) -> AsyncEventStream:
+        """Return the server-sent events of a URL, for `async for`, best in `async with`.
+
+        Arguments, and what is raised, are those of Client.sse. A task that is cancelled while it
+        waits for an event has broken the stream off: open another with its last_event_id.
+        """
+        from curlhttp._sse import AsyncEventStream, events_of
+
+        return AsyncEventStream(
+            events_of(
+                self,
+                url,
+                method=method,
+                last_event_id=last_event_id,
+                reconnect=reconnect,
+                max_event_size=max_event_size,
+                options=options,
+            )
+        )
 
     def map(
         self,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.retry import RetryInput, RetryPolicy
 
 __all__ = [
+    "MAX_EVENT_SIZE",
     "UNSET",
     "DownloadOptions",
     "RequestBuilder",
@@ -53,6 +54,8 @@ __all__ = [
 
 # Any: it is the default of arguments of any type.
 UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client's>"})())
+
+MAX_EVENT_SIZE = 1024 * 1024  # bytes
 
 
 class DownloadOptions(TypedDict, total=False):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._building import DownloadOptions, RequestOptions, unfollowed
+from curlhttp._building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
 from curlhttp._core import Core, Self
 from curlhttp._engine import Clock, Engine
 from curlhttp._flow.exchange import exchange
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from curlhttp._map.senders import Senders
     from curlhttp._map.work import Item
     from curlhttp._models.progress import Progress
+    from curlhttp._sse import EventStream
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["Client"]
@@ -215,6 +216,68 @@ class Client(Core):
             batch=1,
         )
         return run_sync(downloading)
+
+    def sse(
+        self,
+        url: str | bytes | URL,
+        *,
+        method: str = "GET",
+        last_event_id: str | None = None,
+        reconnect: bool | int = True,
+        max_event_size: int | None = MAX_EVENT_SIZE,
+        **options: Unpack[RequestOptions],
+    ) -> EventStream:
+        """Return the server-sent events of a URL, to iterate over, best in `with`.
+
+            with client.sse("https://api.example.org/events") as events:
+                for event in events:
+                    print(event.id, event.json())
+
+        The request is sent by `with`, or by the first event that is asked for. A connection that
+        ends or breaks is made anew: with the id of the last event, after the time that the server
+        asks for, or else the delays of the request's retry policy, or 1 to 2 s, and longer as
+        long as no event comes, up to 30 s. A status of 204 ends the stream. The hook
+        "before_sleep" hears of each wait.
+
+        Only what does no harm twice is sent again: idempotent methods, or a request with an
+        Idempotency-Key or a policy with retry_non_idempotent. The events of any other, such as a
+        POST, end with its body, and what breaks it is raised.
+
+        The read timeout is how long the server may be silent, the total covers all connections,
+        and the client's max_response_size does not count.
+
+        Args:
+            url: absolute, or relative to base_url.
+            method: a token.
+            last_event_id: of the last event that is known, from an earlier stream.
+            reconnect: False to raise what breaks the stream, and to end where it ends; a number
+                for as many connections in a row without an event.
+            max_event_size: bytes that the data of an event, and each line, may have; or None.
+            options: see build_request. The policy `retry` is for each connection, too, and the
+                statuses that it names do not end a stream that was there.
+
+        Raises:
+            HTTPError: the status is not 200, or the content is not text/event-stream; its response
+                has the beginning of the body.
+            UnrewindableBodyError: the stream could go on, but not the body with which to ask.
+            ResponseTooLarge: an event is larger than max_event_size.
+            RequestException: it could not be sent, or the stream broke and does not go on.
+
+        Source: "Server-sent events" of the HTML standard.
+        """
+        from curlhttp._sse import EventStream, events_of
+
+        return EventStream(
+            events_of(
+                self,
+                url,
+                method=method,
+                last_event_id=last_event_id,
+                reconnect=reconnect,
+                max_event_size=max_event_size,
+                options=options,
+            )
+        )
 
     def map(
         self,

@@ -17,7 +17,7 @@ RequestException(OSError)
 │   └── DeadlineExceeded*        the total ran out
 ├── ChunkedEncodingError         the body ended early or its framing broke
 ├── ContentDecodingError         the content coding is corrupt, cut or nested too deep
-├── ResponseTooLarge*            max_response_size
+├── ResponseTooLarge*            max_response_size, max_event_size
 ├── ChecksumMismatch*            a download is not the file that it should be
 ├── InvalidJSONError
 │   └── JSONDecodeError          (also json.JSONDecodeError)
@@ -195,7 +195,7 @@ class URLRequired(RequestException):
 
 
 class HTTPError(RequestException):
-    """Report a 4xx or 5xx status; raised by raise_for_status()."""
+    """Report a 4xx or 5xx status; raised by raise_for_status(), download() and sse()."""
 
 
 class ConnectionError(RequestException):  # requests' name, shadows the builtin on purpose
@@ -304,7 +304,7 @@ class ContentDecodingError(RequestException, BaseHTTPError):
 
 
 class ResponseTooLarge(RequestException):
-    """Report a response body beyond max_response_size."""
+    """Report a response body beyond max_response_size, or an event beyond max_event_size."""
 
 
 class ChecksumMismatch(RequestException):

@@ -33,7 +33,7 @@ FACADE = ("curlhttp.requests", "curlhttp._alias")
 BUILDING, CORE = ("curlhttp._building",), ("curlhttp._building", "curlhttp._core")
 BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + CORE + ("curlhttp._loops",)
 CLIENTS = {"curlhttp._client", "curlhttp._async_client"}
-PARTS_OF_CLIENTS = ("curlhttp._stream", "curlhttp._map", "curlhttp._download")
+PARTS_OF_CLIENTS = ("curlhttp._stream", "curlhttp._sse", "curlhttp._map", "curlhttp._download")
 
 # part: (what of the package it may import, what else it must not import)
 RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
@@ -52,6 +52,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_building.py": (VALUES + SEAM + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_core.py": (VALUES + SEAM + POLICY + FLOW + BUILDING + CURL, {*LOOPS, *SOCKETS, *CLOCKS}),
     "_stream.py": (VALUES + SEAM + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_sse.py": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_loops.py": (VALUES + CURL, {"pycurl", *SOCKETS, *CLOCKS}),
     "_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),
     "_async_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),

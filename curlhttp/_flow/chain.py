@@ -49,6 +49,7 @@ class Chain:
 
     Attributes:
         retries: requests may have a retry policy, or hooks want to hear of attempts.
+        told: the hooks that hear of attempts.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Chain:
             or hedge is not None
         )
         self._hooks = hooks
-        self._told = Hooks(hooks, awaits=awaits_hooks)
+        self.told: Hooks = Hooks(hooks, awaits=awaits_hooks)
         self._max_redirects = max_redirects
         self._sensitive = sensitive
         self._netrc = netrc
@@ -126,7 +127,7 @@ class Chain:
     def _retry(self, clock: Clock) -> tuple[Layer, ...]:
         from curlhttp._flow.retry import retry
 
-        return (retry(clock, self._told),)
+        return (retry(clock, self.told),)
 
     def _limits(self, clock: Clock, gate: MakeGate) -> tuple[Layer, ...]:
         if self._rate_limit is None and self._concurrency_limit is None:
@@ -140,7 +141,7 @@ class Chain:
             return ()
         from curlhttp._flow.breaker import breaker
 
-        return (breaker(self._breaker, clock, self._told),)
+        return (breaker(self._breaker, clock, self.told),)
 
     def _hedging(self, policy: Hedge, retry: RetryPolicy | None, now: Callable[[], float]) -> Layer:
         from curlhttp._flow.hedge import hedge
@@ -152,7 +153,7 @@ class Chain:
             rate_limit=self._rate_limit,
             concurrency_limit=self._concurrency_limit,
             breaker=self._breaker,
-            hooks=self._told,
+            hooks=self.told,
         )
 
 

@@ -317,7 +317,7 @@ def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
     Args:
         body: of the response, or its text.
         options: passed on to json.loads.
-        response: has the text, for the error.
+        response: has the text, for the error; None where the body is a text by itself.
 
     Raises:
         JSONDecodeError: it is not JSON, or goes beyond what Python reads.
@@ -327,17 +327,19 @@ def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
     except json.JSONDecodeError as error:
         raise JSONDecodeError(error.msg, error.doc, error.pos, response=response) from error
     except UnicodeDecodeError as error:
-        raise _not_json(f"the body is not {error.encoding}", response) from error
+        raise _not_json(f"the body is not {error.encoding}", body, response) from error
     except RecursionError as error:
-        raise _not_json("the body is nested too deeply", response) from error
+        raise _not_json("the body is nested too deeply", body, response) from error
     except ValueError as error:
         if type(error) is not ValueError:  # of a function among the options
             raise
-        raise _not_json(str(error), response) from error  # a number has thousands of digits
+        raise _not_json(str(error), body, response) from error  # a number has thousands of digits
 
 
-def _not_json(what: str, response: Any) -> JSONDecodeError:  # Any: see read_json
-    return JSONDecodeError(what, response.text, 0, response=response)
+# Any: see read_json
+def _not_json(what: str, body: str | bytes, response: Any) -> JSONDecodeError:
+    text = body if isinstance(body, str) else response.text
+    return JSONDecodeError(what, text, 0, response=response)
 
 
 def charset_of(content_type: str | None) -> str | None:

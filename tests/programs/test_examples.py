@@ -112,3 +112,13 @@ def test_every_public_name_can_be_loaded() -> None:
         assert getattr(curlhttp, name) is not None
     late = {*curlhttp._HOME, *curlhttp._MODULE, "ClientRequest"}
     assert {*late, "__version__"} == {*curlhttp.__all__}
+
+
+def test_the_example_of_events_follows_them_through_cuts() -> None:
+    finished = run("examples/events.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        *(f"blocking  {number} tick: {{'n': {number}}}" for number in range(1, 5)),
+        "asyncio   80 events to 20 followers at once",
+    ]

@@ -63,6 +63,10 @@ class AnyClient:
         """Return the results of a map; use them in `async for`, and `async with`."""
         return AnyResults(self, self.real.map(requests, **options))
 
+    def sse(self, url: str, **options: Any) -> AnyEvents:
+        """Return a stream of events; use it in `async for`, and `async with`."""
+        return AnyEvents(self, self.real.sse(url, **options))
+
     async def gather(self, count: int, method: str, url: str, **options: Any) -> list[Any]:
         """Send the same request many times at once; in threads where the client blocks."""
         results: list[Any] = []
@@ -155,6 +159,17 @@ class AnyResults:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+class AnyEvents(AnyResults):
+    """A stream of events of any colour."""
+
+    async def __aenter__(self) -> AnyEvents:
+        if self.is_blocking:
+            self.real.__enter__()
+        else:
+            await self.real.__aenter__()
+        return self
 
 
 class _Awaited:

@@ -16,6 +16,7 @@ from tests.servers.record import Record, to_json
 from tests.servers.routes import JSON, PLAIN, Out
 
 RELEASE = payload(3 << 20)
+EVENTS = ("Content-Type", "text/event-stream")
 _NAMES = ("Ada", "Grace", "Alan", "Barbara")
 
 
@@ -70,11 +71,33 @@ def release(record: Record, out: Out) -> None:
     return out.reply(206, RELEASE[start:], [*kept, ("Content-Range", shown)])
 
 
+def events(record: Record, out: Out) -> None:
+    """Give two events, from after the last one that is known; then say that there are no more."""
+    last = int(record.header("last-event-id") or 0)
+    if last >= 4:
+        return out.reply(204)
+    told = "".join(
+        f'event: {"price" if number % 2 else "news"}\nid: {number}\ndata: {{"n": {number}}}\n\n'
+        for number in (last + 1, last + 2)
+    )
+    return out.reply(200, f"retry: 10\n\n{told}".encode(), [EVENTS])
+
+
+def chat(record: Record, out: Out) -> None:
+    """Answer in pieces, as language models do; without a question with an error."""
+    if record.method != "POST" or not record.body:
+        return out.reply(400, to_json({"error": "no question"}), [JSON])
+    told = "".join(f"data: {json.dumps({'text': word})}\n\n" for word in ("Forty", "-", "two"))
+    return out.reply(200, f"{told}data: [DONE]\n\n".encode(), [EVENTS])
+
+
 ROUTES = {
     "/users": users,
     "/export": export,
     "/flaky": flaky,
     "/down": down,
+    "/events": events,
+    "/chat": chat,
     "/private": private,
     "/release.tar.gz": release,
 }

@@ -1,0 +1,146 @@
+"""Server-sent events, read from the pieces of a body. Nothing here waits or reconnects.
+
+Source: "Server-sent events" of the HTML standard, https://html.spec.whatwg.org/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from curlhttp._models.parts import Parts
+from curlhttp._models.response import read_json
+from curlhttp.exceptions import ResponseTooLarge
+
+__all__ = ["EventParser", "ServerSentEvent"]
+
+_BOM = b"\xef\xbb\xbf"
+_MOST_DIGITS = 18  # of a retry: milliseconds beyond the age of the earth
+
+
+class ServerSentEvent(NamedTuple):
+    """An event of a server.
+
+    Attributes:
+        event: its type; "message" where the server names none.
+        data: its lines, joined by line feeds.
+        id: the latest id of the stream, of this event or one before; "" without any.
+        retry: milliseconds to wait before a reconnection, if this event said so.
+    """
+
+    event: str = "message"
+    data: str = ""
+    id: str = ""
+    retry: int | None = None
+
+    def json(self, **options: Any) -> Any:  # Any: as of json.loads
+        """Return the data read as JSON (RFC 8259).
+
+        Args:
+            options: passed on to json.loads.
+
+        Raises:
+            JSONDecodeError: the data is not JSON.
+        """
+        return read_json(self.data, options, None)
+
+
+class EventParser:
+    """Read events from pieces of a body, however it is cut.
+
+    Args:
+        last_event_id: of the connection before, which events without an id have, too.
+        max_size: bytes that the data of an event, and each line, may have; None for no bound.
+
+    Attributes:
+        last_event_id: of the last complete event.
+        retry: the latest milliseconds that the server asked to wait, or None.
+    """
+
+    def __init__(self, last_event_id: str = "", max_size: int | None = None) -> None:
+        # The standard empties it for each connection; browsers do not, or an event without an id
+        # would make them forget where they were.
+        self.last_event_id = self._id = last_event_id
+        self.retry: int | None = None
+        self._max_size = max_size
+        self._line: Parts[bytes] = Parts()  # the beginning of a line
+        self._line_size = 0
+        self._ends_in_cr = False
+        self._is_first = True
+        self._type = b""
+        self._data: bytes | None = None  # its first line
+        self._more_data: Parts[bytes] = Parts()  # the others, each with a line feed in front
+        self._data_size = 0
+        self._own_retry: int | None = None
+
+    def feed(self, piece: bytes) -> Iterator[ServerSentEvent]:
+        """Give the events that end in one more piece; take all of them before the next call.
+
+        Raises:
+            ResponseTooLarge: one is larger than max_size; those before were given.
+        """
+        if self._ends_in_cr and piece:
+            piece = piece.removeprefix(b"\n")
+            self._ends_in_cr = False
+        if b"\r" in piece:
+            self._ends_in_cr = piece.endswith(b"\r")
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = piece.split(b"\n")
+        for line in lines:
+            if self._line:
+                line = self._line.take(line)
+                self._line_size = 0
+            self._check(len(line))
+            if self._is_first:
+                self._is_first = False
+                line = line.removeprefix(_BOM)
+            if line:
+                self._read_field(line)
+            elif (event := self._dispatch()) is not None:
+                yield event
+        if rest:
+            self._line.add(rest)
+            self._line_size += len(rest)
+            self._check(self._line_size)
+
+    def _check(self, size: int) -> None:
+        if self._max_size is not None and size > self._max_size:
+            raise ResponseTooLarge(f"an event is larger than max_event_size={self._max_size} bytes")
+
+    def _read_field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            self._add_data(value)
+        elif name == b"event":
+            self._type = value
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = _text(value)
+        elif name == b"retry" and value.isdigit():
+            # Cut: Python refuses to read thousands of digits.
+            self.retry = self._own_retry = int(value.lstrip(b"0")[:_MOST_DIGITS] or b"0")
+
+    def _add_data(self, value: bytes) -> None:
+        self._data_size += len(value) + 1
+        self._check(self._data_size - 1)
+        if self._data is None:
+            self._data = value
+        else:
+            self._more_data.add(b"\n" + value)
+
+    def _dispatch(self) -> ServerSentEvent | None:
+        # Even of a block without data: it is how a server sets the id alone.
+        self.last_event_id = self._id
+        kind, data, retry = self._type, self._data, self._own_retry
+        self._type, self._data, self._own_retry, self._data_size = b"", None, None, 0
+        if data is None:
+            return None
+        if self._more_data:
+            data += self._more_data.take(b"")
+        return ServerSentEvent(_text(kind) or "message", _text(data), self._id, retry)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

@@ -1,0 +1,129 @@
+"""When a stream of events is asked for again: what may be, how often, and after how long."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from curlhttp import ClientRequest, RetryPolicy
+from curlhttp._models.response import Response
+from curlhttp._policy.reconnect import Reconnections
+from curlhttp.exceptions import (
+    CircuitBreakerOpen,
+    ConnectionError,
+    ContentDecodingError,
+    HTTPError,
+    ReadTimeout,
+    RequestException,
+    SSLError,
+)
+from tests.support.scripted import URL, steady
+
+
+def reconnections(
+    most: bool | int = True, method: str = "GET", retry: RetryPolicy | None = None, key: str = ""
+) -> Reconnections:
+    request = ClientRequest(method, URL, {"Idempotency-Key": key} if key else {})
+    request.retry = retry
+    return Reconnections(request, most)
+
+
+def broken(kind: Any = ReadTimeout, **facts: Any) -> RequestException:
+    error: RequestException = kind("x", request_sent=True)
+    for name, value in facts.items():
+        setattr(error, name, value)
+    return error
+
+
+def refusal(status: int) -> HTTPError:
+    response = Response.of(ClientRequest("GET", URL), status)
+    return HTTPError("x", response=response, request_sent=True)
+
+
+def test_delays_grow_until_an_event_comes() -> None:
+    stream = reconnections(retry=steady())
+    assert [stream.next_delay(None, None, None) for _ in range(4)] == [1, 2, 4, 8]
+    stream.succeeded()
+    assert stream.next_delay(broken(), None, None) == 1
+
+
+def test_without_a_policy_delays_are_some_seconds_and_never_more_than_thirty() -> None:
+    for _ in range(50):
+        stream = reconnections()
+        delays = [stream.next_delay(None, None, None) or -1 for _ in range(20)]
+        assert 1 <= delays[0] <= 2
+        assert 15 <= delays[-1] <= 30
+
+
+def test_the_servers_time_is_kept_with_a_little_chance() -> None:
+    for _ in range(50):
+        delay = reconnections().next_delay(None, 5000, None)
+        assert delay is not None
+        assert 5 <= delay <= 5.5
+
+
+def test_while_no_event_comes_the_servers_time_is_not_all() -> None:
+    stream = reconnections(retry=steady())
+    stream.next_delay(None, 5000, None)
+    assert [stream.next_delay(None, 5000, None) for _ in range(3)] == [6, 7, 9]
+
+
+def test_a_server_cannot_ask_for_more_than_a_day() -> None:
+    delay = reconnections().next_delay(None, 10**18 - 1, None)
+    assert delay is not None
+    assert delay <= 86_400 * 1.1
+
+
+def test_a_number_counts_connections_in_a_row() -> None:
+    stream = reconnections(2)
+    assert stream.next_delay(broken(), None, None) is not None
+    stream.succeeded()
+    assert [stream.next_delay(broken(), None, None) is None for _ in range(3)] == [
+        False,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("most", [False, 0])
+def test_nothing_follows_where_nothing_is_to_follow(most: int) -> None:
+    assert reconnections(most).next_delay(None, None, None) is None
+
+
+@pytest.mark.parametrize("most", [-1, None, 1.5, "1"])
+def test_a_wrong_number_is_refused(most: Any) -> None:
+    with pytest.raises(ValueError, match="reconnect must be"):
+        reconnections(most)
+
+
+def test_what_is_not_idempotent_is_not_sent_twice() -> None:
+    for failure in (None, broken()):
+        assert reconnections(method="POST").next_delay(failure, None, None) is None
+        allowed = reconnections(method="POST", key="1")
+        assert allowed.next_delay(failure, None, None) is not None
+        policy = steady(retry_non_idempotent=True)
+        allowed = reconnections(method="POST", retry=policy)
+        assert allowed.next_delay(failure, None, None) is not None
+
+
+def test_what_would_fail_again_ends_the_stream() -> None:
+    for failure in (broken(SSLError), broken(ContentDecodingError), refusal(404), refusal(503)):
+        assert reconnections().next_delay(failure, None, None) is None
+    assert reconnections().next_delay(broken(ConnectionError), None, None) is not None
+    assert reconnections().next_delay(broken(is_lasting=True), None, None) is None
+
+
+def test_statuses_of_the_requests_policy_do_not_end_the_stream() -> None:
+    assert reconnections(retry=steady()).next_delay(refusal(503), None, 4.0) >= 4  # type: ignore[operator]
+    assert reconnections(retry=steady()).next_delay(refusal(404), None, None) is None
+    assert reconnections(retry=steady()).next_delay(refusal(503), None, 61.0) is None
+
+
+def test_an_open_breaker_is_waited_for_unless_it_was_forced() -> None:
+    def opened(seconds: float) -> CircuitBreakerOpen:
+        return CircuitBreakerOpen("x", retry_after=seconds)
+
+    assert reconnections(retry=steady()).next_delay(opened(9.0), None, None) == 9
+    assert reconnections(retry=steady()).next_delay(opened(math.inf), None, None) is None
