@@ -119,7 +119,7 @@ class AsyncClient(Core):
         Raises:
             RequestException: it could not be sent, or no response came of it.
         """
-        built = self.build_request(method, url, **options)
+        built = self._request_by(method, url, options)
         return await self.flow(built)
 
     async def send(self, request: Request | UserRequest) -> Response:

@@ -16,10 +16,10 @@ from curlhttp._config import (
 )
 from curlhttp._models.body.arguments import encode_body
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.request import Request
+from curlhttp._models.request import Fields, Request
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url.url import URL, parse_url
-from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, as_auth
+from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
 from curlhttp._policy.environment import proxy_for, select_proxy
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from curlhttp._engine import Clock
     from curlhttp._models.body.body import Body
     from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.cookies.late import Jar
     from curlhttp._models.inputs import (
         JSON,
         AuthInput,
@@ -51,6 +50,9 @@ __all__ = [
     "parser",
     "unfollowed",
 ]
+
+_VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_new_request = Request.__new__
 
 # Any: it is the default of arguments of any type.
 UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client's>"})())
@@ -91,12 +93,9 @@ class RequestBuilder:
 
     clock: Clock
     _parse: Callable[[str | bytes | URL], URL]  # what parser() returned
+    _fields: Fields  # of a request that says nothing of its own
+    _is_routed: bool  # proxies depend on the URL
     _headers: Headers
-    _jar: Jar
-    _auth: Auth | None
-    _timeout: Timeout
-    _follow_redirects: bool
-    _max_response_size: int | None
     _http2: HTTP2 = False
     _http3: bool
     _verify: Verify
@@ -104,7 +103,6 @@ class RequestBuilder:
     _cert: Cert
     _proxies: Mapping[str, str | None] | None
     _environ: Mapping[str, str] | None
-    _transport: Transport
     _retry: RetryPolicy | None
     # What a request's own number of retries varies, where the client has no policy.
     _default_retry: RetryPolicy | None = None
@@ -216,6 +214,12 @@ class RequestBuilder:
             return self.build_request(method, url, **options)
         return self._plain(method, self._parse(url))
 
+    def _request_by(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
+        """Return what `request` sends: by a verb's name what the verb does."""
+        if type(method) is str and method in _VERBS:
+            return self._request(method, url, options)
+        return self.build_request(method, url, **options)
+
     def _plain(self, method: str, url: URL) -> Request:
         """Return a request with the client's own settings.
 
@@ -223,23 +227,14 @@ class RequestBuilder:
             method: a token in upper case.
             url: absolute, maybe with credentials.
         """
-        auth = self._auth
+        auth = None
         if url.username is not None:
             auth = BasicAuth(url.username, url.password or "")
             url = url.without_userinfo()
-        request = Request.__new__(Request).assemble(
-            method,
-            url,
-            self._headers,
-            self._timeout,
-            self._transport,
-            auth=auth,
-            jar=self._jar,
-            follow_redirects=self._follow_redirects,
-            max_response_size=self._max_response_size,
-            retry=self._retry,
-        )
-        if self._proxies is not None or self._environ is not None:
+        request = _new_request(Request).fill(method, url, self._fields)
+        if auth is not None:
+            request.auth = auth
+        if self._is_routed:
             self._set_route(request, UNSET, UNSET, None)
         return request
 

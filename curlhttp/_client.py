@@ -100,7 +100,7 @@ class Client(Core):
         Raises:
             RequestException: it could not be sent, or no response came of it.
         """
-        built = self.build_request(method, url, **options)
+        built = self._request_by(method, url, options)
         return run_sync(self.flow(built))
 
     def send(self, request: Request | UserRequest) -> Response:

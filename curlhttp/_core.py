@@ -23,7 +23,7 @@ from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.cookies.late import Jar
 from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request
+from curlhttp._models.request import Request, fields_of
 from curlhttp._models.scrub import shown_url
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url.url import URL, parse_url
@@ -125,7 +125,7 @@ class Core(RequestBuilder):
         self._headers = _client_headers(headers, self._sensitive)
         self._parse = parser(self._base_url, params)
         self._jar = Jar(cookies)
-        self._auth = as_auth(auth)
+        method = as_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = _limits(
             limits,
@@ -136,8 +136,7 @@ class Core(RequestBuilder):
             max_connection_lifetime=max_connection_lifetime,
             dns_ttl=dns_ttl,
         )
-        self._follow_redirects = follow_redirects
-        self._max_response_size = checked_size(max_response_size)
+        most = checked_size(max_response_size)
         self._http2 = type(self)._http2 if http2 is None else _checked_http2(http2)
         self._http3 = _checked_http3(http3)
         environ = read_environment() if trust_env else {}
@@ -146,7 +145,8 @@ class Core(RequestBuilder):
         self._cert = cert
         self._proxies = {"all": proxies} if isinstance(proxies, str) else proxies
         self._environ = environ if trust_env and names_proxies(environ) else None
-        self._transport = transport_for(
+        self._is_routed = self._proxies is not None or self._environ is not None
+        direct = transport_for(
             self._verify,  # type: ignore[arg-type]  # any path can be hashed
             self._cert,  # type: ignore[arg-type]
             None,
@@ -154,6 +154,16 @@ class Core(RequestBuilder):
             self._http3,
         )
         self._retry = _retry_policy(retry)
+        self._fields = fields_of(
+            self._headers,
+            self._timeout,
+            direct,
+            auth=method,
+            jar=self._jar,
+            follow_redirects=follow_redirects,
+            max_response_size=most,
+            retry=self._retry,
+        )
         found = _hooks(hooks, self._awaits_hooks)
         self._set_engine(transport)
         self.chain: Chain = Chain(
@@ -190,6 +200,7 @@ class Core(RequestBuilder):
     @headers.setter
     def headers(self, headers: HeaderChanges | None) -> None:
         self._headers = _client_headers(headers, self._sensitive)
+        self._fields = (None, self._headers, *self._fields[2:])
 
     @property
     def cookies(self) -> Any:  # Any: what the caller gave may be no Cookies

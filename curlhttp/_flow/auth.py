@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import TypeAlias
 
-from curlhttp._engine import Layer, Send
+from curlhttp._engine import Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
+from curlhttp._policy.auth import Auth, BasicAuth
 from curlhttp.exceptions import RequestException
 
-__all__ = ["auth"]
+__all__ = ["FindCredentials", "authenticate", "method_from_netrc"]
+
+FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
+"""Gives user name and password for a host, or None."""
 
 
-def auth(netrc: Callable[[str], tuple[str, str] | None] | None) -> Layer:
-    """Return the layer that authenticates.
+def method_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
+    """Return how to authenticate a request for which the program says nothing.
 
     Args:
-        netrc: gives user name and password for a host; None when the environment is not asked.
+        request: of one hop: a redirect to another host has that host's entry, or none.
+        netrc: gives user name and password for a host, or None.
     """
-
-    def around(send: Send) -> Send:
-        def authenticated(request: Request) -> Awaitable[Response]:
-            # auth=None of a call: not even netrc is asked.
-            if request.auth is NO_AUTH:
-                return send(request)
-            if request.auth is not None:
-                return _authenticate(request, send, request.auth)
-            # The caller's own Authorization wins over a file that is not of the program's.
-            if netrc is not None and request.get_header("authorization") is None:
-                # Asked for each hop: a redirect to another host has that host's entry, or none.
-                credentials = netrc(request.url.host)
-                if credentials is not None:
-                    return _authenticate(request, send, BasicAuth(*credentials))
-            return send(request)
-
-        return authenticated
-
-    return around
+    # The caller's own Authorization wins over a file that is not of the program's.
+    if request.get_header("authorization") is not None:
+        return None
+    credentials = netrc(request.url.host)
+    return None if credentials is None else BasicAuth(*credentials)
 
 
-async def _authenticate(request: Request, send: Send, method: Auth) -> Response:
+async def authenticate(request: Request, send: Send, method: Auth) -> Response:
+    """Send a request as a method wants it, and what the method sends in answer to challenges.
+
+    Args:
+        request: what to send; a copy of it is changed.
+        send: takes each of them through all below.
+        method: is not NO_AUTH.
+
+    Raises:
+        RequestException: no response came of it.
+    """
     # A copy: the Authorization must not be seen by the next hop of a redirect.
     flow = method.flow(request.copy())
     history: list[Response] = []

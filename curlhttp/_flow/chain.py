@@ -1,7 +1,8 @@
 """The order of the layers, in one visible tuple, and how they become one function.
 
 A layer is made around the `send` below it. One that has nothing to do for a request returns
-send(request) itself: that costs a call and no coroutine of its own. Those that keep a request
+send(request) itself: that costs a call and no coroutine of its own. What is in every chain is one
+layer, for the same reason. Those that keep a request
 going when a server fails are in the chain, and loaded, only where they are asked for.
 """
 
@@ -11,11 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from curlhttp._engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
-from curlhttp._flow.auth import auth
-from curlhttp._flow.cookies import cookies
-from curlhttp._flow.deadline import deadline
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, observe
-from curlhttp._flow.redirect import redirect
+from curlhttp._flow.hops import hops
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
@@ -107,10 +105,8 @@ class Chain:
         """
         layers: tuple[Layer, ...] = (
             observe(self._hooks),  # sees the request first and the final response last
-            deadline(clock),  # one budget over all below
-            redirect(self._max_redirects, self._sensitive),  # each hop goes through all below anew
-            auth(self._netrc),
-            cookies,  # below auth: the answer to a challenge carries what the challenge set
+            # Deadline, redirects, credentials and cookies.
+            hops(clock, self._max_redirects, self._sensitive, self._netrc),
             *map(_layer, self.middleware),
             # Repeats all below: each attempt is admitted and counted by itself.
             *(self._retry(clock) if (self.retries if retries is None else retries) else ()),

@@ -7,26 +7,33 @@ from curlhttp._models.cookies.late import Jar
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
-__all__ = ["cookies", "store_cookies"]
+__all__ = ["cookies", "store_cookies", "with_cookies"]
 
 
 def cookies(send: Send) -> Send:
     """Return the layer that adds Cookie, unless the caller did, and stores what comes back."""
 
-    async def with_cookies(request: Request) -> Response:
+    async def through(request: Request) -> Response:
         jar = request.jar
-        if jar is not None:
-            header = jar.header(request.url, request.cookies)
-            if header is not None and request.get_header("cookie") is None:
-                # In a copy: the caller may send this request again, when the jar holds others.
-                request = request.copy()
-                request.headers["Cookie"] = header
-        response = await send(request)
-        # Before the layers above see the response: a redirect that they follow needs the cookies.
+        if jar is None:
+            return await send(request)
+        response = await send(with_cookies(request, jar))
+        # Before the layers above see the response: another request that they send needs them.
         store_cookies(jar, response)
         return response
 
-    return with_cookies
+    return through
+
+
+def with_cookies(request: Request, jar: Jar) -> Request:
+    """Return the request with the jar's cookies and its own; itself where there are none to add."""
+    header = jar.header(request.url, request.cookies)
+    if header is None or request.get_header("cookie") is not None:
+        return request
+    # In a copy: the caller may send this request again, when the jar holds others.
+    request = request.copy()
+    request.headers["Cookie"] = header
+    return request
 
 
 def store_cookies(jar: Jar | None, response: Response) -> None:

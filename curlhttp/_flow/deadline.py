@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Callable
 
-from curlhttp._engine import Clock, Layer, Send
 from curlhttp._models.request import Request
-from curlhttp._models.response import Response
 
-__all__ = ["LEAST", "deadline"]
+__all__ = ["LEAST", "bounded"]
 
 LEAST = 0.001  # seconds without which an attempt is not worth beginning
 
 
-def deadline(clock: Clock) -> Layer:
-    """Return the layer that sets the deadline of what is sent.
+def bounded(request: Request, now: Callable[[], float]) -> Request:
+    """Return a copy of a request, which has a total, with its deadline.
 
     Args:
-        clock: tells the time.
+        request: the caller may send this one again, later.
+        now: gives monotonic seconds.
     """
-    now = clock.now
-
-    def around(send: Send) -> Send:
-        def bounded(request: Request) -> Awaitable[Response]:
-            total = request.timeout.total
-            if total is not None and request.deadline is None:
-                request = request.copy()  # the caller may send this one again, later
-                request.deadline = now() + total
-            return send(request)
-
-        return bounded
-
-    return around
+    total = request.timeout.total
+    assert total is not None
+    request = request.copy()
+    request.deadline = now() + total
+    return request

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curlhttp._models.body.arguments import encode_body
 from curlhttp._models.headers import Headers, check_method
@@ -28,11 +28,73 @@ if TYPE_CHECKING:
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["IDEMPOTENT", "Request"]
+__all__ = ["IDEMPOTENT", "Fields", "Request", "fields_of"]
 
 _EARLY = 0.002  # seconds
 # RFC 9110, section 9.2.2
 IDEMPOTENT = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"})
+
+
+Fields: TypeAlias = """tuple[
+    Headers | None, Headers, Timeout, Transport, Body | None, Auth | None, CookieJar | None,
+    Jar | None, Callable[[URL], Transport] | None, bool, bool, int | None, bool, float | None,
+    RetryPolicy | None,
+]"""
+"""All of a request but its method and its URL, in the order of `Request.fill`."""
+
+
+def fields_of(
+    headers: Headers,
+    timeout: Timeout,
+    transport: Transport,
+    *,
+    body: Body | None = None,
+    auth: Auth | None = None,
+    cookies: CookieJar | None = None,
+    jar: Jar | None = None,
+    route: Callable[[URL], Transport] | None = None,
+    stream: bool = False,
+    follow_redirects: bool = True,
+    max_response_size: int | None = None,
+    decode: bool = True,
+    deadline: float | None = None,
+    retry: RetryPolicy | None = None,
+) -> Fields:
+    """Return all of a request but its method and its URL.
+
+    Args:
+        headers: shared with other requests, and copied before they are changed.
+        timeout: the time limits.
+        transport: how to reach the URL; what `route` gives for it, if there is one.
+        body: the body, or None.
+        auth: how to authenticate, or None.
+        cookies: cookies of this request alone, or None.
+        jar: where cookies come from and go to, or None.
+        route: gives the transport for a URL, or None.
+        stream: the caller reads the body piece by piece.
+        follow_redirects: redirects are followed.
+        max_response_size: bytes that the body may have, or None.
+        decode: the content coding of the response is undone.
+        deadline: when the total runs out, on the engine's clock, or None.
+        retry: the policy, or None to send the request once.
+    """
+    return (
+        None,
+        headers,
+        timeout,
+        transport,
+        body,
+        auth,
+        cookies,
+        jar,
+        route,
+        stream,
+        follow_redirects,
+        max_response_size,
+        decode,
+        deadline,
+        retry,
+    )
 
 
 class Request:
@@ -125,9 +187,7 @@ class Request:
             body = encode_body(content=content, data=data, json=json, files=files)
             if body is not None and body.content_type:
                 found.setdefault("Content-Type", body.content_type)
-        self.assemble(
-            check_method(method),
-            parse_url(url).with_params(params),
+        fields = fields_of(
             found,
             timeout,  # type: ignore[arg-type]  # the client fills in what is None
             transport,  # type: ignore[arg-type]
@@ -138,68 +198,39 @@ class Request:
             follow_redirects=follow_redirects,
             max_response_size=max_response_size,
         )
+        self.fill(check_method(method), parse_url(url).with_params(params), fields)
         self._headers = found
 
-    def assemble(
-        self,
-        method: str,
-        url: URL,
-        headers: Headers,
-        timeout: Timeout,
-        transport: Transport,
-        *,
-        body: Body | None = None,
-        auth: Auth | None = None,
-        cookies: CookieJar | None = None,
-        jar: Jar | None = None,
-        route: Callable[[URL], Transport] | None = None,
-        stream: bool = False,
-        follow_redirects: bool = True,
-        max_response_size: int | None = None,
-        decode: bool = True,
-        deadline: float | None = None,
-        retry: RetryPolicy | None = None,
-    ) -> Request:
+    def fill(self, method: str, url: URL, fields: Fields) -> Request:
         """Set all fields to what is checked and complete, and return this request.
 
-        The one list of a request's fields, for those who make requests by `Request.__new__`.
+        For those who make requests by `Request.__new__`.
 
         Args:
             method: a token in upper case.
             url: without userinfo.
-            headers: shared with other requests, and copied before they are changed.
-            timeout: the time limits.
-            transport: how to reach the URL; what `route` gives for it, if there is one.
-            body: the body, or None.
-            auth: how to authenticate, or None.
-            cookies: cookies of this request alone, or None.
-            jar: where cookies come from and go to, or None.
-            route: gives the transport for a URL, or None.
-            stream: the caller reads the body piece by piece.
-            follow_redirects: redirects are followed.
-            max_response_size: bytes that the body may have, or None.
-            decode: the content coding of the response is undone.
-            deadline: when the total runs out, on the engine's clock, or None.
-            retry: the policy, or None to send the request once.
+            fields: what `fields_of` returned; many requests may be made of one.
         """
         self.method = method
         self.url = url
-        self._headers = None
-        self._shared_headers = headers
-        self.body = body
-        self.auth = auth
-        self.cookies = cookies
-        self.jar = jar
-        self.timeout = timeout
-        self.transport = transport
-        self.route = route
-        self.stream = stream
-        self.follow_redirects = follow_redirects
-        self.max_response_size = max_response_size
-        self.decode = decode
-        self.deadline = deadline
-        self.retry = retry
         self.extensions = None
+        (
+            self._headers,
+            self._shared_headers,
+            self.timeout,
+            self.transport,
+            self.body,
+            self.auth,
+            self.cookies,
+            self.jar,
+            self.route,
+            self.stream,
+            self.follow_redirects,
+            self.max_response_size,
+            self.decode,
+            self.deadline,
+            self.retry,
+        ) = fields
         return self
 
     @property

@@ -12,6 +12,7 @@ from curlhttp._models.body.body import BytesBody
 from curlhttp._models.body.streams import open_body
 from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
+from curlhttp._models.request import fields_of
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url.target import PATH_SAFE, quoted
 from curlhttp._models.url.url import URL, parse_url
@@ -50,9 +51,7 @@ def core_request(
     limits = timeout_of(timeout)
     # Redirects, cookies, credentials, retries and content codings are the facade's business; it is
     # enough for the engine to know that a redirect's body is not wanted.
-    return CoreRequest.__new__(CoreRequest).assemble(
-        method,
-        url,
+    fields = fields_of(
         headers,
         limits,
         transport,
@@ -62,6 +61,7 @@ def core_request(
         decode=False,
         deadline=None if limits.total is None else now() + limits.total,
     )
+    return CoreRequest.__new__(CoreRequest).fill(method, url, fields)
 
 
 def url_of(request: PreparedRequest) -> URL:

@@ -19,12 +19,15 @@ class Jar:
 
     Args:
         cookies: a CookieJar to use, what `Cookies` takes to make one, or None.
+
+    Attributes:
+        cookies: the jar, or None while there was no cookie.
     """
 
-    __slots__ = ("_cookies",)
+    __slots__ = ("cookies",)
 
     def __init__(self, cookies: CookiesInput | None = None) -> None:
-        self._cookies: CookieJar | None = None
+        self.cookies: CookieJar | None = None
         if cookies is not None:
             self.replace(cookies)
 
@@ -34,15 +37,15 @@ class Jar:
 
         from curlhttp._models.cookies.jar import Cookies
 
-        self._cookies = cookies if isinstance(cookies, CookieJar) else Cookies(cookies)
+        self.cookies = cookies if isinstance(cookies, CookieJar) else Cookies(cookies)
 
     def open(self) -> Any:  # Any: what the caller gave may be no Cookies
         """Return the jar."""
-        if self._cookies is None:
+        if self.cookies is None:
             from curlhttp._models.cookies.jar import Cookies
 
-            self._cookies = Cookies()
-        return self._cookies
+            self.cookies = Cookies()
+        return self.cookies
 
     def header(self, url: URL, own: CookieJar | None = None) -> str | None:
         """Return the Cookie header for a URL, or None.
@@ -51,11 +54,11 @@ class Jar:
             url: where the request goes.
             own: cookies of the request alone, which beat the jar's.
         """
-        if own is None and self._cookies is None:
+        if own is None and self.cookies is None:
             return None
         from curlhttp._models.cookies.jar import cookie_header
 
-        ours = None if self._cookies is None else cookie_header(self._cookies, url)
+        ours = None if self.cookies is None else cookie_header(self.cookies, url)
         theirs = None if own is None else cookie_header(own, url)
         if ours is None or theirs is None:
             return ours or theirs
