@@ -69,6 +69,15 @@ def assert_free(client: AnyClient) -> None:
     assert all(transfer.request is None for transfer in engine._pool.all)
 
 
+async def test_a_request_cancelled_after_a_redirect_frees_its_handle(
+    client: AnyClient, app: AppServer
+) -> None:
+    app.route("/to", lambda record, out: out.reply(302, b"", [("Location", "/stall")]))
+    await cancel_once(lambda: len(app.requests) == 2, lambda: client.get(app.url + "/to"))
+    assert_free(client)
+    assert (await client.get(app.url)).content == b"hello"
+
+
 async def test_a_request_cancelled_while_it_waits_for_the_pool_leaves_the_queue(
     make_client: Callable[..., AnyClient], app: AppServer
 ) -> None:

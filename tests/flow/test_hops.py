@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 import curlhttp
@@ -212,19 +211,6 @@ async def test_a_client_that_is_closed_between_two_hops_sends_no_more(
     with pytest.raises(e.ClientClosed):
         await client.get(app.url + "/redirect/2")
     assert len(app.requests) == 1
-
-
-async def test_a_request_that_is_cancelled_between_two_hops_sends_no_more(app: AppServer) -> None:
-    async def cancel(request: Any, send: Any) -> Any:
-        response = await send(request)
-        scope.cancel()
-        return response
-
-    async with curlhttp.AsyncClient(middleware=[cancel]) as client:
-        with anyio.CancelScope() as scope:
-            await client.get(app.url + "/redirect/2")
-        assert scope.cancelled_caught
-        assert len(app.requests) == 1
 
 
 async def test_errors_of_a_hop_can_be_pickled_and_tell_of_it(scripted: Scripted) -> None:
