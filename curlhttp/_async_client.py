@@ -12,11 +12,11 @@ from curlhttp._building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, 
 from curlhttp._core import Core, Self
 from curlhttp._engine import Clock, Engine
 from curlhttp._flow.exchange import exchange_in_loops
+from curlhttp._models.closed import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url.url import URL
 from curlhttp._stream import AsyncStreamedResponse
-from curlhttp.exceptions import client_closed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -7,7 +7,7 @@ blocking engine's never suspend, so that `run_sync` can drive the same code.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -31,6 +31,7 @@ __all__ = [
     "MakeGate",
     "Middleware",
     "Send",
+    "connector",
 ]
 
 DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
@@ -213,6 +214,20 @@ class Connector(Protocol):
         Raises:
             RequestException: no connection came of it.
         """
+
+
+def connector(engine: Engine) -> Connector:
+    """Return an engine as one that opens connections.
+
+    Raises:
+        TypeError: it does not.
+    """
+    if not hasattr(engine, "connect"):
+        raise TypeError(
+            f"{type(engine).__name__} has no connect(): it opens no connection "
+            "for another protocol, such as WebSocket"
+        )
+    return cast("Connector", engine)
 
 
 class Clock(NamedTuple):

@@ -366,24 +366,6 @@ class ClientClosed(RequestException, RuntimeError):
     """Report the use of a client after close()."""
 
 
-def client_closed(request: Request | None = None) -> ClientClosed:
-    """Return the exception for the use of a client after close().
-
-    Args:
-        request: what was asked of it, if that is known.
-    """
-    return ClientClosed("this client was closed; make a new one", request=request)
-
-
-def closed_amid(request: Request | None) -> StreamConsumedError:
-    """Return the exception for a body that was closed while it was being read.
-
-    Args:
-        request: what the response answers.
-    """
-    return StreamConsumedError("this response was closed while it was read", request=request)
-
-
 class RequestsWarning(Warning):
     """Warn of a request; the base of requests' own warnings."""
 

@@ -300,7 +300,8 @@ class Driver:
         transfer.done = True
         if code in _BREAKS_HPACK:
             _end_broken_http2(transfer)
-        self.remove(transfer)
+        if code or not transfer.handle.connects_only:  # else this would close the connection
+            self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
 

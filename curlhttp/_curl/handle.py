@@ -61,6 +61,7 @@ class Handle:
 
     Attributes:
         easy: the pycurl.Curl.
+        connects_only: it makes a connection, sends nothing, and keeps it (CURLOPT_CONNECT_ONLY).
         multiplexes: the connection of the request may be shared with other requests.
         is_burying: see `bury`.
         is_dirty: something must come off before the next request; see `clean`.
@@ -83,6 +84,7 @@ class Handle:
         "_transport",
         "_url",
         "_waits_to_share",
+        "connects_only",
         "easy",
         "is_burying",
         "is_dirty",
@@ -109,6 +111,7 @@ class Handle:
         self._connect_ms = self._timeout_ms = 0
         self._has_body = self._waits_to_share = self._avoids_reuse = False
         self._needs_reset = self._clears_headers = self._reads_log = False
+        self.connects_only = False
         self.is_dirty = self.is_burying = False
         for option, value in (*base_options(), *limit_options(self._limits)):
             self._set(option, value)
@@ -156,7 +159,10 @@ class Handle:
         if request.deadline is not None or self._timeout_ms:
             self.set_deadline(request.deadline)
         if request.stream:
-            self._set_streaming()
+            if request.connects_only:
+                self._set_connecting()
+            else:
+                self._set_streaming()
 
     def _use(self, transport: Transport) -> None:
         if self._transport is not None:
@@ -240,6 +246,14 @@ class Handle:
         self.easy.setopt(pycurl.HEADERFUNCTION, self._callbacks.on_header)
         self.easy.setopt(pycurl.WRITEFUNCTION, self._callbacks.on_piece)
         self.easy.setopt(pycurl.OPT_CERTINFO, 1)  # a streamed response can show the certificate
+
+    def _set_connecting(self) -> None:
+        self._needs_reset = self.is_dirty = self.connects_only = True
+        self.easy.setopt(pycurl.CONNECT_ONLY, 1)
+        self.easy.setopt(pycurl.FRESH_CONNECT, 1)
+        self.easy.setopt(pycurl.FORBID_REUSE, 0)  # libcurl would close it as soon as it is there
+        self.easy.setopt(pycurl.HTTPPROXYTUNNEL, 1)  # a proxy knows nothing of what will be said
+        self.easy.unsetopt(pycurl.PREREQFUNCTION)
 
     # which connection
 

@@ -81,7 +81,8 @@ def _conclude(transfer: Transfer, request: Request) -> Head | None:
     if head is None:
         head = answer_head(lines, request)
         if head is None:
-            transfer.failed = no_head(lines, request)
+            if not transfer.handle.connects_only:
+                transfer.failed = no_head(lines, request)
             return None
     elif lines[-1] not in ENDS:  # a streamed response; there may be trailers by now
         whole = final_head(lines)

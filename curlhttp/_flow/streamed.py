@@ -11,15 +11,11 @@ from io import SEEK_END, BytesIO
 from typing import Any, TypeAlias
 
 from curlhttp._engine import DRAINED, Engine, Incoming
+from curlhttp._models.closed import closed_amid
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp.exceptions import (
-    RequestException,
-    ResponseTooLarge,
-    StreamConsumedError,
-    closed_amid,
-)
+from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
 
 __all__ = ["Read", "Streamed", "Whole"]
 

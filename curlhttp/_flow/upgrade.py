@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import cast
 
-from curlhttp._engine import ByteStream, Connector, Engine, Exchange, HedgePlan
+from curlhttp._engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
 from curlhttp._flow.exchange import fit
 from curlhttp._models.decoders import codings, decode
 from curlhttp._models.head import Head
@@ -98,19 +97,17 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # No plan: of two connections that are meant to last, one would be for nothing.
         fit(request, now)
-        engine = choose()
-        if not hasattr(engine, "connect"):
-            raise TypeError(
-                f"{type(engine).__name__} has no connect(): it opens no connection "
-                "for another protocol, such as WebSocket"
-            )
-        return _upgrade(cast(Connector, engine), request, now)
+        return _upgrade(connector(choose()), request, now)
 
     return send
 
 
 async def _upgrade(engine: Connector, request: Request, now: Callable[[], float]) -> Response:
-    stream = await engine.connect(request)
+    try:
+        stream = await engine.connect(request)
+    except RequestException as error:
+        error.request = request  # not what the engine made of it
+        raise
     try:
         reply = _Reply(stream, request, now)
         stream.write(_head_of(request))

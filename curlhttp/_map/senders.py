@@ -13,10 +13,10 @@ from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._engine import Clock, Exchange, HedgePlan
 from curlhttp._flow.exchange import exchange
 from curlhttp._flow.streamed import Streamed
+from curlhttp._models.closed import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._run import run_sync
-from curlhttp.exceptions import client_closed
 
 if TYPE_CHECKING:
     from curlhttp._core import Core

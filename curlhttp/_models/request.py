@@ -142,6 +142,8 @@ class Request:
         "url",
     )
 
+    connects_only = False  # libcurl makes a connection for it, and sends nothing
+
     method: str
     url: URL
     _headers: Headers | None

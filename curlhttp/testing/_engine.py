@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 from curlhttp._engine import HedgePlan
+from curlhttp._models.closed import client_closed
 from curlhttp._models.decoders import codings, decode
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp.exceptions import RequestException, ResponseTooLarge, client_closed
+from curlhttp.exceptions import RequestException, ResponseTooLarge
 from curlhttp.testing._attempt import Attempted, ScriptedIncoming, ScriptedRace, copy_of, limited
 from curlhttp.testing._script import Answer, Fault, Script, Step, as_step
 from curlhttp.testing._sent import Sent, read_body

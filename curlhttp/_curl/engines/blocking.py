@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from weakref import WeakSet
 
 import pycurl
 
@@ -20,12 +21,13 @@ from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.leak import leak, leak_transfer
 from curlhttp._curl.race import HedgeRace
-from curlhttp._curl.result import check_opened, finish, response_of, take_piece
+from curlhttp._curl.result import check_opened, finish, raise_failure, response_of, take_piece
 from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._curl.thread_pool import Key, ThreadPool
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine import HedgePlan, Incoming
+from curlhttp._engine import ByteStream, HedgePlan, Incoming, connector
 from curlhttp._fork import register
+from curlhttp._models.closed import closed_with_client
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._network import network, now, wall
@@ -34,6 +36,7 @@ __all__ = ["BlockingEngine"]
 
 # What a transfer runs on: so many connections on a driver of its own, none for easy.perform.
 _PERFORM, _ALONE, _RIVAL = 0, 1, -1  # the last: on the driver of the attempt that it may replace
+_CONNECT = -2  # easy.perform, which connects and sends nothing
 _MAIN = threading.main_thread()  # the one that gets KeyboardInterrupt
 _RECENT = 1.0  # seconds since an answer, within which the next connection hardly stalls
 _SHORT_READ = 1.0  # seconds: shorter read timeouts than perform's callback can keep
@@ -53,6 +56,7 @@ class BlockingEngine:
 
     def _open(self) -> None:
         self._pool = ThreadPool(self._limits, self._make)
+        self._streams: WeakSet[ByteStream] = WeakSet()
         self._suspects = Suspects()
         # Sharing connections between threads crashes libcurl; names and TLS sessions it may share.
         self._share = pycurl.CurlShare()
@@ -61,10 +65,12 @@ class BlockingEngine:
 
     def _make(self, key: Key) -> Transfer:
         connections = key[2]
-        transfer = Transfer(self._limits, self._share, watches_progress=connections == _PERFORM)
+        transfer = Transfer(
+            self._limits, self._share, watches_progress=connections in (_PERFORM, _CONNECT)
+        )
         # One connection each: an idle one would hold a descriptor that the bound does not count.
         transfer.easy.setopt(pycurl.MAXCONNECTS, 1)
-        if connections == _PERFORM:
+        if connections in (_PERFORM, _CONNECT):
             transfer.connections = Connections(self._suspects)
         elif connections > 0:
             transfer.driver = Driver(self._limits, connections, self._suspects)
@@ -236,6 +242,40 @@ class BlockingEngine:
         """Let go of a response from a finalizer, in whatever thread that runs."""
         self._pool.drop_from_finalizer(incoming)
 
+    # connections for other protocols
+
+    async def connect(self, request: Request) -> ByteStream:
+        """Open a connection of its own to a request's origin, and send nothing on it.
+
+        Args:
+            request: complete; its transport, timeouts and deadline count.
+
+        Raises:
+            RequestException: no connection came of it.
+        """
+        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+            return await connector(other).connect(request)
+        from curlhttp._curl.streams.in_threads import ThreadStream
+        from curlhttp._curl.streams.stream import connection_to
+
+        begun = time.monotonic()
+        request = connection_to(request)
+        transfer = self._pool.take(request, _CONNECT)
+        try:
+            transfer.prepare(request)
+            transfer.queue_seconds = transfer.last_activity - begun
+            if threading.current_thread() is _MAIN:
+                _perform_in_thread(transfer)
+            else:
+                _perform(transfer)
+            raise_failure(transfer)
+            stream = ThreadStream(transfer, self._pool.drop, self._pool.drop_from_finalizer)
+        except BaseException:
+            self._pool.drop(transfer)
+            raise
+        self._streams.add(stream)
+        return stream
+
     # the rest
 
     async def sleep(self, seconds: float) -> None:
@@ -257,8 +297,13 @@ class BlockingEngine:
         return ThreadGate()
 
     def close(self) -> None:
-        """Close the idle connections now, and those in use when their exchange ends."""
+        """Close the idle connections now, and those in use when their exchange ends.
+
+        Connections for other protocols end at once, since they know no exchange.
+        """
         self._pool.close()
+        for stream in tuple(self._streams):
+            stream.abort(closed_with_client())
 
     def close_from_finalizer(self) -> None:
         """Close the connections, unless this thread may be giving or taking one."""

@@ -9,20 +9,36 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
+from typing import Protocol
+from weakref import WeakSet
 
 import anyio
 import anyio.to_thread
 
+from curlhttp._config import Limits
 from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine import Gate
+from curlhttp._engine import ByteStream, Gate, connector
 from curlhttp._models.body.body import Body
+from curlhttp._models.closed import closed_with_client
+from curlhttp._models.request import Request
 from curlhttp._network import network
 
 __all__ = ["EventLoopEngine", "SharedGate", "wait_so_long"]
 
 _PIECE = 64 * 1024  # bytes read at once from a body that may block
+
+
+class _OpenStream(ByteStream, Protocol):
+    """A stream whose socket the loop watches.
+
+    Attributes:
+        descriptor: the socket.
+    """
+
+    descriptor: int
 
 
 class SharedGate:
@@ -51,7 +67,16 @@ async def wait_so_long(wait: Callable[[], Awaitable[object]], seconds: float) ->
 
 
 class EventLoopEngine(MultiEngine):
-    """Move bytes for the tasks of one event loop."""
+    """Move bytes for the tasks of one event loop.
+
+    Args:
+        limits: the client's limits.
+        multiplexes: see MultiEngine.
+    """
+
+    def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
+        self._streams: WeakSet[_OpenStream] = WeakSet()
+        super().__init__(limits, multiplexes=multiplexes)
 
     # waits
 
@@ -138,7 +163,46 @@ class EventLoopEngine(MultiEngine):
         if transfer.wake is not None:
             transfer.wake()
 
+    # connections for other protocols
+
+    async def connect(self, request: Request) -> ByteStream:
+        """Open a connection of its own to a request's origin, and send nothing on it.
+
+        Args:
+            request: complete; its transport, timeouts and deadline count.
+
+        Raises:
+            RequestException: no connection came of it.
+        """
+        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+            return await connector(other).connect(request)
+        from curlhttp._curl.streams.stream import connection_to
+
+        request = connection_to(request)
+        transfer = self._start(request) or await self._start_later(request)
+        try:
+            while not transfer.done:
+                await self._wait_for(transfer)
+            raise_failure(transfer)
+            stream = self._stream(transfer)
+            self._driver.poller.forget(stream.descriptor)
+        except BaseException:
+            self._drop(transfer)
+            raise
+        self._streams.add(stream)
+        return stream
+
+    @abstractmethod
+    def _stream(self, transfer: Transfer) -> _OpenStream:
+        """Return the stream of a transfer that has connected."""
+
     # the end
+
+    def _shut(self) -> None:
+        """Fail what runs, in the loop's own thread."""
+        for stream in tuple(self._streams):
+            stream.abort(closed_with_client())
+        super()._shut()
 
     async def aclose(self) -> None:
         """Close all connections, without blocking the loop.

@@ -23,10 +23,11 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate, HedgePlan, Incoming
 from curlhttp._fork import register
 from curlhttp._models.body.body import Body
+from curlhttp._models.closed import client_closed, closed_amid
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._network import network, now, wall
-from curlhttp.exceptions import ClientClosed, client_closed, closed_amid
+from curlhttp.exceptions import ClientClosed
 
 __all__ = ["MultiEngine"]
 

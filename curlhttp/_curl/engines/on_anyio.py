@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.lowlevel import EventLoopToken
@@ -21,6 +21,9 @@ from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
 from curlhttp._curl.transfer import Transfer
+
+if TYPE_CHECKING:
+    from curlhttp._curl.streams.on_anyio import AnyioStream
 
 __all__ = ["AnyioEngine", "EventGate"]
 
@@ -198,6 +201,11 @@ class AnyioEngine(EventLoopEngine):
 
     def _call_soon(self, call: Callable[[], object]) -> None:
         self._soon(call)
+
+    def _stream(self, transfer: Transfer) -> AnyioStream:
+        from curlhttp._curl.streams.on_anyio import AnyioStream
+
+        return AnyioStream(transfer, self._drop, self._soon)
 
     def has_ended(self) -> bool:
         """Return whether the event loop runs no more, for good."""

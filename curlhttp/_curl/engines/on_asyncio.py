@@ -8,11 +8,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from curlhttp._config import Limits
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
 from curlhttp._curl.transfer import Transfer
+
+if TYPE_CHECKING:
+    from curlhttp._curl.streams.on_asyncio import AsyncioStream
 
 __all__ = ["AsyncioEngine", "FutureGate"]
 
@@ -143,6 +147,11 @@ class AsyncioEngine(EventLoopEngine):
 
     def _call_soon(self, call: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(call)
+
+    def _stream(self, transfer: Transfer) -> AsyncioStream:
+        from curlhttp._curl.streams.on_asyncio import AsyncioStream
+
+        return AsyncioStream(transfer, self._drop, self._loop)
 
     def has_ended(self) -> bool:
         """Return whether the event loop runs no more, for good."""

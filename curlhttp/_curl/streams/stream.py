@@ -1,0 +1,192 @@
+"""A connection that libcurl has made, on which both sides send bytes when they like.
+
+libcurl connects (CURLOPT_CONNECT_ONLY): names, TLS, proxies, certificates and Unix sockets are as
+for any request. What comes after is curl_easy_recv and curl_easy_send on a handle that stays where
+it is; how to wait for the socket is left to the subclasses. Of protocols nothing is known here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+import pycurl
+
+from curlhttp._curl.transfer import Transfer
+from curlhttp._fork import register
+from curlhttp._models.headers import Headers
+from curlhttp._models.request import Request
+from curlhttp._models.timings import MICROSECOND, Timings
+from curlhttp.exceptions import ConnectionError
+
+__all__ = ["ConnectionRequest", "Stream", "connection_to", "given_up"]
+
+PIECE = 64 * 1024  # bytes that are received at once
+_PASTED = 16 * 1024  # bytes: smaller pieces go out together with what waits before them
+
+
+class ConnectionRequest(Request):
+    """A request that libcurl only connects for."""
+
+    __slots__ = ()
+    connects_only = True
+
+
+def connection_to(request: Request) -> ConnectionRequest:
+    """Return what makes libcurl connect as for a request, and send nothing."""
+    wanted = ConnectionRequest.__new__(ConnectionRequest)
+    return wanted.assemble(  # type: ignore[return-value]  # it returns what it is called on
+        "GET",
+        request.url,
+        Headers(),
+        # Silence is none of libcurl's business any more.
+        replace(request.timeout, read=None),
+        replace(request.transport, http2=False, http3=False),
+        deadline=request.deadline,
+        stream=True,
+    )
+
+
+class Stream:
+    """One such connection; see `ByteStream`, which it is with a subclass's ways to wait.
+
+    Args:
+        transfer: has connected, and is this stream's until `let_go`.
+        let_go: gives the transfer back, which closes the connection; called once.
+
+    Attributes:
+        descriptor: the socket, -1 once it is closed.
+    """
+
+    def __init__(self, transfer: Transfer, let_go: Callable[[Transfer], object]) -> None:
+        # First what the finalizer needs: Ctrl-C may come at any line.
+        self._transfer: Transfer | None = transfer
+        self._let_go = let_go
+        self._error: BaseException | None = None
+        self._easy = transfer.easy
+        self._unsent: deque[memoryview] = deque()
+        info = transfer.easy.getinfo
+        self.descriptor: int = info(pycurl.ACTIVESOCKET)
+        request = transfer.request
+        assert request is not None
+        proxy = request.transport.proxy
+        # OpenSSL holds decoded bytes of which no look at the socket tells.
+        self._holds_bytes = request.url.scheme == "https" or (
+            proxy is not None and proxy.url.startswith("https:")
+        )
+        self._timings = _timings(transfer)
+        register(self)
+
+    def timings(self) -> Timings:
+        """Return where the time went until the connection was there."""
+        return self._timings
+
+    # bytes, without a wait
+
+    def receive_now(self) -> bytes | None:
+        """Return the next bytes, b"" at the end, None where there are none yet.
+
+        Raises:
+            RequestException: the connection broke, or was given up.
+        """
+        if self._error is not None:
+            raise self._error
+        try:
+            return self._easy.recv(PIECE)  # type: ignore[no-any-return]
+        except BlockingIOError:
+            return None
+        except pycurl.error as error:
+            raise self._broken(error) from None
+
+    def write(self, data: bytes) -> None:
+        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
+
+        Raises:
+            RequestException: the connection broke, or was given up.
+        """
+        if self._unsent:
+            self._unsent.append(memoryview(data))
+        elif data:
+            sent = self._send(data)
+            if sent < len(data):
+                self._unsent.append(memoryview(data)[sent:])
+                return
+        self._push()
+
+    def _push(self) -> None:
+        """Send what goes out at once of what waits."""
+        unsent = self._unsent
+        while unsent:
+            piece = unsent.popleft()
+            if unsent and len(piece) < _PASTED:
+                # Thousands of small pieces would cost as many calls of the system.
+                piece = self._pasted(piece)
+            sent = self._send(piece)
+            if sent < len(piece):
+                unsent.appendleft(piece[sent:])
+                return
+
+    def _pasted(self, first: memoryview) -> memoryview:
+        pieces, size = [first], len(first)
+        while self._unsent and size < _PASTED:
+            pieces.append(self._unsent.popleft())
+            size += len(pieces[-1])
+        return memoryview(b"".join(pieces))
+
+    def _send(self, data: bytes | memoryview) -> int:
+        if self._error is not None:
+            raise self._error
+        total = 0
+        while True:
+            try:
+                sent: int = self._easy.send(data)
+            except BlockingIOError:
+                return total
+            except pycurl.error as error:
+                raise self._broken(error) from None
+            total += sent
+            # TLS takes one record at a time: what is left of a large piece may well go, too.
+            if sent == len(data) or not sent:
+                return total
+            data = memoryview(data)[sent:]
+
+    def _broken(self, error: pycurl.error) -> ConnectionError:
+        code, message = error.args
+        self._error = ConnectionError(
+            f"the connection broke (curl error {code}: {message})", curl_code=code
+        )
+        return self._error
+
+    # the end
+
+    def _release(self) -> None:
+        """Give the transfer back, which closes the connection; once."""
+        transfer, self._transfer = self._transfer, None
+        self.descriptor = -1
+        self._unsent.clear()
+        if transfer is not None:
+            self._let_go(transfer)
+
+    def after_fork_in_child(self) -> None:
+        """Leave the connection to the parent."""
+        self._error = ConnectionError(
+            "this connection belongs to the process that this one was forked from"
+        )
+        self._transfer = None
+        self.descriptor = -1
+
+
+def given_up(error: BaseException | None) -> BaseException:
+    """Return the exception for the use of a connection that was given up."""
+    return error or ConnectionError("this connection was closed")
+
+
+def _timings(transfer: Transfer) -> Timings:
+    info = transfer.easy.getinfo
+    total = info(pycurl.TOTAL_TIME_T) * MICROSECOND
+    return transfer.timings()._replace(
+        first_byte=total,
+        peer=(info(pycurl.PRIMARY_IP), info(pycurl.PRIMARY_PORT)),
+        local=(info(pycurl.LOCAL_IP), info(pycurl.LOCAL_PORT)),
+    )
