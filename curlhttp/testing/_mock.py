@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from curlhttp._engine import Engine
+from curlhttp._models.closed import client_closed
 from curlhttp._models.headers import check_method
 from curlhttp._models.request import Request
 from curlhttp._network import StandIn, Waits, network, now, wall
-from curlhttp.exceptions import client_closed
 from curlhttp.testing._attempt import Attempted
 from curlhttp.testing._engine import ScriptedEngine
 from curlhttp.testing._pattern import Pattern, URLPattern
