@@ -16,7 +16,7 @@ import pycurl
 from curlhttp._curl.transfer import Transfer
 from curlhttp._fork import register
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request
+from curlhttp._models.request import Request, fields_of
 from curlhttp._models.timings import MICROSECOND, Timings
 from curlhttp.exceptions import ConnectionError
 
@@ -33,12 +33,9 @@ class ConnectionRequest(Request):
     connects_only = True
 
 
-def connection_to(request: Request) -> ConnectionRequest:
+def connection_to(request: Request) -> Request:
     """Return what makes libcurl connect as for a request, and send nothing."""
-    wanted = ConnectionRequest.__new__(ConnectionRequest)
-    return wanted.assemble(  # type: ignore[return-value]  # it returns what it is called on
-        "GET",
-        request.url,
+    fields = fields_of(
         Headers(),
         # Silence is none of libcurl's business any more.
         replace(request.timeout, read=None),
@@ -46,6 +43,7 @@ def connection_to(request: Request) -> ConnectionRequest:
         deadline=request.deadline,
         stream=True,
     )
+    return ConnectionRequest.__new__(ConnectionRequest).fill("GET", request.url, fields)
 
 
 class Stream:
