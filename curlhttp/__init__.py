@@ -21,6 +21,7 @@ from curlhttp._version import __version__
 if TYPE_CHECKING:
     from curlhttp import exceptions, progress, requests, testing
     from curlhttp._alias import alias_requests
+    from curlhttp._apps.asgi import ASGITransport
     from curlhttp._async_client import AsyncClient
     from curlhttp._client import Client
     from curlhttp._config import TLS, Limits, Proxy
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TLS",
     "URL",
+    "ASGITransport",
     "AsyncClient",
     "AsyncEventStream",
     "AsyncResults",
@@ -239,6 +241,7 @@ __all__ = [
 
 _HOMES = {
     "curlhttp._alias": "alias_requests",
+    "curlhttp._apps.asgi": "ASGITransport",
     "curlhttp._map.blocking": "Results",
     "curlhttp._map.tasks": "AsyncResults",
     "curlhttp._async_client": "AsyncClient",

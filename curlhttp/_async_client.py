@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from curlhttp import _network
 from curlhttp._building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
 from curlhttp._core import Core, Self
-from curlhttp._engine import Clock, Engine
+from curlhttp._engine import Clock, Engine, check_transport
 from curlhttp._flow.exchange import exchange_in_loops
 from curlhttp._models.closed import client_closed
 from curlhttp._models.request import Request
@@ -78,6 +78,8 @@ class AsyncClient(Core):
         self._loops = _loops
         self._running_loop = _loops.running_loop
         self._engines: dict[Loop, EventLoopEngine] = {}
+        if transport is not None:
+            check_transport(transport, "AsyncClient")
         self._given = transport
         now = _network.now if transport is None else transport.now
         wall = _network.wall if transport is None else transport.wall
@@ -283,11 +285,17 @@ class AsyncClient(Core):
         Those of loops that have ended are closed as well. Further requests raise ClientClosed.
         """
         self.is_closed = True
-        if self._given is not None:
-            self._given.close()
+        given = self._given
+        if given is not None and hasattr(given, "aclose"):
+            await given.aclose()
+        elif given is not None:
+            given.close()
         await self._loops.close_engines(self._engines, self._loops.running_loop())
 
     async def __aenter__(self: Self) -> Self:
+        given = cast("AsyncClient", self)._given
+        if given is not None and hasattr(given, "astart"):
+            await given.astart()
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from curlhttp._building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
 from curlhttp._core import Core, Self
-from curlhttp._engine import Clock, Engine
+from curlhttp._engine import Clock, Engine, check_transport
 from curlhttp._flow.exchange import exchange
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -78,6 +78,8 @@ class Client(Core):
 
     def _set_engine(self, transport: Engine | None) -> None:
         self._is_given = transport is not None
+        if transport is not None:
+            check_transport(transport, "Client")
         if transport is None:
             from curlhttp._curl.engines.blocking import BlockingEngine
 

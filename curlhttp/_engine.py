@@ -28,9 +28,11 @@ __all__ = [
     "HedgePlan",
     "Incoming",
     "Layer",
+    "Lifecycle",
     "MakeGate",
     "Middleware",
     "Send",
+    "check_transport",
     "connector",
 ]
 
@@ -228,6 +230,33 @@ def connector(engine: Engine) -> Connector:
             "for another protocol, such as WebSocket"
         )
     return cast("Connector", engine)
+
+
+class Lifecycle(Protocol):
+    """What an engine of AsyncClient can do beside, if it begins and ends with waits."""
+
+    async def astart(self) -> None:
+        """Begin; called by `async with client`, in each event loop."""
+
+    async def aclose(self) -> None:
+        """End what belongs to the running event loop, in place of close."""
+
+
+def check_transport(transport: Engine, client: str) -> None:
+    """Look whether an engine is for a kind of client; most are for both.
+
+    Args:
+        transport: the user's; one that is for one kind alone names it in `needs_client`.
+        client: "Client" or "AsyncClient".
+
+    Raises:
+        TypeError: it is for the other kind.
+    """
+    needed = getattr(transport, "needs_client", client)
+    if needed != client:
+        name = type(transport).__name__
+        hint = f"use {needed}(transport={name}(...))"
+        raise TypeError(f"{name} is for {needed}, not {client}: {hint}")
 
 
 class Clock(NamedTuple):

@@ -31,7 +31,8 @@ POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._cur
 
 FACADE = ("curlhttp.requests", "curlhttp._alias")
 BUILDING, CORE = ("curlhttp._building",), ("curlhttp._building", "curlhttp._core")
-BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + CORE + ("curlhttp._loops",)
+LOOP_TOOLS = ("curlhttp._loops", "curlhttp._background")
+BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + CORE + LOOP_TOOLS
 CLIENTS = {"curlhttp._client", "curlhttp._async_client"}
 PARTS_OF_CLIENTS = ("curlhttp._stream", "curlhttp._sse", "curlhttp._map", "curlhttp._download")
 
@@ -58,6 +59,11 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_async_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),
     "_map": ((*BELOW_CLIENTS, "curlhttp._map"), {*CLIENTS, "pycurl", *SOCKETS, *CLOCKS}),
     "_download": ((*BELOW_CLIENTS, "curlhttp._download"), {*CLIENTS, "pycurl", *LOOPS, *CLOCKS}),
+    "_background.py": (VALUES + SEAM + CURL + ("curlhttp._loops",), {"pycurl", *SOCKETS, *CLOCKS}),
+    "_apps": (
+        (*VALUES, *SEAM, *CURL, "curlhttp._apps", "curlhttp._background", "curlhttp._loops"),
+        {"pycurl", *SOCKETS, "datetime"},
+    ),
     "progress.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS}),
     "testing": ((*VALUES, *SEAM, "curlhttp.testing"), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "cli": (("curlhttp",), {*FACADE, "pycurl"}),

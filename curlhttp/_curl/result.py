@@ -29,6 +29,7 @@ from curlhttp.exceptions import RequestException
 
 __all__ = [
     "check_opened",
+    "decode_body",
     "finish",
     "head_of",
     "raise_failure",
@@ -137,7 +138,7 @@ def response_of(transfer: Transfer) -> Response:
     response = Response(request, head, content, transfer.times())
     # Looked for in the text: most responses have no coding, and need no parsing for that.
     if "\ncontent-encoding" in head.lower and request.decode and content:
-        _decode(response, request)
+        decode_body(response, request)
     return response
 
 
@@ -167,7 +168,12 @@ def take_piece(transfer: Transfer) -> bytes:
     return piece
 
 
-def _decode(response: Response, request: Request) -> None:
+def decode_body(response: Response, request: Request) -> None:
+    """Undo the coding of a response whose body is in memory.
+
+    Raises:
+        RequestException: it is corrupt, or decodes to more than max_response_size.
+    """
     # The body of a redirect is read by no one: a coding that is broken must not be an error.
     if request.follow_redirects and response._head.redirects:
         return

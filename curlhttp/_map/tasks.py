@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from curlhttp._background import BackgroundTasks, background_tasks
 from curlhttp._engine import Gate
 from curlhttp._loops import running_loop
-from curlhttp._map.background import BackgroundTasks, background_tasks
 from curlhttp._map.work import Item, Job, MapResult, Work
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from curlhttp._models.closed import closed_with_client
 from curlhttp._models.request import Request
 from curlhttp._network import network
 
-__all__ = ["EventLoopEngine", "SharedGate", "wait_so_long"]
+__all__ = ["EventLoopEngine", "SharedGate", "next_piece", "wait_so_long"]
 
 _PIECE = 64 * 1024  # bytes read at once from a body that may block
 
@@ -145,7 +145,7 @@ class EventLoopEngine(MultiEngine):
     async def _feed(self, transfer: Transfer, body: Body, feed: _Feed) -> None:
         try:
             while not feed.is_stopped:
-                piece = await _next_piece(body)
+                piece = await next_piece(body)
                 if feed.is_stopped:
                     break  # type: ignore[unreachable]  # it may have been, meanwhile
                 gate = feed.put(piece)
@@ -254,7 +254,8 @@ class _Feed:
         return piece
 
 
-async def _next_piece(body: Body) -> bytes:
+async def next_piece(body: Body) -> bytes:
+    """Return the next piece of a body that is awaited, or read in a thread; b"" at its end."""
     if body.is_async:
         return await body.next()
     # A file or an iterator may block: not in the loop's thread. Only the caller's cancellation and

@@ -1,0 +1,1 @@
+"""Applications in place of the network."""
