@@ -227,13 +227,10 @@ class RequestBuilder:
             method: a token in upper case.
             url: absolute, maybe with credentials.
         """
-        auth = None
-        if url.username is not None:
-            auth = BasicAuth(url.username, url.password or "")
-            url = url.without_userinfo()
         request = _new_request(Request).fill(method, url, self._fields)
-        if auth is not None:
-            request.auth = auth
+        if url.username is not None:
+            request.auth = BasicAuth(url.username, url.password or "")
+            request.url = url.without_userinfo()
         if self._is_routed:
             self._set_route(request, UNSET, UNSET, None)
         return request

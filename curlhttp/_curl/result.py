@@ -68,7 +68,7 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
             transfer.disown_answer(has_head=transfer.head is not None)
             return
     head = _conclude(transfer, request)
-    if head is None or ("\ntransfer-encoding:" in head.lower and head.is_framed_twice):
+    if head is None or (head.may_have_codings and head.is_framed_twice):
         # Another recipient may see the end of the body elsewhere (RFC 9112, section 6.3).
         transfer.connections.spoil(transfer.route)
 
@@ -89,9 +89,11 @@ def _conclude(transfer: Transfer, request: Request) -> Head | None:
         whole = final_head(lines)
         head.trailers = b"" if whole is None else whole.trailers
     # Most heads announce the very length that came, and nothing else: they need no parsing.
-    lower = head.lower
     if (
-        ("transfer-encoding" in lower or f"\ncontent-length: {transfer.size}\r\n" not in lower)
+        (
+            f"\ncontent-length: {transfer.size}\r\n" not in head.lower
+            or (head.may_have_codings and "transfer-encoding" in head.lower)
+        )
         and not transfer.is_cut_short
         and contradicts(head, request.method, transfer.size)
     ):
@@ -136,8 +138,8 @@ def response_of(transfer: Transfer) -> Response:
     head = transfer.head or head_of(transfer)
     content = b"".join(transfer.pieces)  # of one piece, that piece itself
     response = Response(request, head, content, transfer.times())
-    # Looked for in the text: most responses have no coding, and need no parsing for that.
-    if "\ncontent-encoding" in head.lower and request.decode and content:
+    # Most responses have no coding: that is seen without parsing.
+    if head.may_have_codings and "\ncontent-encoding" in head.lower and request.decode and content:
         decode_body(response, request)
     return response
 

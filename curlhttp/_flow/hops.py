@@ -6,6 +6,8 @@ before and after each exchange whether there is something to do; how it is done,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from curlhttp._engine import Clock, Layer, Send
 from curlhttp._flow.auth import FindCredentials, authenticate, method_from_netrc
 from curlhttp._flow.cookies import cookies, store_cookies, with_cookies
@@ -39,7 +41,7 @@ def hops(
             if request.timeout.total is not None and request.deadline is None:
                 request = bounded(request, now)  # one budget over all below
             followed = 0
-            history: list[Response] = []
+            history: Sequence[Response] = ()
             while True:  # each hop goes through all below anew
                 method, jar = request.auth, request.jar
                 if method is None and netrc is not None:

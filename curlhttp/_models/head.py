@@ -32,11 +32,12 @@ class Head:
     Attributes:
         block: all of it, as bytes.
         lower: the same in lower case, as latin-1 text.
+        may_have_codings: Transfer-Encoding or Content-Encoding may be there, or is only named.
         status_code: of three digits; 0 where the first line is no status line.
         trailers: what came after the body.
     """
 
-    __slots__ = ("block", "lower", "status_code", "trailers")
+    __slots__ = ("block", "lower", "may_have_codings", "status_code", "trailers")
 
     def __init__(self, block: bytes, trailers: bytes = b"") -> None:
         self.block: bytes = block
@@ -44,6 +45,7 @@ class Head:
         self.status_code: int = _known_status(start) or _read_status(start)
         # To look for a field without reading all of them. In a str that is a third of the price.
         self.lower: str = block.lower().decode("latin-1")
+        self.may_have_codings: bool = "-encoding" in self.lower
         self.trailers: bytes = trailers
 
     def _status_line(self) -> tuple[str, str]:

@@ -33,7 +33,6 @@ class Response:
         http_version: "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "HTTP/3".
         request: the request that led to it, of the last hop.
         url: where it came from, a str without userinfo.
-        history: the responses that redirected here, oldest first.
         budget_exhausted: there was no further try since the policy's budget was spent.
     """
 
@@ -42,6 +41,7 @@ class Response:
     _first_attempt: float | None = None  # its seconds, where there was no other
     budget_exhausted: bool = False
     _headers: Headers | None = None
+    _history: list[Response] | None = None
     _encoding: str | None = None
     # Not Cookies, which loads late: some programs evaluate these types (requests-cache).
     _cookies: MutableMapping[str, str] | None = None
@@ -58,7 +58,6 @@ class Response:
         self.status_code: int = head.status_code
         self._content = content  # None while it is on the wire
         self._times = timings
-        self.history: list[Response] = []
 
     @classmethod
     def of(
@@ -86,6 +85,17 @@ class Response:
         head = Head("\r\n".join([*lines, "", ""]).encode("latin-1"))
         body = content.encode() if isinstance(content, str) else content
         return Response(request, head, body, Timings(0, 0, 0, 0, 0, 0, False, None))
+
+    @property
+    def history(self) -> list[Response]:
+        """Return the responses that redirected here, oldest first."""
+        if self._history is None:  # as of most: so many lists less to make and to collect
+            self._history = []
+        return self._history
+
+    @history.setter
+    def history(self, history: list[Response]) -> None:
+        self._history = history
 
     # the head
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from curlhttp import Response, Timings
+from curlhttp import ClientRequest, Response, Timings
+from curlhttp._models.head import Head
 from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, RequestException
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -411,3 +412,29 @@ async def test_no_file_is_written_for_a_name_that_a_server_gives(
             await ask(raw.url + "/..%2f..%2fevil")
     files = [path.name for path in tmp_path.rglob("*") if not path.is_dir()]
     assert files == (["downloaded"] if way == "download" else [])
+
+
+def test_the_history_is_made_when_asked_for_and_kept() -> None:
+    request = ClientRequest("GET", "http://h.test/")
+    first, second = Response.of(request, 302), Response.of(request)
+    assert "_history" not in vars(second)
+    second.history.append(first)
+    assert second.history == [first]
+    assert first.history == []
+    assert second.history is not first.history
+    second.history = [first, first]
+    assert pickle.loads(pickle.dumps(second)).history[1].status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("field", "may"),
+    [
+        ("Content-Encoding: gzip", True),
+        ("TRANSFER-ENCODING : chunked", True),
+        ("Vary: Accept-Encoding", True),  # which only names one
+        ("Content-Length: 3", False),
+    ],
+)
+def test_a_head_says_at_once_that_it_has_no_codings(field: str, may: bool) -> None:
+    head = Head(f"HTTP/1.1 200 OK\r\n{field}\r\n\r\n".encode())
+    assert head.may_have_codings is may
