@@ -86,6 +86,7 @@ GOALS = (
     Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", _BARE, most=1.25),
     Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", "bare pycurl", most=1.25),
     Goal("pairs/kept, 1 KiB", "cpu", "curlhttp", f"{_BARE}, no NOSIGNAL", most=1.25),
+    Goal("pairs/kept, 1 KiB", "cpu", "requests, defaults", "curlhttp", least=14),
     Goal("pairs/kept, 1 KiB", "cpu", "requests", "curlhttp", least=14),
     Goal("pairs/new connections, 1 KiB", "cpu", "curlhttp", _BARE, most=1.25),
     Goal(_TLS_RESUMED, "cpu", "curlhttp", _BARE, most=1.05),

@@ -24,6 +24,7 @@ _GROUPS = (
             "bare pycurl, no Ctrl-C",
             "bare pycurl, no Ctrl-C, no NOSIGNAL",
             "requests",
+            "requests, defaults",
         ),
     ),
     Group("streamed", _SMALL, clients=("curlhttp", "curlhttp, streamed")),

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         TooManyRedirects,
         UnrewindableBodyError,
         URLRequired,
+        WriteTimeout,
     )
     from curlhttp.requests import (
         PreparedRequest,
@@ -205,6 +206,7 @@ __all__ = [
     "Transition",
     "URLRequired",
     "UnrewindableBodyError",
+    "WriteTimeout",
     "__version__",
     "adapters",
     "alias_requests",
@@ -278,7 +280,7 @@ _HOMES = {
         "InvalidURL JSONDecodeError MissingSchema PoolTimeout ProxyError ReadTimeout "
         "RemoteProtocolError RequestException RequestsDependencyWarning RequestsWarning "
         "ResponseTooLarge RetryError SSLError StreamConsumedError Timeout TooManyRedirects "
-        "URLRequired UnrewindableBodyError"
+        "URLRequired UnrewindableBodyError WriteTimeout"
     ),
     # What requests has, and where two names would be one: `import curlhttp as requests`.
     "curlhttp.requests": "PreparedRequest Request Response Session codes session",

@@ -13,6 +13,7 @@ RequestException(OSError)
 ├── Timeout
 │   ├── ConnectTimeout           (also ConnectionError)
 │   ├── ReadTimeout
+│   ├── WriteTimeout*            the server took no more of the body
 │   ├── PoolTimeout*             no free handle in time
 │   └── DeadlineExceeded*        the total ran out
 ├── ChunkedEncodingError         the body ended early or its framing broke
@@ -79,6 +80,7 @@ __all__ = [
     "TooManyRedirects",
     "URLRequired",
     "UnrewindableBodyError",
+    "WriteTimeout",
 ]
 
 
@@ -272,7 +274,7 @@ class Timeout(RequestException):
         return super().__new__(cls, *args)
 
 
-_LIMITS = frozenset({"total", "connect", "read", "pool"})
+_LIMITS = frozenset({"total", "connect", "read", "write", "pool"})
 
 
 class ConnectTimeout(ConnectionError, Timeout):
@@ -281,6 +283,13 @@ class ConnectTimeout(ConnectionError, Timeout):
 
 class ReadTimeout(Timeout):
     """Report that the server was silent for longer than the read timeout."""
+
+
+class WriteTimeout(Timeout):
+    """Report that the server took no more of the request's body for longer than the write timeout.
+
+    Part of the request was sent: it may be sent again only if it may be processed twice.
+    """
 
 
 class PoolTimeout(Timeout):

@@ -24,6 +24,7 @@ from curlhttp.testing import (
     silent,
     stream_refused,
     unreachable,
+    unread,
     unresolved,
     untrusted,
 )
@@ -116,6 +117,7 @@ async def test_what_never_left_did_not_arrive(scripted: Scripted) -> None:
         reset: True,
         stream_refused: True,
         silent: True,
+        unread: True,
     }
     client, engine = scripted([make() for make in steps])
     for make, arrived in steps.items():
@@ -158,6 +160,26 @@ def test_the_clock_may_start_anywhere() -> None:
     assert (engine.now(), engine.wall()) == (500.0, 1000.0)
     engine.advance(1.5)
     assert (engine.now(), engine.wall()) == (501.5, 1001.5)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "body", "kind", "seconds"),
+    [
+        (Timeout(write=7, read=5), b"pay", e.WriteTimeout, 7),
+        (Timeout(write=7, read=None), b"pay", e.WriteTimeout, 7),
+        (Timeout(write=7, read=5, total=6), b"pay", e.DeadlineExceeded, 6),
+        (Timeout(read=5), b"pay", e.ReadTimeout, 5),
+        (Timeout(write=7, read=5), None, e.ReadTimeout, 5),
+    ],
+)
+async def test_a_server_that_stops_reading_runs_into_the_write_timeout(
+    timeout: Any, body: bytes | None, kind: type[e.Timeout], seconds: float, scripted: Scripted
+) -> None:
+    client, engine = scripted([unread()])
+    with pytest.raises(kind) as caught:
+        await client.post(URL, content=body, timeout=timeout)
+    assert engine.now() == seconds
+    assert caught.value.request_sent
 
 
 async def test_a_server_that_is_silent_runs_into_the_read_timeout(scripted: Scripted) -> None:

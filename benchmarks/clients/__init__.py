@@ -45,6 +45,7 @@ VARIANTS = {  # of clients above, for what they are compared with themselves
     "bare pycurl, no Ctrl-C": "bare.Plain",
     "bare pycurl, no Ctrl-C, no NOSIGNAL": "bare.Signalling",
     "bare pycurl, one multi": "bare.OneMulti",
+    "requests, defaults": "python.TrustingRequests",
 }
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "Hyperhttp",
     "Niquests",
     "Requests",
+    "TrustingRequests",
     "Urllib3",
 ]
 
@@ -130,6 +131,15 @@ class Requests(BlockingPeer):
 
     def close(self) -> None:
         self._session.close()
+
+
+class TrustingRequests(Requests):
+    name = "requests, defaults"
+    configuration = "a Session, which looks into the environment and .netrc for each request"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._session.trust_env = True
 
 
 class Urllib3(BlockingPeer):

@@ -17,11 +17,11 @@ import pycurl
 from curlhttp._config import Limits
 from curlhttp._curl.connections import Connection, Connections, Suspects, shut_down
 from curlhttp._curl.errors import raised_in_callback
-from curlhttp._curl.head import answer_head, switches_unasked
+from curlhttp._curl.head import switches_unasked
 from curlhttp._curl.multiplexing import Multiplexing
 from curlhttp._curl.poller import make_poller
-from curlhttp._curl.read_timeouts import ReadTimeouts
-from curlhttp._curl.rejections import no_head, silence
+from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
+from curlhttp._curl.rejections import no_head
 from curlhttp._curl.result import finish
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
@@ -144,9 +144,11 @@ class Driver:
         self._act_at_once()
         self.running[easy] = transfer
         transfer.attached = self
-        read = request.timeout.read
-        if read is not None:
-            check = self._read_timeouts.start(transfer, read)
+        limit = request.timeout.read
+        if request.timeout.write is not None:
+            limit = first_limit(request)
+        if limit is not None:
+            check = self._read_timeouts.start(transfer, limit)
             if check < self._check_at:
                 self._check_at = check
                 self.rearm(check)
@@ -331,11 +333,8 @@ class Driver:
 
     def _check(self, now: float) -> None:
         self._look_again()
-        for transfer in self._read_timeouts.take_silent(now, self._last_event):
-            request = transfer.request
-            assert request is not None
-            has_head = answer_head(transfer.lines, request) is not None
-            self._fail(transfer, silence(request, has_head=has_head))
+        for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
+            self._fail(transfer, error)
         self._check_at = self._read_timeouts.next_check()
 
     def _look_again(self) -> None:

@@ -2,7 +2,8 @@
 
 libcurl's low-speed limit counts whole seconds and does not stop while a transfer is paused. Here a
 sign of life moves nothing: a transfer is looked at when its first read timeout would be over, and
-once more when the next one would be, counted from the last sign of life.
+once more when the next one would be, counted from the last sign of life. Where there is a write
+timeout, it takes the place of the read timeout until the body has gone out.
 """
 
 from __future__ import annotations
@@ -13,9 +14,24 @@ from math import inf
 
 import pycurl
 
+from curlhttp._curl.head import answer_head
+from curlhttp._curl.rejections import silence, stalled_upload
 from curlhttp._curl.transfer import Transfer
+from curlhttp._models.body.body import Body
+from curlhttp._models.request import Request
+from curlhttp.exceptions import Timeout
 
-__all__ = ["ReadTimeouts"]
+__all__ = ["ReadTimeouts", "first_limit"]
+
+_LOOKS = 4  # in a write timeout, which ends so much later at most where other streams are busy
+
+
+def first_limit(request: Request) -> float | None:
+    """Return after how many seconds of silence a request needs its first look; None for never."""
+    read, write = request.timeout.read, request.timeout.write
+    if write is None or request.body is None:
+        return read
+    return min(write / _LOOKS, inf if read is None else read)
 
 
 class ReadTimeouts:
@@ -37,7 +53,7 @@ class ReadTimeouts:
 
         Args:
             transfer: as it was prepared.
-            seconds: its read timeout.
+            seconds: the shortest of its limits, see first_limit.
 
         Returns:
             The monotonic time of the first look at it.
@@ -57,8 +73,10 @@ class ReadTimeouts:
             transfer.timeout_queue = None
             transfer.recheck_at = 0.0
 
-    def take_silent(self, now: float, last_event: Mapping[int, float]) -> list[Transfer]:
-        """Take out the transfers that have been silent for too long.
+    def take_silent(
+        self, now: float, last_event: Mapping[int, float]
+    ) -> list[tuple[Transfer, Timeout]]:
+        """Take out the transfers that have been silent for too long, with what they fail with.
 
         Args:
             now: the monotonic time.
@@ -68,10 +86,9 @@ class ReadTimeouts:
         for transfer in self._take_due(now):
             request = transfer.request
             assert request is not None
-            assert request.timeout.read is not None
-            due = _last_sign(transfer, now, last_event) + request.timeout.read
+            due, sends = _next_look(transfer, request, now, last_event)
             if due <= now:
-                found.append(transfer)
+                found.append((transfer, _failure(transfer, request, sends=sends)))
             else:
                 transfer.recheck_at = due
                 self._serial += 1
@@ -84,7 +101,7 @@ class ReadTimeouts:
         for seconds, queue in list(self._queues.items()):
             while queue and next(iter(queue.values())) <= now:
                 found.append(first := next(iter(queue)))
-                first.progress_mark = None
+                first.progress_mark = first.upload_mark = None
                 del queue[first]
             if not queue:
                 del self._queues[seconds]
@@ -109,9 +126,67 @@ class ReadTimeouts:
         self._rechecks.clear()
 
 
+def _next_look(
+    transfer: Transfer, request: Request, now: float, last_event: Mapping[int, float]
+) -> tuple[float, bool]:
+    """Return when to look again, or when its time was over; and whether it is the write timeout."""
+    read, write, body = request.timeout.read, request.timeout.write, request.body
+    if write is not None and body is not None:
+        uploaded = transfer.easy.getinfo(pycurl.SIZE_UPLOAD_T)
+        if _has_more(transfer, body, uploaded):
+            due = _last_upload(transfer, uploaded, now, last_event) + write
+            if due > now:
+                # The body may have gone out by then, and the read timeout be a shorter one.
+                due = min(due, now + write / _LOOKS, inf if read is None else now + read)
+            return due, True
+    if read is None:  # libcurl may yet send the body again, on another connection
+        assert write is not None
+        return now + write, False
+    return _last_sign(transfer, now, last_event) + read, False
+
+
+def _failure(transfer: Transfer, request: Request, *, sends: bool) -> Timeout:
+    if sends:
+        return stalled_upload(request)
+    return silence(request, has_head=answer_head(transfer.lines, request) is not None)
+
+
+def _has_more(transfer: Transfer, body: Body, uploaded: int) -> bool:
+    """Return whether a part of the body is known not to have gone out yet.
+
+    Args:
+        transfer: what sends it.
+        body: what is sent.
+        uploaded: bytes of it that went out, with their framing (CURLINFO_SIZE_UPLOAD_T).
+    """
+    if body.length is not None:
+        return uploaded < body.length
+    return not transfer.is_read_out or uploaded < transfer.fed
+
+
+def _last_upload(
+    transfer: Transfer, uploaded: int, now: float, last_event: Mapping[int, float]
+) -> float:
+    """Return when a part of the body went out last, or when it could not have done so."""
+    if _waits_for_us(transfer):
+        transfer.upload_at = now
+    elif uploaded != transfer.upload_mark:
+        # When it went out is not known, but it was not after the socket's last event.
+        descriptor = transfer.easy.getinfo(pycurl.ACTIVESOCKET)
+        transfer.upload_at = max(transfer.last_activity, last_event.get(descriptor, 0.0))
+    transfer.upload_mark = uploaded
+    transfer.upload_at = max(transfer.upload_at, transfer.fed_at)
+    return transfer.upload_at
+
+
+def _waits_for_us(transfer: Transfer) -> bool:
+    """Return whether the server is not to blame: a transfer waits for its caller or its turn."""
+    return transfer.wake is None or transfer.paused or transfer.starving or not transfer.sends
+
+
 def _last_sign(transfer: Transfer, now: float, last_event: Mapping[int, float]) -> float:
     """Return when a transfer last moved; one that waits for its caller always does."""
-    if transfer.wake is None or transfer.paused or transfer.starving or not transfer.sends:
+    if _waits_for_us(transfer):
         return now
     lines = transfer.lines
     is_http1 = lines[0].startswith(b"HTTP/1") if lines else not transfer.handle.multiplexes

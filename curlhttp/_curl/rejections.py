@@ -12,6 +12,7 @@ from curlhttp.exceptions import (
     ReadTimeout,
     RemoteProtocolError,
     ResponseTooLarge,
+    WriteTimeout,
 )
 
 __all__ = ["body_differs", "came_early", "no_head", "silence", "too_large"]
@@ -76,6 +77,17 @@ def silence(request: Request, *, has_head: bool) -> ReadTimeout:
     return ReadTimeout(
         f"{request}: the server was silent for "
         f"{request.timeout.read} s {what}; it may be slow, or raise timeout=Timeout(read=...)",
+        request=request,
+        curl_code=pycurl.E_OPERATION_TIMEDOUT,
+        request_sent=True,
+    )
+
+
+def stalled_upload(request: Request) -> WriteTimeout:
+    """Return the exception for a server that takes no more of the body than it took so far."""
+    return WriteTimeout(
+        f"{request}: no byte of the body went out for {request.timeout.write} s; the server may "
+        "be slow to read it, or raise timeout=Timeout(write=...)",
         request=request,
         curl_code=pycurl.E_OPERATION_TIMEDOUT,
         request_sent=True,

@@ -68,6 +68,9 @@ class Sending:
         is_new_connection: it was opened for this request.
         feed: gives the next bytes of a body that is not in memory, b"" at the end and None for
             none yet; None where there is no such body.
+        fed_at: the monotonic time when libcurl got the last piece of such a body.
+        fed: its bytes that libcurl got so far.
+        is_read_out: it has got all of them.
         starving: libcurl waits until the driver resumes it, when there is more of the body.
     """
 
@@ -82,9 +85,12 @@ class Sending:
         "connection",
         "connections",
         "failed",
+        "fed",
+        "fed_at",
         "feed",
         "handle",
         "is_new_connection",
+        "is_read_out",
         "is_second",
         "last_activity",
         "lines",
@@ -125,10 +131,14 @@ class Sending:
     def _forget_detours(self) -> None:
         """Forget what only attempts leave behind that made the handle dirty."""
         self.is_second = self.starving = False
+        self._forget_feeding()
         self.feed: Callable[[int], bytes | None] | None = None
         self._on_alpn: Callable[[str, bool], None] | None = None
         self._news: LogNews | None = None
         self._detours = 0
+
+    def _forget_feeding(self) -> None:
+        self.fed, self.fed_at, self.is_read_out = 0, 0.0, False
 
     @property
     def was_sent(self) -> bool:
@@ -226,6 +236,9 @@ class Sending:
             if self.wake is not None:
                 self.wake()
             return _READ_PAUSE
+        self.fed_at = self.last_activity
+        self.fed += len(piece)
+        self.is_read_out = not piece
         return piece
 
     def _on_log(self, kind: int, text: bytes) -> None:
@@ -279,6 +292,7 @@ class Sending:
         # libcurl counts anew: what was sent on the other connection is in is_second.
         self.sends, self.code, self._news = 0, 0, None
         self.lines.clear()
+        self._forget_feeding()
         if request.deadline is not None:
             handle.set_deadline(request.deadline)
 

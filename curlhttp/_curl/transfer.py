@@ -65,6 +65,8 @@ class Transfer(Sending):
         timeout_queue: the driver's queue of read timeouts that it is or was in, or None.
         recheck_at: the monotonic time when the driver looks whether it is silent, 0.0 for none.
         progress_mark: what had come and gone at the last such look, or None.
+        upload_mark: bytes of the body that had gone out at the last such look, or None.
+        upload_at: the monotonic time after which none of them did, as far as that look told.
         queue_seconds: how long the request waited for its turn.
         idle: seconds from the last sign of life of the attempt before to this one.
         origin: that of the slot that it has, of engines whose transfers share connections.
@@ -97,6 +99,8 @@ class Transfer(Sending):
         "released",
         "size",
         "timeout_queue",
+        "upload_at",
+        "upload_mark",
     )
 
     def __init__(self, limits: Limits, share: object = None, *, watches_progress: bool = False):
@@ -108,6 +112,8 @@ class Transfer(Sending):
         self.timeout_queue: dict[Transfer, float] | None = None
         self.recheck_at = 0.0
         self.progress_mark: tuple[int, int] | None = None
+        self.upload_mark: int | None = None
+        self.upload_at = 0.0
         self.released = 0
         super().__init__(is_alone=watches_progress)
         self._forget()

@@ -18,7 +18,11 @@ class Timeout:
     Args:
         total: everything together: waits, redirects, retries and the reading of the body.
         connect: resolving the name, connecting and the TLS handshake (CURLOPT_CONNECTTIMEOUT_MS).
-        read: the silence between two bytes; it pauses while the caller does not read.
+        read: the silence between two bytes; it pauses while the caller does not read. While the
+            request is sent, bytes in either direction count, unless `write` is set.
+        write: while a body is sent, the time without a byte of it going out, as far as libcurl
+            and the system tell: what their buffers took is out. It pauses while the body has no
+            more to give. None leaves sending to `read`.
         pool: the wait for a free handle of the pool.
 
     Raises:
@@ -28,10 +32,11 @@ class Timeout:
     total: float | None = None
     connect: float | None = 10.0
     read: float | None = 60.0
+    write: float | None = None
     pool: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("total", "connect", "read", "pool"):
+        for name in ("total", "connect", "read", "write", "pool"):
             _check_seconds(name, getattr(self, name))
 
     @classmethod
@@ -68,4 +73,4 @@ def _check_seconds(name: str, seconds: float | None) -> None:
         raise ValueError(f"the {name} timeout must be a positive, finite number, not {seconds!r}")
 
 
-_NO_LIMITS = Timeout(total=None, connect=None, read=None, pool=None)
+_NO_LIMITS = Timeout(total=None, connect=None, read=None, write=None, pool=None)

@@ -26,6 +26,7 @@ from curlhttp.exceptions import (
     ReadTimeout,
     RequestException,
     SSLError,
+    WriteTimeout,
 )
 
 __all__ = [
@@ -64,7 +65,7 @@ OBJECTIONS: dict[Objection, str] = {
 STATUSES = frozenset({408, 425, 429, 502, 503, 504})
 _MAY_ASK_TO_WAIT = frozenset({413, 429, 503})  # RFC 9110, section 10.2.3; never 3xx
 _CONNECT_STATUSES = frozenset({None, 502, 503, 504})  # of a proxy; None: it did not answer
-_BY_CHANCE = (ConnectionError, ReadTimeout, ChunkedEncodingError)
+_BY_CHANCE = (ConnectionError, ReadTimeout, WriteTimeout, ChunkedEncodingError)
 _NEVER = (SSLError, BlockedAddress, CircuitBreakerOpen)
 _LATENESS = 0.1  # of a Retry-After, at most, so that not all come back at once
 

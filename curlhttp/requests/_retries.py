@@ -161,6 +161,8 @@ def _translated(error: e.RequestException, pool: Any) -> Exception | None:
         return names.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
     if isinstance(error, e.ConnectionError) and not error.request_sent:
         return _not_connected(error, pool)
+    if isinstance(error, e.WriteTimeout):  # requests and urllib3 have no name for it
+        return names.ProtocolError("Connection aborted.", TimeoutError(message))
     if isinstance(error, (e.ConnectionError, e.ChunkedEncodingError)):
         return names.ProtocolError("Connection aborted.", ConnectionResetError(message))
     return None

@@ -28,6 +28,7 @@ from curlhttp.testing._script import (
     silent,
     stream_refused,
     unreachable,
+    unread,
     unresolved,
     untrusted,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "silent",
     "stream_refused",
     "unreachable",
+    "unread",
     "unresolved",
     "untrusted",
 ]

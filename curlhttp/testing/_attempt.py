@@ -13,7 +13,7 @@ from curlhttp._models.head import Head
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
-from curlhttp.exceptions import DeadlineExceeded, ReadTimeout, RequestException
+from curlhttp.exceptions import DeadlineExceeded, ReadTimeout, RequestException, WriteTimeout
 from curlhttp.testing._script import Answer, Fault
 
 __all__ = ["Attempted", "ScriptedIncoming", "ScriptedRace", "copy_of", "limited"]
@@ -41,11 +41,17 @@ class Attempted:
         if isinstance(step, Answer):
             seconds, self.error = limited(request, step.delay, begun)
         else:
-            delay = step.delay
-            if math.isinf(delay):
+            delay, was_sent = step.delay, step.error.request_sent
+            sends = isinstance(step.error, WriteTimeout) and math.isinf(delay)
+            if sends:
+                delay = (request.body and request.timeout.write) or math.inf
+            elif math.isinf(delay):
                 delay = request.timeout.connect or math.inf
-            was_sent = step.error.request_sent
-            seconds, late = limited(request, delay, begun, waits_for_answer=was_sent)
+            # As long as the write timeout counts, the read timeout does not.
+            waits = was_sent and not (sends and delay < math.inf)
+            seconds, late = limited(
+                request, delay, begun, was_sent=was_sent, waits_for_answer=waits
+            )
             self.error = late or copy_of(step.error, request)
         self.ends = self.over = begun + seconds
         self.broken: RequestException | None = None
@@ -78,7 +84,12 @@ class Attempted:
 
 
 def limited(
-    request: Request, seconds: float, now: float, *, waits_for_answer: bool = True
+    request: Request,
+    seconds: float,
+    now: float,
+    *,
+    was_sent: bool = True,
+    waits_for_answer: bool = True,
 ) -> tuple[float, RequestException | None]:
     """Return how much of a delay its timeouts leave, and what they end it with.
 
@@ -86,6 +97,7 @@ def limited(
         request: whose timeouts.
         seconds: the delay.
         now: when it begins.
+        was_sent: what the error says of the request.
         waits_for_answer: the read timeout counts.
 
     Raises:
@@ -104,7 +116,7 @@ def limited(
         f"{request}: the {what} ran out",
         request=request,
         curl_code=28,
-        request_sent=waits_for_answer,
+        request_sent=was_sent,
     )
 
 

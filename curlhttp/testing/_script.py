@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
-from curlhttp.exceptions import ConnectionError, ConnectTimeout, RequestException, SSLError
+from curlhttp.exceptions import (
+    ConnectionError,
+    ConnectTimeout,
+    RequestException,
+    SSLError,
+    WriteTimeout,
+)
 
 if TYPE_CHECKING:
     from curlhttp._models.inputs import JSON, HeadersInput
@@ -26,6 +32,7 @@ __all__ = [
     "silent",
     "stream_refused",
     "unreachable",
+    "unread",
     "unresolved",
     "untrusted",
 ]
@@ -83,7 +90,8 @@ class Fault:
     Args:
         error: what is raised: a copy of it, with the request filled in. Its request_sent says
             whether the request left this machine: without that it is not among those that arrived.
-        delay: seconds until then; math.inf for the time that it may take to connect.
+        delay: seconds until then; math.inf for the time that it may take to connect or, with a
+            WriteTimeout, to send.
     """
 
     error: RequestException
@@ -153,3 +161,12 @@ def untrusted() -> Fault:
 def silent() -> Answer:
     """Return a server that takes the request and never answers, until the read timeout."""
     return Answer(delay=math.inf)
+
+
+def unread() -> Fault:
+    """Return a server that stops reading the body, until the write timeout.
+
+    Where the request has no body or no write timeout, it is silent until the read timeout.
+    """
+    error = WriteTimeout("no byte of the body went out in time", curl_code=28, request_sent=True)
+    return Fault(error, delay=math.inf)

@@ -82,6 +82,13 @@ async def test_it_opens_half_opens_and_closes(make_client: MakeClient) -> None:
     assert len(scripted.engine.sent) == 8
 
 
+async def test_a_server_that_stops_reading_counts_as_failed(make_client: MakeClient) -> None:
+    late = curlhttp.WriteTimeout("late", request_sent=True)
+    scripted = Scripted(make_client, [late], failure_threshold=1, recovery_timeout=30.0)
+    await scripted.ask()
+    assert scripted.breaker.state(URL) == "open"
+
+
 async def test_a_refusal_says_why_and_sends_nothing(make_client: MakeClient) -> None:
     scripted = Scripted(make_client, [503], failure_threshold=1, recovery_timeout=30.0)
     await scripted.ask()

@@ -23,6 +23,7 @@ from curlhttp.testing import (
     silent,
     stream_refused,
     unreachable,
+    unread,
     unresolved,
     untrusted,
 )
@@ -137,13 +138,23 @@ async def test_a_post_that_was_not_processed_is_sent_again(
     assert len(engine.sent) == 3
 
 
-@pytest.mark.parametrize("step", [reset(), silent(), Answer(content=b"x", error=e.ReadTimeout())])
+@pytest.mark.parametrize(
+    "step", [reset(), silent(), unread(), Answer(content=b"x", error=e.ReadTimeout())]
+)
 async def test_a_post_that_may_have_been_processed_is_not(scripted: Scripted, step: Any) -> None:
-    client, engine = scripted([step, 200], retry=2)
+    client, engine = scripted([step, 200], retry=2, timeout=curlhttp.Timeout(write=5))
     with pytest.raises(e.RequestException) as caught:
         await client.post(URL, data=b"pay")
     assert caught.value.request_sent
     assert len(engine.sent) == len(caught.value.attempts) == 1
+
+
+async def test_a_put_that_was_sent_in_part_is_sent_again(scripted: Scripted) -> None:
+    timeout = curlhttp.Timeout(write=5)
+    client, engine = scripted([unread(), 200], retry=2, timeout=timeout)
+    response = await client.request("PUT", URL, data=b"whole")
+    assert type(response.attempts[0].error) is e.WriteTimeout
+    assert [sent.body for sent in engine.sent] == [b"whole"] * 2
 
 
 async def test_a_post_that_got_an_answer_is_not_sent_again(scripted: Scripted) -> None:

@@ -92,6 +92,7 @@ def test_a_caller_may_say_that_a_post_does_no_harm_twice() -> None:
         failing(e.ConnectionError),
         failing(e.RemoteProtocolError),
         failing(e.ReadTimeout),
+        failing(e.WriteTimeout),
         failing(e.ChunkedEncodingError),
         failing(e.ProxyError, sent=False, connect_status=502),
         failing(e.ProxyError, sent=False, connect_status=503),
@@ -146,6 +147,7 @@ def test_every_exception_has_a_verdict_on_purpose() -> None:
         "ProxyError",
         "ReadTimeout",
         "RemoteProtocolError",
+        "WriteTimeout",
     }
 
 

@@ -80,6 +80,7 @@ TRIED_AGAIN = [
     (fail(e.ProxyError, True), "other", "ProxyError", e.ProxyError),
     (fail(e.SSLError), "other", "SSLError", e.SSLError),
     (fail(e.ReadTimeout, True), "read", "ReadTimeoutError", e.ConnectionError),
+    (fail(e.WriteTimeout, True), "read", "ProtocolError", e.ConnectionError),
     (fail(e.ConnectionError, True), "read", "ProtocolError", e.ConnectionError),
     (fail(e.RemoteProtocolError, True), "read", "ProtocolError", e.RemoteProtocolError),
 ]
@@ -138,6 +139,7 @@ def test_an_error_where_another_attempt_is_pointless_comes_as_it_is(
         (e.ConnectionError, True, "POST", {}, "ProtocolError"),
         (e.ReadTimeout, True, "POST", {}, "ReadTimeoutError"),
         (e.ReadTimeout, True, "GET", {"read": False}, "ReadTimeoutError"),
+        (e.WriteTimeout, True, "POST", {}, "ProtocolError"),
         (e.ConnectionError, False, "GET", {"connect": False}, "NewConnectionError"),
         (e.ConnectTimeout, False, "GET", {"total": False}, "ConnectTimeoutError"),
     ],

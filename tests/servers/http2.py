@@ -24,6 +24,7 @@ class H2Server(AppServer):
         host: the address to bind.
         max_concurrent_streams: announced in SETTINGS; a stream too many gets REFUSED_STREAM.
         window: bytes a client may send on one stream before it is given more.
+        reads: bodies; else a client gets to send no more than the window.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class H2Server(AppServer):
         host: str = "127.0.0.1",
         max_concurrent_streams: int = 100,
         window: int = 1 << 20,
+        reads: bool = True,
     ) -> None:
         super().__init__(context, host=host)
         self.max_concurrent_streams = max_concurrent_streams
         self.window = window
+        self.reads = reads
         self.max_streams = 0
         self.resets: list[Reset] = []
         self.goaways: list[Goaway] = []

@@ -192,7 +192,8 @@ class Session:
             self._answer(stream.id)
 
     def _take(self, event: DataReceived) -> None:
-        self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        if self.server.reads:
+            self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         if stream := self.streams.get(event.stream_id):
             stream.record.length += len(event.data)
             if stream.record.path == "/upload":

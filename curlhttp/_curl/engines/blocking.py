@@ -93,7 +93,9 @@ class BlockingEngine:
         body, read = request.body, request.timeout.read
         if plan is not None:
             transfer = await self._race(request, plan)
-        elif (body is not None and body.data is None) or (read is not None and read < _SHORT_READ):
+        elif (body is not None and (body.data is None or request.timeout.write is not None)) or (
+            read is not None and read < _SHORT_READ
+        ):
             transfer = self._start(request, _ALONE)
         else:
             transfer = self._start(request, _PERFORM)

@@ -154,7 +154,7 @@ def _is_failure(error: BaseException, count_tls: bool) -> bool:
         return False
     if isinstance(error, e.ConnectionError):  # with RemoteProtocolError and ConnectTimeout
         return not error.is_local
-    return isinstance(error, (e.ReadTimeout, e.ChunkedEncodingError))
+    return isinstance(error, (e.ReadTimeout, e.WriteTimeout, e.ChunkedEncodingError))
 
 
 def _connected(error: e.RequestException) -> bool:
