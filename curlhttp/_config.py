@@ -192,6 +192,8 @@ class Transport:
         ip_version: 4 or 6 to use these addresses only, or None.
         connect_to: host and port to connect to instead of the URL's; its certificate is for the
             URL's host all the same.
+        unix_socket: the path of a socket to connect to instead, or None; each request connects
+            anew, since such connections cannot be told apart.
     """
 
     tls: TLS
@@ -202,6 +204,7 @@ class Transport:
     socket_options: tuple[SocketOption, ...] = ()
     ip_version: Literal[4, 6] | None = None
     connect_to: tuple[str, int] | None = None
+    unix_socket: str | None = None
 
 
 @lru_cache(maxsize=256)

@@ -52,6 +52,10 @@ class Incoming(Protocol):
     def head(self) -> Head | None:
         """Return the head; None until it is in."""
 
+    @property
+    def done(self) -> bool:
+        """Return whether all of it has come, or will never: reading the rest does not wait."""
+
     def timings(self) -> Timings | ReusedTimes:
         """Return where the time went up to now."""
 

@@ -144,6 +144,8 @@ class Handle:
         if url != self._url:
             easy.setopt(pycurl.URL, url)
             self._url = url
+            if "#" in url:
+                self._set_target(request.url.target)
             self.multiplexes = may_multiplex(request)
             self.wait_to_share(self.multiplexes)
         body = request.body
@@ -178,6 +180,10 @@ class Handle:
             proxy is not None and (proxy.username is not None or bool(proxy.headers))
         ):
             self._needs_reset = self.is_dirty = True
+
+    def _set_target(self, target: str) -> None:
+        self.easy.setopt(pycurl.REQUEST_TARGET, target)
+        self._needs_reset = self.is_dirty = True
 
     def _set_headers(self, request: Request, lines: list[bytes]) -> None:
         self._header_lines = lines

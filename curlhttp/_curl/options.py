@@ -119,6 +119,9 @@ def _route(transport: Transport) -> list[Option]:
     if transport.connect_to is not None:
         host, port = transport.connect_to
         options.append((pycurl.CONNECT_TO, [f"::{f'[{host}]' if ':' in host else host}:{port}"]))
+    if transport.unix_socket is not None:
+        # It has no port to be known by, so no second request may go out on it (see Connections).
+        options += [(pycurl.UNIX_SOCKET_PATH, transport.unix_socket), (pycurl.FORBID_REUSE, 1)]
     return options
 
 

@@ -12,11 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from curlhttp._config import TLS, Proxy, Transport, transport_for
+from curlhttp._ssl_context import tls_version, trust_of
 from curlhttp.exceptions import InvalidProxyURL
 
 if TYPE_CHECKING:
-    import ssl
-
     from curlhttp._config import HTTP2, Verify
     from curlhttp.requests import _types as t
 
@@ -120,7 +119,10 @@ def _tls(verify: t.VerifyInput, cert: t.CertInput, kw: t.PoolKeywords) -> t.Pool
         found["cert"] = (kw["cert_file"], kw.get("key_file") or kw["cert_file"])
     context = kw.get("ssl_context")
     if context is not None:
-        found |= _of_context(context, verify)
+        of_context = trust_of(context)
+        if verify is not True:
+            of_context.pop("verify", None)
+        found |= of_context
     if kw.get("ca_certs") and verify is True:
         found["verify"] = kw["ca_certs"]
     if kw.get("ca_cert_data") and verify is True:
@@ -128,57 +130,14 @@ def _tls(verify: t.VerifyInput, cert: t.CertInput, kw: t.PoolKeywords) -> t.Pool
         found["verify"] = data.encode() if isinstance(data, str) else data
     if kw.get("cert_reqs") in ("CERT_NONE", "NONE", 0) and kw.get("ca_certs") is None:
         found["verify"] = False if context is None else found["verify"]
-    lowest = _version(kw.get("ssl_minimum_version") or kw.get("ssl_version"))
-    highest = _version(kw.get("ssl_maximum_version") or kw.get("ssl_version"))
+    lowest = tls_version(kw.get("ssl_minimum_version") or kw.get("ssl_version"))
+    highest = tls_version(kw.get("ssl_maximum_version") or kw.get("ssl_version"))
     if lowest or highest:
         found["versions"] = (lowest, highest)
     wanted = kw.get("assert_hostname")
     if wanted is False:
         found["check_hostname"] = False
     return found
-
-
-def _of_context(context: ssl.SSLContext, verify: t.VerifyInput) -> t.PoolKeywords:
-    """Return what an ssl.SSLContext comes to for libcurl."""
-    import ssl
-
-    found: t.PoolKeywords = {}
-    if verify is True and context.verify_mode == ssl.CERT_NONE:
-        found["verify"] = False
-    elif verify is True:
-        own = context.get_ca_certs(binary_form=True)
-        if own:
-            found["verify"] = "".join(map(ssl.DER_cert_to_PEM_cert, own)).encode()
-    if not context.check_hostname:
-        found["check_hostname"] = False
-    lowest, highest = _version(context.minimum_version), _version(context.maximum_version)
-    if lowest or highest:
-        found["versions"] = (lowest, highest)
-    names = _ciphers_of(context)
-    if names != _default_ciphers():
-        found["ciphers"] = ":".join(names)
-    return found
-
-
-@lru_cache(maxsize=1)
-def _default_ciphers() -> list[str]:
-    import ssl
-
-    return _ciphers_of(ssl.create_default_context())
-
-
-def _ciphers_of(context: ssl.SSLContext) -> list[str]:
-    """Return their names, without those of TLS 1.3, which are not chosen."""
-    return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
-
-
-def _version(value: object) -> str | None:
-    """Return "1.2" for ssl.TLSVersion.TLSv1_2, ssl.PROTOCOL_TLSv1_2 or "TLSv1.2"; else None."""
-    name = str(getattr(value, "name", value or "")).upper().replace("_", ".")
-    _, found, number = name.rpartition("TLSV")
-    if not found:
-        return None
-    return number if "." in number else f"{number}.0"
 
 
 def ca_paths(verify: Verify) -> tuple[str | None, str | None]:

@@ -152,6 +152,7 @@ class ScriptedIncoming:
         self.error: RequestException | None = answer.error
         self.pace: float = answer.pace
         self.size = 0
+        self.done = False  # reading may take time on the engine's clock
         self._seconds = seconds
 
     def timings(self) -> Timings:

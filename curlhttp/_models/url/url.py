@@ -183,6 +183,19 @@ class URL(_Draft):
         separator = "&" if "?" in self.target else "?"
         return self._with(f"{self.target}{separator}{piece}", self.fragment)
 
+    def with_target(self, target: str) -> URL:
+        """Return this URL with a request target that goes out as it is.
+
+        Args:
+            target: ASCII without blanks and controls. One that is no path, such as "*" (RFC 9112,
+                section 3.2), or that holds a "#", stands in `wire` as a fragment does: the engine
+                knows it by that.
+        """
+        if target[:1] == "/" and "#" not in target:
+            return self._with(target, "")
+        parts = _Draft(self._origin, target, f"{self._origin.prefix}/#{target}")
+        return _finished(parts)
+
     def without_userinfo(self) -> URL:
         """Return this URL without user name and password."""
         if self.username is None:

@@ -1,0 +1,140 @@
+"""From an httpx.Request to the core's: URL, headers, time limits and body, all as they are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+from curlhttp._config import Transport
+from curlhttp._httpx.binding import Binding, RequestLike, URLLike
+from curlhttp._models.body.body import BytesBody
+from curlhttp._models.body.streams import AsyncIterBody, IterBody
+from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.request import Request
+from curlhttp._models.timeout import Timeout
+from curlhttp._models.url.url import URL, parse_url
+from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidSchema, RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._models.body.body import Body
+
+__all__ = ["core_request"]
+
+_LEAST = 0.001  # seconds: httpx takes 0 for a timeout, which here is none
+
+
+def core_request(
+    binding: Binding, request: RequestLike, transport: Transport, *, awaits: bool
+) -> Request:
+    """Return what the engine sends for a request of httpx.
+
+    Args:
+        binding: of the library that the request is of.
+        request: complete, as its client made it.
+        transport: how it travels.
+        awaits: an async engine will send it, and await its body.
+
+    Raises:
+        RequestException: it cannot be sent as it is.
+    """
+    extensions = request.extensions
+    method = check_method(request.method)
+    url = _url_of(request.url)
+    raw = request.headers.raw
+    stream = request.stream
+    body: Body | None
+    if type(stream) is binding.bytes_kind:
+        data = b"".join(stream)
+        body = BytesBody(data) if data else None
+    else:
+        body = _streamed(stream, raw, awaits)
+    if body is not None and method == "HEAD":
+        raise InvalidMethod("a HEAD request cannot have a body")
+    target = extensions.get("target")
+    if target is not None:
+        url = url.with_target(_target_of(cast(bytes, target)))
+    name = extensions.get("sni_hostname")
+    if name and url.scheme == "https":
+        url, transport = _checked_for(cast(str, name), url, transport)
+    return Request.__new__(Request).assemble(
+        method,
+        url,
+        _headers_of(tuple(raw)),
+        _timeout_of(cast("Mapping[str, float | None]", extensions.get("timeout") or {})),
+        transport,
+        body=body,
+        stream=True,
+        follow_redirects=False,  # httpx follows, and wants their bodies
+        decode=False,
+    )
+
+
+def _url_of(url: URLLike) -> URL:
+    return _known_url(url.raw_scheme, url.raw_host, url.port, url.raw_path)
+
+
+@lru_cache(maxsize=1024)
+def _known_url(scheme: bytes, host: bytes, port: int | None, target: bytes) -> URL:
+    if scheme not in (b"http", b"https"):
+        if not scheme:
+            raise InvalidSchema("Request URL is missing an 'http://' or 'https://' protocol.")
+        raise InvalidSchema(f"Request URL has an unsupported protocol '{scheme.decode()}://'.")
+    name = host.decode("ascii")
+    authority = f"[{name}]" if ":" in name else name
+    suffix = "" if port is None else f":{port}"
+    return parse_url(f"{scheme.decode()}://{authority}{suffix}/").with_target(_target_of(target))
+
+
+def _target_of(target: bytes) -> str:
+    text = target.decode("latin-1")
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise RequestException("the request target has blanks, controls or bytes beyond ASCII")
+    return text
+
+
+def _checked_for(name: str, url: URL, transport: Transport) -> tuple[URL, Transport]:
+    """Return what makes libcurl ask for a name in TLS, and check for it, and connect as before."""
+    shown = f"[{name}]" if ":" in name else name
+    other = parse_url(f"https://{shown}:{url.port}/").with_target(url.target)
+    return other, _connecting_to(transport, url.host, url.port)
+
+
+@lru_cache(maxsize=64)  # an engine keeps connections for a transport, and not for its equal
+def _connecting_to(transport: Transport, host: str, port: int) -> Transport:
+    from dataclasses import replace
+
+    return replace(transport, connect_to=(host, port))
+
+
+@lru_cache(maxsize=64)
+def _headers_of(raw: tuple[tuple[bytes, bytes], ...]) -> Headers:
+    """Return headers as they go to the engine, which compares their lines by identity."""
+    return Headers(raw)
+
+
+def _timeout_of(timeout: Mapping[str, float | None]) -> Timeout:
+    get = timeout.get
+    return _known_timeout(get("connect"), get("read"), get("pool"))
+
+
+@lru_cache(maxsize=64)
+def _known_timeout(connect: float | None, read: float | None, pool: float | None) -> Timeout:
+    return Timeout(connect=_least(connect), read=_least(read), pool=_least(pool))
+
+
+def _least(seconds: float | None) -> float | None:
+    return None if seconds is None else max(float(seconds), _LEAST)
+
+
+def _streamed(stream: object, raw: list[tuple[bytes, bytes]], awaits: bool) -> Body:
+    """Return a body that is read while it is sent, with the length that its header says."""
+    length = None
+    for name, value in raw:
+        if name.lower() == b"content-length":
+            if not value.isdigit():
+                raise InvalidHeader("Content-Length must be a number")
+            length = int(value)
+    if awaits:
+        return AsyncIterBody(cast("AsyncIterable[bytes]", stream), length)
+    return IterBody(cast("Iterable[bytes]", stream), length)

@@ -1,0 +1,136 @@
+"""From the arguments of httpx.HTTPTransport to a Transport and Limits."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+
+from curlhttp._config import TLS, Limits, Proxy, Transport
+from curlhttp._models.headers import check_header
+from curlhttp._ssl_context import system_authorities, trust_of
+
+if TYPE_CHECKING:
+    from curlhttp._config import HTTP2, Cert, SocketOption, Verify
+    from curlhttp._httpx.binding import HeadersLike, LimitsLike, URLLike
+
+__all__ = ["CertInput", "ProxyInput", "VerifyInput", "limits_of", "transport_of"]
+
+VerifyInput: TypeAlias = "ssl.SSLContext | str | os.PathLike[str] | bool"
+CertInput: TypeAlias = "str | tuple[str, str] | tuple[str, str, str] | None"
+
+_MANY = 10_000  # connections, where httpx has no bound; the process's own comes first
+_FOR_EVER = 10**9  # seconds
+
+
+class _ProxyLike(Protocol):
+    """An httpx.Proxy."""
+
+    @property
+    def url(self) -> URLLike: ...
+    @property
+    def auth(self) -> tuple[str, str] | None: ...
+    @property
+    def headers(self) -> HeadersLike: ...
+    @property
+    def ssl_context(self) -> ssl.SSLContext | None: ...
+
+
+ProxyInput: TypeAlias = "str | URLLike | _ProxyLike | None"
+
+
+def limits_of(limits: LimitsLike) -> Limits:
+    """Return the engine's limits for an httpx.Limits."""
+    expiry = limits.keepalive_expiry
+    keep = limits.max_keepalive_connections
+    return Limits(
+        max_connections=_MANY if limits.max_connections is None else limits.max_connections,
+        max_keepalive_connections=0 if expiry is not None and expiry <= 0 else keep,
+        keepalive_expiry=_FOR_EVER if expiry is None else max(0.0, expiry),
+    )
+
+
+def transport_of(
+    *,
+    verify: VerifyInput,
+    cert: CertInput,
+    trust_env: bool,
+    http1: bool,
+    http2: bool,
+    proxy: ProxyInput,
+    uds: str | None,
+    local_address: str | None,
+    socket_options: Iterable[SocketOption] | None,
+    trusts_system: bool,
+) -> Transport:
+    """Return how requests travel.
+
+    Args:
+        verify: True, False, a path, or an SSLContext, whose settings are taken over.
+        cert: a client certificate: a path, or (certificate, key[, password]).
+        trust_env: heed SSL_CERT_FILE and SSL_CERT_DIR.
+        http1: speak HTTP/1.1.
+        http2: offer HTTP/2; without http1, speak it without asking.
+        proxy: a URL or an httpx.Proxy.
+        uds: the path of a unix socket to connect to.
+        local_address: the address to connect from.
+        socket_options: tuples for socket.setsockopt.
+        trusts_system: verify=True means the machine's authorities, not certifi's.
+
+    Raises:
+        ValueError: libcurl cannot do what is asked for.
+    """
+    if not (http1 or http2):
+        raise ValueError("http1 and http2 cannot both be off")
+    version: HTTP2 = ("prior-knowledge" if not http1 else True) if http2 else False
+    if uds is not None and proxy is not None:
+        raise ValueError("a unix socket cannot be reached through a proxy: leave out uds or proxy")
+    return Transport(
+        tls=_tls(verify, cert, trust_env, trusts_system),
+        proxy=None if proxy is None else _proxy(proxy),
+        http2=version,
+        local_address=None if local_address is None else (local_address, 0),
+        socket_options=tuple(tuple(option) for option in socket_options or ()),  # type: ignore[misc]
+        unix_socket=uds,
+    )
+
+
+def _tls(verify: VerifyInput, cert: CertInput, trust_env: bool, trusts_system: bool) -> TLS:
+    checked = cast("Cert", tuple(cert) if isinstance(cert, list) else cert)
+    if isinstance(verify, ssl.SSLContext):
+        found = trust_of(verify)
+        # It has some, which it does not show: those of the machine, as a rule.
+        found.setdefault("verify", _of_system())
+        return TLS(cert=checked, **found)
+    trust: Verify = verify
+    if verify is True:
+        named = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if trust_env]
+        trust = next(filter(None, named), None) or (_of_system() if trusts_system else True)
+    return TLS(verify=trust, cert=checked)
+
+
+@lru_cache(maxsize=1)
+def _of_system() -> str | bool:
+    return system_authorities() or True
+
+
+def _proxy(proxy: str | URLLike | _ProxyLike) -> Proxy:
+    if isinstance(proxy, str):
+        return Proxy.parse(proxy)
+    if not hasattr(proxy, "ssl_context"):
+        return Proxy.parse(str(proxy))
+    settings = cast("_ProxyLike", proxy)
+    if settings.ssl_context is not None:
+        raise ValueError(
+            "a proxy cannot have an ssl_context of its own here: verify= holds for it as well"
+        )
+    made = Proxy.parse(str(settings.url))
+    name, password = settings.auth or (made.username, made.password)
+    return Proxy(
+        url=made.url,
+        username=name,
+        password=password,
+        headers=tuple(check_header(*field) for field in settings.headers.raw),
+    )

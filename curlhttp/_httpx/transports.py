@@ -1,0 +1,230 @@
+"""What the transports of both libraries do, blocking and async: one flow, on the client's engines.
+
+Redirects, cookies, authentication and content codings are httpx's own: this sends what httpx has
+built and hands over what came.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+
+from curlhttp._engine import Engine, Incoming
+from curlhttp._httpx.binding import Binding, RequestLike
+from curlhttp._httpx.incoming import NetworkStream, extensions_of, raw_fields
+from curlhttp._httpx.outgoing import core_request
+from curlhttp._httpx.settings import limits_of, transport_of
+from curlhttp._httpx.trace import failure_events, head_events, trace_of
+from curlhttp._httpx.wire_stream import WireStream, tell
+from curlhttp._run import run_sync
+from curlhttp.exceptions import RequestException, UnrewindableBodyError
+
+if TYPE_CHECKING:
+    from curlhttp._config import SocketOption
+    from curlhttp._curl.engines.blocking import BlockingEngine
+    from curlhttp._curl.engines.event_loop import EventLoopEngine
+    from curlhttp._httpx.binding import LimitsLike
+    from curlhttp._httpx.settings import CertInput, ProxyInput, VerifyInput
+    from curlhttp._loops import Loop
+    from curlhttp._models.request import Request
+
+__all__ = ["AsyncTransportBase", "BlockingTransportBase"]
+
+RequestT = TypeVar("RequestT", bound=RequestLike)
+ResponseT = TypeVar("ResponseT")
+
+_FIRST_PAUSE = 0.5  # seconds before the second new attempt to connect; the first comes at once
+
+
+class _TransportBase(Generic[RequestT, ResponseT]):
+    """Send the requests of httpx or httpx2 by libcurl.
+
+    Args:
+        verify: True for the authorities that the library trusts by default, False to check
+            nothing, the path of a file or folder of authorities, or an ssl.SSLContext, of which
+            authorities, versions, ciphers and check_hostname are taken over.
+        cert: a client certificate: a path, or (certificate, key[, password]).
+        trust_env: heed SSL_CERT_FILE and SSL_CERT_DIR. Proxy variables are the client's business,
+            which leaves them aside where it is given a transport.
+        http1: speak HTTP/1.1; without it and with http2, HTTP/2 is spoken without asking.
+        http2: offer HTTP/2 on TLS.
+        limits: an httpx.Limits.
+        proxy: a URL or an httpx.Proxy.
+        uds: the path of a unix socket to connect to.
+        local_address: the address to connect from.
+        retries: how often to try again to connect.
+        socket_options: tuples for socket.setsockopt.
+
+    Raises:
+        ValueError: libcurl cannot do what is asked for.
+        OSError: verify or cert name no file.
+    """
+
+    _binding: ClassVar[Binding]
+    _stream_kind: ClassVar[type[WireStream]]
+    _trusts_system: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        verify: VerifyInput = True,
+        cert: CertInput = None,
+        trust_env: bool = True,
+        http1: bool = True,
+        http2: bool = False,
+        limits: LimitsLike | None = None,
+        proxy: ProxyInput = None,
+        uds: str | None = None,
+        local_address: str | None = None,
+        retries: int = 0,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> None:
+        if limits is None:
+            limits = self._binding.default_limits()
+        self._limits = limits_of(limits)
+        self._transport = transport_of(
+            verify=verify,
+            cert=cert,
+            trust_env=trust_env,
+            http1=http1,
+            http2=http2,
+            proxy=proxy,
+            uds=uds,
+            local_address=local_address,
+            socket_options=socket_options,
+            trusts_system=self._trusts_system,
+        )
+        self._retries = retries
+
+    @abstractmethod
+    def _engine(self) -> Engine:
+        """Return the engine, a new one where the last was closed."""
+
+    async def _respond(self, request: RequestT) -> ResponseT:
+        """Send a request and return the response, whose body may be on the wire still."""
+        binding, kind = self._binding, self._stream_kind
+        trace = trace_of(request)
+        sent: Request | None = None
+        try:
+            sent = core_request(binding, request, self._transport, awaits=kind.awaits)
+            engine = self._engine()
+            incoming = await (self._open(engine, sent) if self._retries else engine.open(sent))
+        except RequestException as error:
+            if trace is not None and sent is not None:
+                await tell(trace, failure_events(sent, request, error), awaits=kind.awaits)
+            raise binding.error_for(error, request) from error
+        stream = kind(incoming, engine, self, binding, request)
+        head = incoming.head
+        assert head is not None
+        extensions = extensions_of(head, NetworkStream(incoming))
+        fields = raw_fields(head)
+        if trace is not None:
+            answer = (head.status_code, fields)
+            events = head_events(sent, request, extensions, answer)
+            await tell(trace, events, awaits=kind.awaits)
+            stream.trace(trace, extensions["http_version"])
+        response = binding.make_response(
+            head.status_code,
+            headers=fields,
+            stream=stream,
+            extensions=extensions,
+        )
+        return cast(ResponseT, response)
+
+    async def _open(self, engine: Engine, sent: Request) -> Incoming:
+        """Open, and try again where no connection could be made."""
+        left, pause = self._retries, 0.0
+        while True:
+            try:
+                return await engine.open(sent)
+            except RequestException as error:
+                if not left or not self._binding.was_connecting(error) or not _rewinds(sent):
+                    raise
+            left -= 1
+            await engine.sleep(pause)
+            pause = pause * 2 or _FIRST_PAUSE
+
+
+def _rewinds(sent: Request) -> bool:
+    try:
+        if sent.body is not None:
+            sent.body.rewind()
+    except UnrewindableBodyError:
+        return False
+    return True
+
+
+class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
+    """Carry out the requests of a Client, in any thread."""
+
+    _running: BlockingEngine | None = None
+
+    def _engine(self) -> Engine:
+        return self._running or self._make_engine()
+
+    def _make_engine(self) -> BlockingEngine:
+        from curlhttp._curl.engines.blocking import BlockingEngine
+
+        made = BlockingEngine(self._limits)
+        # No lock: one that another thread has while the process forks stays locked in the child.
+        engine: BlockingEngine = self.__dict__.setdefault("_running", made)
+        if engine is not made:
+            made.close()
+        return engine
+
+    def handle_request(self, request: RequestT) -> ResponseT:
+        """Send a request and return the response, whose body may be on the wire still.
+
+        Args:
+            request: complete, as a Client makes it.
+
+        Raises:
+            httpx.TransportError: no response came of it; the engine's own error is its cause.
+        """
+        return run_sync(self._respond(request))
+
+    def close(self) -> None:
+        """Close the connections; a transport that is used again makes new ones."""
+        engine = self.__dict__.pop("_running", None)
+        if engine is not None:
+            engine.close()
+
+    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._running is not None and not _is_finalizing():
+            self._running.close_from_finalizer()  # a response keeps its transport
+
+
+class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
+    """Carry out the requests of an AsyncClient, in each event loop with connections of its own."""
+
+    def __init__(self, *arguments: object, **settings: object) -> None:
+        super().__init__(*arguments, **settings)  # type: ignore[arg-type]
+        from curlhttp import _loops
+
+        self._loops = _loops
+        self._engines: dict[Loop, EventLoopEngine] = {}
+
+    def _engine(self) -> Engine:
+        loop = self._loops.running_loop()
+        engine = self._engines.get(loop)
+        if engine is None or engine.is_closed:
+            multiplexes = bool(self._transport.http2)
+            make = self._loops.make_engine
+            return make(self._engines, loop, self._limits, multiplexes=multiplexes)
+        return engine
+
+    async def handle_async_request(self, request: RequestT) -> ResponseT:
+        """Send a request and return the response, whose body may be on the wire still.
+
+        Args:
+            request: complete, as an AsyncClient makes it.
+
+        Raises:
+            httpx.TransportError: no response came of it; the engine's own error is its cause.
+        """
+        return await self._respond(request)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; a new use makes new ones."""
+        await self._loops.close_engines(self._engines, self._loops.running_loop())

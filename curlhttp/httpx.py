@@ -1,0 +1,47 @@
+"""Transports for httpx: its clients, and what is built on them, on libcurl.
+
+client = httpx.Client(transport=curlhttp.httpx.Transport())
+client = httpx.AsyncClient(transport=curlhttp.httpx.AsyncTransport(http2=True))
+"""
+
+from __future__ import annotations
+
+try:
+    import httpx
+except ImportError as error:
+    raise ImportError(
+        "curlhttp.httpx needs httpx: pip install 'curlhttp[httpx]'", name="httpx"
+    ) from error
+
+from curlhttp._httpx.binding import Binding
+from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase
+from curlhttp._httpx.wire_stream import AsyncWireStream, BlockingWireStream
+
+__all__ = ["AsyncTransport", "Transport"]
+
+_BINDING = Binding(httpx)
+
+
+class _BlockingStream(BlockingWireStream, httpx.SyncByteStream):
+    """A body that Client reads."""
+
+
+class _AsyncStream(AsyncWireStream, httpx.AsyncByteStream):
+    """A body that AsyncClient reads."""
+
+
+class Transport(BlockingTransportBase[httpx.Request, httpx.Response], httpx.BaseTransport):
+    """Send the requests of httpx.Client by libcurl; the arguments are httpx.HTTPTransport's."""
+
+    _binding = _BINDING
+    _stream_kind = _BlockingStream
+
+
+class AsyncTransport(AsyncTransportBase[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
+    """Send the requests of httpx.AsyncClient by libcurl, on asyncio, uvloop or trio.
+
+    The arguments are httpx.AsyncHTTPTransport's. It may serve several event loops.
+    """
+
+    _binding = _BINDING
+    _stream_kind = _AsyncStream
