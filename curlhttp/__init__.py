@@ -20,6 +20,8 @@ from curlhttp._version import __version__
 
 if TYPE_CHECKING:
     from curlhttp import exceptions, progress, requests, testing
+    from curlhttp import httpx as httpx
+    from curlhttp import httpx2 as httpx2
     from curlhttp._alias import alias_requests
     from curlhttp._apps.asgi import ASGITransport
     from curlhttp._async_client import AsyncClient
@@ -293,6 +295,7 @@ _SUBMODULES = {
         "structures utils"
     ),
 }
+_OF_EXTRAS = ("httpx", "httpx2")  # not in __all__: `import *` must do without them
 _MODULE = {name: f"{home}.{name}" for home, names in _SUBMODULES.items() for name in names.split()}
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -300,6 +303,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 if not TYPE_CHECKING:  # a type checker would take any name for one of ours
 
     def __getattr__(name):
+        if name in _OF_EXTRAS:
+            return importlib.import_module(f"curlhttp.{name}")
         if name in _MODULE:
             return importlib.import_module(_MODULE[name])
         if name == "ClientRequest":

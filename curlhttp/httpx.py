@@ -15,26 +15,18 @@ except ImportError as error:
 
 from curlhttp._httpx.binding import Binding
 from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase
-from curlhttp._httpx.wire_stream import AsyncWireStream, BlockingWireStream
+from curlhttp._httpx.wire_stream import AsyncWireStream, BlockingWireStream, stream_of
 
 __all__ = ["AsyncTransport", "Transport"]
 
 _BINDING = Binding(httpx)
 
 
-class _BlockingStream(BlockingWireStream, httpx.SyncByteStream):
-    """A body that Client reads."""
-
-
-class _AsyncStream(AsyncWireStream, httpx.AsyncByteStream):
-    """A body that AsyncClient reads."""
-
-
 class Transport(BlockingTransportBase[httpx.Request, httpx.Response], httpx.BaseTransport):
     """Send the requests of httpx.Client by libcurl; the arguments are httpx.HTTPTransport's."""
 
     _binding = _BINDING
-    _stream_kind = _BlockingStream
+    _stream_kind = stream_of(BlockingWireStream, httpx.SyncByteStream)
 
 
 class AsyncTransport(AsyncTransportBase[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
@@ -44,4 +36,4 @@ class AsyncTransport(AsyncTransportBase[httpx.Request, httpx.Response], httpx.As
     """
 
     _binding = _BINDING
-    _stream_kind = _AsyncStream
+    _stream_kind = stream_of(AsyncWireStream, httpx.AsyncByteStream)

@@ -15,26 +15,18 @@ except ImportError as error:
 
 from curlhttp._httpx.binding import Binding
 from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase
-from curlhttp._httpx.wire_stream import AsyncWireStream, BlockingWireStream
+from curlhttp._httpx.wire_stream import AsyncWireStream, BlockingWireStream, stream_of
 
 __all__ = ["AsyncTransport", "Transport"]
 
 _BINDING = Binding(httpx2)
 
 
-class _BlockingStream(BlockingWireStream, httpx2.SyncByteStream):
-    """A body that Client reads."""
-
-
-class _AsyncStream(AsyncWireStream, httpx2.AsyncByteStream):
-    """A body that AsyncClient reads."""
-
-
 class Transport(BlockingTransportBase[httpx2.Request, httpx2.Response], httpx2.BaseTransport):
     """Send the requests of httpx2.Client by libcurl; the arguments are httpx2.HTTPTransport's."""
 
     _binding = _BINDING
-    _stream_kind = _BlockingStream
+    _stream_kind = stream_of(BlockingWireStream, httpx2.SyncByteStream)
     _trusts_system = True
 
 
@@ -47,5 +39,5 @@ class AsyncTransport(
     """
 
     _binding = _BINDING
-    _stream_kind = _AsyncStream
+    _stream_kind = stream_of(AsyncWireStream, httpx2.AsyncByteStream)
     _trusts_system = True

@@ -64,12 +64,19 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         (*VALUES, *SEAM, *CURL, "curlhttp._apps", "curlhttp._background", "curlhttp._loops"),
         {"pycurl", *SOCKETS, "datetime"},
     ),
+    "_ssl_context.py": (VALUES, {"pycurl", *LOOPS, *CLOCKS}),
+    "_httpx": (
+        (*VALUES, *SEAM, *CURL, "curlhttp._loops", "curlhttp._ssl_context", "curlhttp._httpx"),
+        {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS},
+    ),
+    "httpx.py": (("curlhttp._httpx",), {"pycurl", "httpx2", *LOOPS, *SOCKETS, *CLOCKS}),
+    "httpx2.py": (("curlhttp._httpx",), {"pycurl", "httpx", *LOOPS, *SOCKETS, *CLOCKS}),
     "progress.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS}),
     "testing": ((*VALUES, *SEAM, "curlhttp.testing"), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "cli": (("curlhttp",), {*FACADE, "pycurl"}),
     # the facade
     "requests": (
-        (*VALUES, *SEAM, *POLICY, *CURL, *FACADE, "curlhttp._stream"),
+        (*VALUES, *SEAM, *POLICY, *CURL, *FACADE, "curlhttp._ssl_context", "curlhttp._stream"),
         {"pycurl", *LOOPS},
     ),
     "_alias.py": (("curlhttp",), {"pycurl", *LOOPS}),
@@ -235,6 +242,7 @@ URLS_IN_THE_MAKING = {
     ("_config.py", "url"),
     ("_config.py", "self.url"),  # a Proxy's, which has no credentials
     ("_models/url/url.py", "self.target"),
+    ("_models/url/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
     ("requests/_outgoing.py", "url.target"),
     ("requests/_redirects.py", "location"),

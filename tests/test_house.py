@@ -16,7 +16,8 @@ FACADE = ROOT / "requests"
 LONGEST = 400  # lines of a module
 ANYS = {"core": 80, "facade": 250}
 # curlhttp.Timeout is an exception and a setting: see curlhttp.exceptions.Timeout.
-TWICE = {"Timeout"}
+# A Transport says how a request travels; httpx and httpx2 have one each that carries requests.
+TWICE = {"AsyncTransport", "Timeout", "Transport"}
 
 
 def is_facade(path: Path) -> bool:

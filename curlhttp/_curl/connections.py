@@ -219,9 +219,11 @@ class Connections:
             multiplexes: it may speak HTTP/2 or HTTP/3.
             is_tls: it is TLS all the way, or up to a proxy.
         """
+        if not route[3]:  # a socket without a port, such as a unix socket, has no route of its own
+            return None
         # libcurl may have given up the one that it opened, and have taken another for the request.
         descriptor = _bound_to(route[3], sockets)
-        if descriptor is None or not route[3]:  # a socket without a port has no route of its own
+        if descriptor is None:
             return None
         self.spoil(self._routes.get(descriptor))  # what had this number was closed
         self.spoil(route)

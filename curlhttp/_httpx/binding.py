@@ -146,4 +146,6 @@ def _name(error: e.RequestException) -> str:
         broken = _BROKEN.get(code, "RemoteProtocolError")
         return "RemoteProtocolError" if error.refused else broken
     # What the engine has no kind for: a body of another length than its header says.
-    return "LocalProtocolError" if code is None else "TransportError"
+    if code is None:
+        return "LocalProtocolError"
+    return "TransportError" if error.request_sent else "ConnectError"

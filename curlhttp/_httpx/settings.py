@@ -117,16 +117,14 @@ def _of_system() -> str | bool:
 
 
 def _proxy(proxy: str | URLLike | _ProxyLike) -> Proxy:
-    if isinstance(proxy, str):
-        return Proxy.parse(proxy)
-    if not hasattr(proxy, "ssl_context"):
-        return Proxy.parse(str(proxy))
+    if isinstance(proxy, str) or not hasattr(proxy, "ssl_context"):
+        return Proxy.parse(_with_names_resolved_there(str(proxy)))
     settings = cast("_ProxyLike", proxy)
     if settings.ssl_context is not None:
         raise ValueError(
             "a proxy cannot have an ssl_context of its own here: verify= holds for it as well"
         )
-    made = Proxy.parse(str(settings.url))
+    made = Proxy.parse(_with_names_resolved_there(str(settings.url)))
     name, password = settings.auth or (made.username, made.password)
     return Proxy(
         url=made.url,
@@ -134,3 +132,9 @@ def _proxy(proxy: str | URLLike | _ProxyLike) -> Proxy:
         password=password,
         headers=tuple(check_header(*field) for field in settings.headers.raw),
     )
+
+
+def _with_names_resolved_there(url: str) -> str:
+    """Return a proxy's URL with "socks5" as httpx means it: the proxy resolves names."""
+    scheme, separator, rest = url.partition("://")
+    return f"socks5h://{rest}" if separator and scheme.lower() == "socks5" else url

@@ -11,7 +11,7 @@ from curlhttp._httpx.trace import Event, Trace, body_events
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
 
-__all__ = ["AsyncWireStream", "BlockingWireStream", "WireStream", "tell"]
+__all__ = ["AsyncWireStream", "BlockingWireStream", "WireStream", "stream_of", "tell"]
 
 
 async def tell(trace: Trace, events: list[Event], *, awaits: bool) -> None:
@@ -59,7 +59,8 @@ class WireStream:
         request: RequestLike,
     ) -> None:
         self._incoming: Incoming | None = incoming
-        self._engine = engine
+        # What a stand-in for the network opened is read by it.
+        self._engine: Engine = getattr(incoming, "engine", engine)
         self._owner = owner
         self._binding = binding
         self._request = request
@@ -153,3 +154,13 @@ class AsyncWireStream(WireStream):
     async def aclose(self) -> None:
         """Give up the rest; its connection is closed unless all has come."""
         await self._close()
+
+
+def stream_of(kind: type[WireStream], base: type[object]) -> type[WireStream]:
+    """Return a kind of stream as one of a library's own.
+
+    Args:
+        kind: blocking or async.
+        base: the library's SyncByteStream or AsyncByteStream, which its clients ask for.
+    """
+    return type(kind.__name__, (kind, base), {})

@@ -484,3 +484,14 @@ def test_params_cannot_leave_the_query(pairs: list[tuple[str, str]]) -> None:
     assert url.path == "/p"
     assert ASCII_VISIBLE(url.wire)
     assert parse_url(url.wire) == url
+
+
+@pytest.mark.parametrize("target", ["*", "/a#b", "http://b.test/c"])
+def test_a_target_that_is_no_path_stands_behind_a_hash(target: str) -> None:
+    url = parse_url("https://a.test/x?y#z").with_target(target)
+    assert (url.target, url.wire) == (target, f"https://a.test/#{target}")
+
+
+def test_a_path_as_target_goes_out_as_it_is() -> None:
+    url = parse_url("https://a.test/x").with_target("/a/../b?%7e")
+    assert url.wire == "https://a.test/a/../b?%7e"
