@@ -11,7 +11,7 @@ from curlhttp._httpx.binding import Binding, RequestLike, URLLike
 from curlhttp._models.body.body import BytesBody
 from curlhttp._models.body.streams import AsyncIterBody, IterBody
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.request import Request
+from curlhttp._models.request import Request, fields_of
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidSchema, RequestException
@@ -57,9 +57,7 @@ def core_request(
     name = extensions.get("sni_hostname")
     if name and url.scheme == "https":
         url, transport = _checked_for(cast(str, name), url, transport)
-    return Request.__new__(Request).assemble(
-        method,
-        url,
+    fields = fields_of(
         _headers_of(tuple(raw)),
         _timeout_of(cast("Mapping[str, float | None]", extensions.get("timeout") or {})),
         transport,
@@ -68,6 +66,7 @@ def core_request(
         follow_redirects=False,  # httpx follows, and wants their bodies
         decode=False,
     )
+    return Request.__new__(Request).fill(method, url, fields)
 
 
 def _url_of(url: URLLike) -> URL:
