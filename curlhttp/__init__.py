@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from curlhttp import httpx2 as httpx2
     from curlhttp._alias import alias_requests
     from curlhttp._apps.asgi import ASGITransport
+    from curlhttp._apps.wsgi import WSGITransport
     from curlhttp._async_client import AsyncClient
     from curlhttp._client import Client
     from curlhttp._config import TLS, Limits, Proxy
@@ -208,6 +209,7 @@ __all__ = [
     "Transition",
     "URLRequired",
     "UnrewindableBodyError",
+    "WSGITransport",
     "WriteTimeout",
     "__version__",
     "adapters",
@@ -246,6 +248,7 @@ __all__ = [
 _HOMES = {
     "curlhttp._alias": "alias_requests",
     "curlhttp._apps.asgi": "ASGITransport",
+    "curlhttp._apps.wsgi": "WSGITransport",
     "curlhttp._map.blocking": "Results",
     "curlhttp._map.tasks": "AsyncResults",
     "curlhttp._async_client": "AsyncClient",

@@ -7,7 +7,7 @@ from typing import Any
 
 from curlhttp._models.head import Head, phrase_of
 
-__all__ = ["RefusedMessage", "head_of"]
+__all__ = ["RefusedMessage", "head_of", "head_of_wsgi"]
 
 _BREAKS = re.compile(rb"[\r\n\0]").search
 
@@ -35,3 +35,20 @@ def head_of(message: dict[str, Any]) -> Head:  # Any: what a message holds depen
             raise ValueError(f"the app sends a header that is none: {line!r}")
         lines.append(line)
     return Head(b"\r\n".join([*lines, b"", b""]))
+
+
+def head_of_wsgi(status: str, headers: list[tuple[str, str]]) -> Head:
+    """Return the head that start_response asks for.
+
+    Raises:
+        ValueError: it cannot be sent.
+    """
+    lines = [f"HTTP/1.1 {status}".encode("latin-1")]
+    for name, value in headers:
+        lines.append(f"{name}: {value.strip(' ')}".encode("latin-1"))
+        if not name:
+            raise ValueError(f"the app sends a header without a name: {value!r}")
+    head = Head(b"\r\n".join([*lines, b"", b""]))
+    if head.status_code < 200 or any(map(_BREAKS, lines)):
+        raise ValueError(f"the app answers with what is no status or header: {lines!r}")
+    return head
