@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
+    from curlhttp._record.record import HarLog, Record
     from curlhttp._sse import AsyncEventStream, EventStream
     from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
     from curlhttp.exceptions import (
@@ -167,6 +168,7 @@ __all__ = [
     "FileModeWarning",
     "FullJitterBackoff",
     "HTTPError",
+    "HarLog",
     "Headers",
     "Hedge",
     "InvalidHeader",
@@ -185,6 +187,7 @@ __all__ = [
     "ProxyError",
     "RateLimit",
     "ReadTimeout",
+    "Record",
     "RemoteProtocolError",
     "Request",
     "RequestException",
@@ -276,6 +279,7 @@ _HOMES = {
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.rate": "RateLimit",
     "curlhttp._policy.retry": "RetryPolicy",
+    "curlhttp._record.record": "HarLog Record",
     "curlhttp._sse": "AsyncEventStream EventStream",
     "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",
     "curlhttp.exceptions": (

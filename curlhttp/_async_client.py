@@ -85,7 +85,11 @@ class AsyncClient(Core):
         wall = _network.wall if transport is None else transport.wall
         self.clock: Clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
         self.gate: MakeGate = lambda: self._engine().gate()
-        self.exchange: Exchange = exchange_in_loops(self._engine, now, AsyncStreamedResponse)
+        self.exchange: Exchange = self._last_step()
+
+    def _last_step(self) -> Exchange:
+        engine = self._engine if not self._arounds else lambda: self.around(self._engine())
+        return exchange_in_loops(engine, self.clock.now, AsyncStreamedResponse)
 
     def _watch(self, body: Body, meter: Meter) -> Body:
         from curlhttp._models.progress import AsyncWatchedBody
@@ -290,7 +294,11 @@ class AsyncClient(Core):
             await given.aclose()
         elif given is not None:
             given.close()
-        await self._loops.close_engines(self._engines, self._loops.running_loop())
+        try:
+            await self._loops.close_engines(self._engines, self._loops.running_loop())
+        finally:
+            for each in self._arounds:
+                each.close()
 
     async def __aenter__(self: Self) -> Self:
         given = cast("AsyncClient", self)._given

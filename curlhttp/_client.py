@@ -71,7 +71,8 @@ class Client(Core):
         concurrency_limit: how many attempts may be under way at once.
         breaker: refuses requests to origins that fail; several clients may share one.
         hedge: sends slow idempotent requests a second time.
-        transport: what takes the place of libcurl, such as curlhttp.testing.ScriptedEngine.
+        transport: what takes the place of libcurl, such as curlhttp.testing.ScriptedEngine, or
+            stands around it, such as Record.
     """
 
     _senders: Senders | None = None  # of map, once there was one
@@ -87,7 +88,10 @@ class Client(Core):
         self._engine: Engine = transport
         self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
         self.gate: MakeGate = transport.gate
-        self.exchange: Exchange = exchange(transport, transport.now, StreamedResponse)
+        self.exchange: Exchange = self._last_step()
+
+    def _last_step(self) -> Exchange:
+        return exchange(self.around(self._engine), self._engine.now, StreamedResponse)
 
     def request(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -352,6 +356,8 @@ class Client(Core):
         self._engine.close()
         if self._senders is not None:
             self._senders.close()
+        for each in self._arounds:
+            each.close()
 
     def __enter__(self: Self) -> Self:
         return self

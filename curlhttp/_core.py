@@ -17,7 +17,7 @@ from curlhttp._config import (
     Verify,
     transport_for,
 )
-from curlhttp._engine import Engine, Exchange, MakeGate, Middleware, Send
+from curlhttp._engine import Around, Engine, Exchange, MakeGate, Middleware, Send
 from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.cookies.late import Jar
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryInput, RetryPolicy
+    from curlhttp._record.record import HarLog
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["Core", "Self"]
@@ -84,6 +85,7 @@ class Core(RequestBuilder):
     exchange: Exchange
     is_closed = False
     _awaits_hooks = False
+    _arounds: tuple[Around, ...] = ()
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class Core(RequestBuilder):
         concurrency_limit: ConcurrencyLimit | None = None,
         breaker: CircuitBreaker | None = None,
         hedge: Hedge | None = None,
-        transport: Engine | None = None,
+        transport: Engine | Around | None = None,
     ) -> None:
         self._base_url = parse_url(base_url) if base_url else None
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
@@ -165,6 +167,8 @@ class Core(RequestBuilder):
             retry=self._retry,
         )
         found = _hooks(hooks, self._awaits_hooks)
+        if hasattr(transport, "around"):
+            self._arounds, transport = (cast(Around, transport),), None
         self._set_engine(transport)
         self.chain: Chain = Chain(
             now=self.clock.now,
@@ -189,6 +193,47 @@ class Core(RequestBuilder):
             transport: what takes the place of libcurl, or None.
         """
         raise NotImplementedError
+
+    def _last_step(self) -> Exchange:
+        """Return the flow's last step, with what stands around the engine."""
+        raise NotImplementedError
+
+    def around(self, engine: Engine) -> Engine:
+        """Return an engine with all that stands around it."""
+        for each in self._arounds:
+            engine = each.around(engine)
+        return engine
+
+    def har(self, path: str | os.PathLike[str]) -> HarLog:
+        """Write what this client does into a HAR 1.2, for the tools of browsers.
+
+            with client.har("slow.har"):
+                client.get("https://api.example.org/users")
+
+        Each attempt of a request is an entry, with its phases and what came back, and so is one
+        that failed, with a status of 0. Credentials are masked, as in Record. All of it is kept
+        in memory up to the end, bodies included.
+
+        Args:
+            path: of the file, which takes the place of what is there at the end of the `with`.
+
+        Raises:
+            OSError: the file cannot be written; raised at the end.
+        """
+        from curlhttp._record.record import HarLog
+
+        return HarLog(path, self._put_around, self._take_away)
+
+    def _put_around(self, around: Around) -> None:
+        self._set_arounds((*self._arounds, around))
+
+    def _take_away(self, around: Around) -> None:
+        self._set_arounds(tuple(each for each in self._arounds if each is not around))
+
+    def _set_arounds(self, arounds: tuple[Around, ...]) -> None:
+        self._arounds = arounds
+        self.exchange = self._last_step()
+        self.flow = self.chain.ending_in(self.exchange, self.clock, self.gate)
 
     # settings that may be changed
 

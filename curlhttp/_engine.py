@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRAINED",
+    "Around",
     "AttemptResult",
     "ByteStream",
     "Clock",
@@ -155,6 +156,16 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close all connections."""
+
+
+class Around(Protocol):
+    """What stands around the engines that a client makes, and sees what they do."""
+
+    def around(self, engine: Engine) -> Engine:
+        """Return what takes the place of an engine; made anew for each request, in AsyncClient."""
+
+    def close(self) -> object:
+        """Hear that the client was closed."""
 
 
 class ByteStream(Protocol):

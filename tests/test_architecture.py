@@ -51,8 +51,12 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
     # the edge
     "_building.py": (VALUES + SEAM + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_core.py": (VALUES + SEAM + POLICY + FLOW + BUILDING + CURL, {*LOOPS, *SOCKETS, *CLOCKS}),
+    "_core.py": (
+        (*VALUES, *SEAM, *POLICY, *FLOW, *BUILDING, *CURL, "curlhttp._record"),
+        {*LOOPS, *SOCKETS, *CLOCKS},
+    ),
     "_stream.py": (VALUES + SEAM + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_record": ((*VALUES, *SEAM, "curlhttp._record"), {"pycurl", *LOOPS, *SOCKETS, "time"}),
     "_sse.py": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_loops.py": (VALUES + CURL, {"pycurl", *SOCKETS, *CLOCKS}),
     "_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),

@@ -131,7 +131,11 @@ def _last(engine: SteppedEngine, core: Core) -> Exchange:
     own = exchange(engine, engine.now, Streamed)
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        return core.exchange(request, plan) if request.stream else own(request, plan)
+        if request.stream:
+            return core.exchange(request, plan)
+        around = core.around(engine)  # which may change from one request to the next
+        last = own if around is engine else exchange(around, engine.now, Streamed)
+        return last(request, plan)
 
     return send
 

@@ -65,6 +65,8 @@ _OPTIONS = (
     click.option("-v", "--verbose", is_flag=True,
                  help="Show the heads of all requests and responses on stderr."),
     click.option("--timing", is_flag=True, help="Show where the time went, on stderr."),
+    click.option("--har", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+                 help="Write all that happens, credentials masked, for the tools of browsers."),
     click.option("-s", "--silent", is_flag=True, help="Draw no progress bar with -o."),
 )  # fmt: skip
 
@@ -79,6 +81,7 @@ class _OutputOptions:
     fail: bool
     verbose: bool
     timing: bool
+    har: Path | None
     silent: bool
 
     @property
@@ -118,10 +121,14 @@ def _send(
 ) -> None:
     if wanted.resumes and (method != "GET" or wanted.path is None or body.keywords):
         raise click.UsageError("-C continues a GET that -o saves to a file")
-    if wanted.path is not None and not wanted.path.parent.is_dir():
-        raise CommandFailed(f"{wanted.path}: there is no such folder", WRITE_ERROR)
+    for path in (wanted.path, wanted.har):
+        if path is not None and not path.parent.is_dir():
+            raise CommandFailed(f"{path}: there is no such folder", WRITE_ERROR)
     told = {"middleware": [trace], "hooks": {"before_sleep": tell_attempt}}
-    with connection.client(**(told if wanted.verbose else {})) as client:
+    with ExitStack() as ends:
+        client = ends.enter_context(connection.client(**(told if wanted.verbose else {})))
+        if wanted.har is not None:
+            ends.enter_context(client.har(wanted.har))
         for name, value in body.headers:
             if name not in {given.title() for given, _ in connection.header}:
                 client.headers[name] = value

@@ -127,6 +127,41 @@ def test_certificates_are_checked(tls_app: AppServer, certs: Certs) -> None:
     assert run("get", tls_app.url, "-k").out == b"hello"
 
 
+# --- a record of it ---
+
+
+def test_har_has_all_that_happened_without_credentials(app: AppServer, tmp_path: Path) -> None:
+    path = tmp_path / "all.har"
+    ended = run("get", "--har", path, "-u", "me:a-secret", app.url + "/redirect/1?token=a-secret")
+    assert ended.out == b"hello"
+    text = path.read_text()
+    assert "a-secret" not in text
+    entries = json.loads(text)["log"]["entries"]
+    assert [entry["response"]["status"] for entry in entries] == [302, 200]
+    assert entries[1]["response"]["content"]["text"] == "hello"
+
+
+def test_har_tells_of_what_failed(tmp_path: Path) -> None:
+    path = tmp_path / "all.har"
+    assert run("get", "--har", path, "http://127.0.0.1:1/").status == 7
+    (entry,) = json.loads(path.read_text())["log"]["entries"]
+    assert (entry["response"]["status"], entry["_error"][:15]) == (0, "ConnectionError")
+
+
+def test_har_has_downloads_too(app: AppServer, tmp_path: Path) -> None:
+    path, target = tmp_path / "all.har", tmp_path / "body"
+    assert run("get", "--har", path, "-o", target, app.url + "/bytes/1000").status == 0
+    (entry,) = json.loads(path.read_text())["log"]["entries"]
+    assert entry["response"]["content"]["size"] == target.stat().st_size == 1000
+
+
+def test_har_needs_a_folder(app: AppServer, tmp_path: Path) -> None:
+    ended = run("get", "--har", tmp_path / "none" / "all.har", app.url)
+    assert ended.status == 23
+    assert "there is no such folder" in ended.err
+    assert app.requests == []
+
+
 # --- where the body goes ---
 
 

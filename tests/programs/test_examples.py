@@ -122,3 +122,17 @@ def test_the_example_of_events_follows_them_through_cuts() -> None:
         *(f"blocking  {number} tick: {{'n': {number}}}" for number in range(1, 5)),
         "asyncio   80 events to 20 followers at once",
     ]
+
+
+def test_the_example_of_recordings_plays_back_without_its_server() -> None:
+    finished = run("examples/recording.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "recorded   Ada Lovelace",
+        "played     Ada Lovelace",
+        "secrets    False",
+        "har        POST login: opened",
+        "har        GET name: reused",
+        "unmatched  nearest: log.entries[1]",
+    ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.jsonl import JSONLines
 from curlhttp.cli.fetch.output import Mode, refuse
-from curlhttp.cli.fetch.record import Record
+from curlhttp.cli.fetch.record import FetchRecord
 
 __all__ = ["Folder"]
 
@@ -51,12 +51,12 @@ class Folder(JSONLines):
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False  # there is no body, or this is no record of a folder's
 
-    def _line(self, record: Record) -> bytes:
+    def _line(self, record: FetchRecord) -> bytes:
         if record.body is None:
             return record.to_json(file=None)
         return record.to_json(file=f"{record.line:08}.body")
 
-    def add(self, record: Record) -> None:
+    def add(self, record: FetchRecord) -> None:
         """Write the body, and take the record."""
         if record.body is not None and self.keeps_bodies:
             file = self._folder / f"{record.line:08}.body"

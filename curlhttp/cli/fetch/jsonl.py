@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.output import Mode, Output, refuse
-from curlhttp.cli.fetch.record import Record
+from curlhttp.cli.fetch.record import FetchRecord
 
 __all__ = ["JSONLines"]
 
@@ -76,7 +76,7 @@ class JSONLines(Output):
         """Return whether all that a recorded line speaks of is there."""
         return True
 
-    def _keep(self, batch: list[Record]) -> None:
+    def _keep(self, batch: list[FetchRecord]) -> None:
         left = memoryview(b"".join(map(self._line, batch)))
         try:
             while left:
@@ -88,13 +88,13 @@ class JSONLines(Output):
                 f"{self._path or 'stdout'}: {error.strerror}", WRITE_ERROR
             ) from None
 
-    def add(self, record: Record) -> None:
+    def add(self, record: FetchRecord) -> None:
         """Take a record; who reads a pipe gets it at once."""
         super().add(record)
         if self._path is None:
             self.flush()
 
-    def _line(self, record: Record) -> bytes:
+    def _line(self, record: FetchRecord) -> bytes:
         return record.to_json(**record.body_as_json())
 
     def _close(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from curlhttp.cli.exits import CommandFailed
-from curlhttp.cli.fetch.record import Record
+from curlhttp.cli.fetch.record import FetchRecord
 from curlhttp.cli.fetch.recorded import Recorded
 
 __all__ = ["Mode", "Output", "refuse"]
@@ -35,11 +35,11 @@ class Output:
     def __init__(self, *, keeps_bodies: bool) -> None:
         self.keeps_bodies = keeps_bodies
         self.recorded: Recorded = Recorded()
-        self._batch: list[Record] = []
+        self._batch: list[FetchRecord] = []
         self._bytes = 0
         self._due = 0.0
 
-    def add(self, record: Record) -> None:
+    def add(self, record: FetchRecord) -> None:
         """Take a record; keep the batch if it is time.
 
         Args:
@@ -72,7 +72,7 @@ class Output:
         finally:
             self._close()
 
-    def _keep(self, batch: list[Record]) -> None:
+    def _keep(self, batch: list[FetchRecord]) -> None:
         raise NotImplementedError
 
     def _close(self) -> None:

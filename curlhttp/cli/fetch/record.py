@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
     from curlhttp.cli.fetch.lines import InputLine
 
-__all__ = ["Record"]
+__all__ = ["FetchRecord"]
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -24,7 +24,7 @@ def _now() -> str:
 
 
 @dataclass(kw_only=True, slots=True)
-class Record:
+class FetchRecord:
     """What came of one line.
 
     Attributes:
@@ -64,7 +64,7 @@ class Record:
     body: bytes | None = None
 
     @classmethod
-    def of_problem(cls, line: InputLine, problem: str) -> Record:
+    def of_problem(cls, line: InputLine, problem: str) -> FetchRecord:
         """Return the record of a bad line.
 
         Args:
@@ -82,7 +82,7 @@ class Record:
     @classmethod
     def of(
         cls, line: InputLine, method: str, url: str, outcome: Response | RequestException
-    ) -> Record:
+    ) -> FetchRecord:
         """Return the record of a request.
 
         Args:

@@ -13,7 +13,7 @@ from curlhttp.cli.exits import CommandFailed
 from curlhttp.cli.fetch.lines import InputLine, InputLines
 from curlhttp.cli.fetch.output import Output
 from curlhttp.cli.fetch.progress import Progress
-from curlhttp.cli.fetch.record import Record
+from curlhttp.cli.fetch.record import FetchRecord
 from curlhttp.cli.fetch.tally import Tally
 from curlhttp.cli.interrupts import Interrupts
 from curlhttp.exceptions import RequestException
@@ -85,7 +85,7 @@ class FetchRun:
             for outcome in outcomes:
                 self._keep(_record_of(outcome))
 
-    def _keep(self, record: Record) -> None:
+    def _keep(self, record: FetchRecord) -> None:
         with self._interrupts:
             self.tally.add(record)
             self._output.add(record)
@@ -124,7 +124,7 @@ class FetchRun:
                 request.jar = Jar()
                 return request
         self._progress.tell_bad_line(line.number, problem)
-        self._keep(Record.of_problem(line, problem))
+        self._keep(FetchRecord.of_problem(line, problem))
         return None
 
     def _build(self, line: InputLine) -> Request:
@@ -132,7 +132,7 @@ class FetchRun:
         return self._client.build_request(url=line.url, **options)
 
 
-def _record_of(outcome: Response | RequestException) -> Record:
+def _record_of(outcome: Response | RequestException) -> FetchRecord:
     request: Any = outcome.request  # Any: ours, with what _request put into it
     line, method, url = request.extensions[_KEY]
-    return Record.of(line, method, url, outcome)
+    return FetchRecord.of(line, method, url, outcome)

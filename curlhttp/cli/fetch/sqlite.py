@@ -12,7 +12,7 @@ from pathlib import Path
 
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.output import Mode, Output, refuse
-from curlhttp.cli.fetch.record import Record
+from curlhttp.cli.fetch.record import FetchRecord
 
 __all__ = ["SQLite"]
 
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS results (
     body BLOB
 )
 """
-_COLUMNS = Record.__slots__
+_COLUMNS = FetchRecord.__slots__
 _INSERT = (
     f"INSERT OR REPLACE INTO results ({', '.join(_COLUMNS)}) "
     f"VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -86,7 +86,7 @@ class SQLite(Output):
                 message = f"{self._path}, line {number}: this was not written by curlhttp fetch"
                 raise CommandFailed(message, 2) from None
 
-    def _keep(self, batch: list[Record]) -> None:
+    def _keep(self, batch: list[FetchRecord]) -> None:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany(_INSERT, map(_row, batch))
@@ -101,7 +101,7 @@ class SQLite(Output):
         return CommandFailed(f"{self._path}: {error}", WRITE_ERROR)
 
 
-def _row(record: Record) -> list[object]:
+def _row(record: FetchRecord) -> list[object]:
     row = {**record.fields(), "body": record.body}
     row["headers"] = json.dumps(record.headers, ensure_ascii=False)
     return [row[name] for name in _COLUMNS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from curlhttp.cli.fetch.record import Record
+from curlhttp.cli.fetch.record import FetchRecord
 from curlhttp.cli.latency import Latencies, shown_seconds
 
 __all__ = ["Tally", "shown_bytes", "shown_counts"]
@@ -36,7 +36,7 @@ class Tally:
         self.latencies: Latencies = Latencies()
         self._begun = time.monotonic()
 
-    def add(self, record: Record) -> None:
+    def add(self, record: FetchRecord) -> None:
         """Count a record.
 
         Args:

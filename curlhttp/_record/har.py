@@ -1,0 +1,247 @@
+"""HAR 1.2: exchanges as entries of a log, and a file of them. They are read in reading.py.
+
+What is ours in an entry begins with "_", as the format has it for additions.
+
+Source: http://www.softwareishard.com/blog/har-12-spec/
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from curlhttp._models.decoders import codings, decode
+from curlhttp._models.head import Head
+from curlhttp._models.headers import Headers
+from curlhttp._models.request import Request
+from curlhttp._models.timings import Timings
+from curlhttp._record.masks import Masks
+from curlhttp._version import __version__
+from curlhttp.exceptions import RequestException
+
+__all__ = ["Exchanged", "JSONObject", "Received", "empty_log", "write_log"]
+
+# Any: what JSON gives and takes; what is used of a file is looked at first, in reading.py.
+JSONObject: TypeAlias = "dict[str, Any]"
+
+_NONE = Timings(0, 0, 0, 0, 0, 0, False, None)
+
+
+@dataclass
+class Received:
+    """What came back.
+
+    Attributes:
+        head: as received.
+        content: the body.
+        is_decoded: its content coding was undone.
+        pieces: how many bytes each piece of a stream had; () for none.
+        is_whole: the body came to its end.
+    """
+
+    head: Head
+    content: bytes
+    is_decoded: bool
+    pieces: Sequence[int] = ()
+    is_whole: bool = True
+
+
+@dataclass
+class Exchanged:
+    """One exchange with a server.
+
+    Attributes:
+        number: in the order in which they began.
+        request: what was sent.
+        body: of it.
+        begun: seconds since the epoch.
+        timings: up to the head.
+        receive: seconds from there to the end of the body.
+        answer: what came back, or None.
+        error: what ended it, or None.
+    """
+
+    number: int
+    request: Request
+    body: bytes
+    begun: float
+    timings: Timings | None
+    receive: float
+    answer: Received | None
+    error: str | None = None
+
+    def entry(self, masks: Masks) -> JSONObject:
+        """Return it as an entry of a log, without its secrets."""
+        timings = self.timings or _NONE
+        spent = _phases(timings, self.receive)
+        answer = self.answer
+        version = answer.head.http_version if answer is not None else "HTTP/1.1"
+        entry = {
+            "startedDateTime": _time(self.begun),
+            "time": round(sum(max(0.0, spent[name]) for name in spent if name != "ssl"), 3),
+            "request": _request(self.request, self.body, version, masks),
+            "response": _no_response() if answer is None else _response(answer, masks),
+            "cache": {},
+            "timings": spent,
+        }
+        if timings.peer is not None and timings.peer[0]:
+            entry["serverIPAddress"] = timings.peer[0]
+        if timings.local is not None:
+            entry["connection"] = str(timings.local[1])
+        if self.error is not None:
+            entry["_error"] = self.error
+        return entry
+
+
+def _time(wall: float) -> str:
+    found = datetime.fromtimestamp(wall, timezone.utc).isoformat(timespec="milliseconds")
+    return found.replace("+00:00", "Z")
+
+
+def _phases(timings: Timings, receive: float) -> dict[str, float]:
+    """Return milliseconds by phase; -1 for those that there were not."""
+    wait = timings.first_byte - timings.dns - timings.connect - timings.tls
+    # The format counts TLS as a part of connecting, and names it once more by itself.
+    phases: dict[str, float | None] = {
+        "blocked": timings.queue,
+        "dns": None if timings.reused else timings.dns,
+        "connect": None if timings.reused else timings.connect + timings.tls,
+        "send": 0.0,  # libcurl does not tell it from the wait
+        "wait": max(0.0, wait),
+        "receive": max(0.0, receive),
+        "ssl": timings.tls or None,
+    }
+    return {
+        name: -1 if seconds is None else round(seconds * 1000, 3)
+        for name, seconds in phases.items()
+    }
+
+
+def _fields(pairs: Sequence[tuple[str, str]]) -> list[JSONObject]:
+    return [{"name": name, "value": value} for name, value in pairs]
+
+
+def _cookies(crumbs: Sequence[str]) -> list[JSONObject]:
+    split = [crumb.partition("=") for crumb in crumbs]
+    return _fields([(name, value) for name, _, value in split])
+
+
+def _request(request: Request, body: bytes, version: str, masks: Masks) -> JSONObject:
+    url = masks.url(request.url)
+    headers = masks.headers(request.headers)
+    sent = [value for name, value in headers if name.lower() == "cookie"]
+    found: JSONObject = {
+        "method": request.method,
+        "url": url,
+        "httpVersion": version,
+        "cookies": _cookies([crumb for value in sent for crumb in value.split("; ")]),
+        "headers": _fields(headers),
+        "queryString": _fields(parse_qsl(urlsplit(url).query, keep_blank_values=True)),
+        "headersSize": -1,
+        "bodySize": len(body),
+    }
+    if body:
+        media_type = request.get_header("content-type") or ""
+        text, encoding = _as_text(masks.body(body, media_type))
+        found["postData"] = {"mimeType": media_type, "text": text}
+        if encoding:
+            found["postData"]["_encoding"] = encoding
+    return found
+
+
+def _response(answer: Received, masks: Masks) -> JSONObject:
+    head = answer.head
+    received = Headers.from_block(head.block)
+    headers = masks.headers(received)
+    location = [value for name, value in headers if name.lower() == "location"]
+    set_cookies = [value for name, value in headers if name.lower() == "set-cookie"]
+    is_coded = answer.is_decoded and "content-encoding" in received
+    return {
+        "status": head.status_code,
+        "statusText": head.reason_phrase,
+        "httpVersion": head.http_version,
+        "cookies": _cookies([value.partition(";")[0] for value in set_cookies]),
+        "headers": _fields(headers),
+        "content": _content(answer, received, masks),
+        "redirectURL": location[-1] if location else "",
+        "headersSize": len(head.block),
+        "bodySize": -1 if is_coded else len(answer.content),
+    }
+
+
+def _content(answer: Received, headers: Headers, masks: Masks) -> JSONObject:
+    media_type = headers.get("content-type", "")
+    content, is_coded = answer.content, False
+    if content and not answer.is_decoded:
+        try:
+            coded = codings(headers.get_list("content-encoding"))
+            content = decode(content, coded) if coded else content
+        except RequestException:  # cut, or corrupt: kept as it came
+            is_coded = True
+    masked = content if is_coded else masks.body(content, media_type)
+    text, encoding = _as_text(masked)
+    found: JSONObject = {"size": len(content), "mimeType": media_type, "text": text}
+    if encoding:
+        found["encoding"] = encoding
+    if is_coded:
+        found["_coded"] = True
+    if not answer.is_whole:
+        found["_cut"] = True
+    if len(answer.pieces) > 1 and sum(answer.pieces) == len(masked):
+        found["_pieces"] = list(answer.pieces)
+    return found
+
+
+def _no_response() -> JSONObject:
+    return {
+        "status": 0,
+        "statusText": "",
+        "httpVersion": "",
+        "cookies": [],
+        "headers": [],
+        "content": {"size": 0, "mimeType": ""},
+        "redirectURL": "",
+        "headersSize": -1,
+        "bodySize": -1,
+    }
+
+
+def _as_text(data: bytes) -> tuple[str, str]:
+    """Return bytes as text, and the encoding that it needs, or ""."""
+    try:
+        return data.decode(), ""
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"
+
+
+def empty_log() -> JSONObject:
+    """Return a log without entries."""
+    return {
+        "version": "1.2",
+        "creator": {"name": "curlhttp", "version": __version__},
+        "entries": [],
+    }
+
+
+def write_log(path: Path, log: JSONObject) -> None:
+    """Put a file in the place of what is there, in one step; make its folder.
+
+    Raises:
+        OSError: it cannot be written; what was there is as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            json.dump({"log": log}, file, ensure_ascii=False, indent=2)
+            file.write("\n")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Recordings: cassettes, HAR files, what is masked in them."""
