@@ -118,6 +118,11 @@ class WSGICall:
 
     # the client's side
 
+    @property
+    def done(self) -> bool:
+        """Return whether the app gives no more."""
+        return self._is_closed
+
     def read(self) -> bytes:
         """Return the next piece, b"" at the end.
 
