@@ -273,8 +273,8 @@ class Driver:
         if self._acts_at is not None and self._acts_at <= monotonic():
             self._acts_at = None
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        if self.multiplexing.found_http1:
-            for transfer in self.multiplexing.stop_waiting(self.running.values()):
+        if self.multiplexing.found:
+            for transfer in self.multiplexing.take_found(self.running.values()):
                 self.use_own_connection(transfer)
         self._collect()
         self._read_timer()
@@ -294,7 +294,9 @@ class Driver:
             self.fail_all()
 
     def _finish(self, easy: object, code: int, message: str) -> None:
-        transfer = self.running[easy]
+        transfer = self.running.get(easy)
+        if transfer is None:
+            return  # given up meanwhile: the next one found that a callback had failed
         finish(transfer, code, message)
         if transfer.restarts:
             self._start_over(transfer)

@@ -20,16 +20,17 @@ class Multiplexing:
     """What one driver knows of the protocols of origins.
 
     Attributes:
-        found_http1: an origin was just found to speak HTTP/1.1, for which transfers may wait.
+        found: what origins speak that were just heard of, for `take_found`.
         has_http2: there may be connections of HTTP/2.
         on_shared: called with an origin whose connections carry many requests at once, as soon as
             that is known; or None.
     """
 
-    __slots__ = ("_by_origin", "found_http1", "has_http2", "on_shared")
+    __slots__ = ("_by_origin", "found", "has_http2", "on_shared")
 
     def __init__(self) -> None:
-        self.found_http1 = self.has_http2 = False
+        self.found: dict[str, bool] = {}
+        self.has_http2 = False
         self.on_shared: Callable[[str], object] | None = None
         self._by_origin: dict[str, bool] = {}  # on TLS: do its connections multiplex
 
@@ -56,21 +57,23 @@ class Multiplexing:
     def _on_alpn(self, origin: str, shares: bool) -> None:
         if len(self._by_origin) >= _ORIGINS:  # forgetting costs the log of one more request each
             self._by_origin.clear()
-        self._by_origin[origin] = shares
-        self.found_http1 = self.found_http1 or not shares
+        self._by_origin[origin] = self.found[origin] = shares
         self.has_http2 = self.has_http2 or shares
-        if shares and self.on_shared is not None:
-            self.on_shared(origin)
 
-    def stop_waiting(self, transfers: Iterable[Transfer]) -> list[Transfer]:
-        """Return the transfers that wait for a connection which cannot be shared.
+    def take_found(self, transfers: Iterable[Transfer]) -> list[Transfer]:
+        """Tell of the origins that were heard of; return who waits in vain to share a connection.
+
+        Not in libcurl's callback: whoever is told may start further transfers.
 
         Args:
             transfers: all that run.
         """
-        self.found_http1 = False
+        news, self.found = self.found, {}
+        for origin, shares in news.items():
+            if shares and self.on_shared is not None:
+                self.on_shared(origin)
         found = []
-        for transfer in transfers:
+        for transfer in transfers if False in news.values() else ():
             assert transfer.request is not None
             if transfer.is_waiting and self._by_origin.get(transfer.request.url.origin) is False:
                 found.append(transfer)

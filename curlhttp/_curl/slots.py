@@ -41,17 +41,25 @@ def open_files_bound(wanted: int, each: int = 1) -> int:
 class SlotWaiter:
     """One caller that waits for a slot.
 
+    Args:
+        origin: see Slots.
+        wake: called when the slot is granted, unless the slots are given something else to call.
+
     Attributes:
-        wake: called once, when the slot is granted.
         granted: the slot is this caller's, and must be given back.
     """
 
     __slots__ = ("granted", "origin", "wake")
 
-    def __init__(self, origin: str, wake: Callable[[], object]) -> None:
+    def __init__(self, origin: str, wake: Callable[[], object] | None) -> None:
         self.origin = origin
         self.wake = wake
         self.granted = False
+
+
+def _wake(waiter: SlotWaiter) -> None:
+    if waiter.wake is not None:
+        waiter.wake()
 
 
 class Slots:
@@ -62,27 +70,25 @@ class Slots:
     Args:
         total: slots in all.
         per_origin: slots per origin, or None; the origin "" has no bound of its own.
-        in_order: a waiter that was granted a slot goes on before anybody else takes one. For
-            tasks of one event loop: a thread may take long to wake up.
+        on_grant: called once with each waiter that is granted a slot; by default it is woken.
     """
 
     def __init__(
-        self, total: int, per_origin: int | None = None, *, in_order: bool = False
+        self,
+        total: int,
+        per_origin: int | None = None,
+        on_grant: Callable[..., object] = _wake,
     ) -> None:
         self.total = total
         self.per_origin = per_origin
         self.used = 0
+        self._on_grant = on_grant
         self._used_by: dict[str, int] = {}
         self.waiters: OrderedDict[SlotWaiter, None] = OrderedDict()  # any may leave, at no cost
         self._unbound: set[str] = set()  # origins without a bound of their own
-        self._in_order = in_order
-        self._woken = 0  # were granted a slot and have not gone on yet
-        self._is_held_up = False  # there is a waiter that waits for nothing but those
 
     def take(self, origin: str) -> bool:
         """Take a slot if one is free and nobody else waits for it."""
-        if self._woken:
-            return False
         if self.per_origin is None:
             if self.waiters or self.used >= self.total:
                 return False
@@ -115,10 +121,8 @@ class Slots:
         return True
 
     def wait(self, waiter: SlotWaiter) -> None:
-        """Queue up; waiter.wake is called with the slot granted."""
+        """Queue up for a slot."""
         self.waiters[waiter] = None
-        if self.used < self.total and self._has_room(waiter.origin):
-            self._is_held_up = True
 
     def unbind(self, origin: str) -> None:
         """Let everybody in who waits for an origin alone, now and later."""
@@ -127,19 +131,10 @@ class Slots:
         self._unbound.add(origin)
         self._grant_all()
 
-    def go_on(self) -> None:
-        """Note that a waiter uses from here on the slot that it was granted."""
-        if self._in_order:
-            self._woken -= 1
-        if self._is_held_up:
-            self._is_held_up = False
-            self._grant_all()
-
     def leave(self, waiter: SlotWaiter) -> None:
         """Stop waiting; a slot that was granted meanwhile goes to the next."""
         if waiter.granted:
             self.give(waiter.origin)
-            self.go_on()
         else:
             del self.waiters[waiter]
 
@@ -160,9 +155,7 @@ class Slots:
             if self._admit(waiter.origin):
                 del self.waiters[waiter]
                 waiter.granted = True
-                if self._in_order:
-                    self._woken += 1
-                waiter.wake()
+                self._on_grant(waiter)
                 return True
         return False
 

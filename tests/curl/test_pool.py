@@ -29,10 +29,8 @@ ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 class Queue:
     """Slots with the waiters that were granted one, in order."""
 
-    def __init__(
-        self, total: int, per_origin: int | None = None, *, in_order: bool = False
-    ) -> None:
-        self.slots = Slots(total, per_origin, in_order=in_order)
+    def __init__(self, total: int, per_origin: int | None = None) -> None:
+        self.slots = Slots(total, per_origin)
         self.granted: list[SlotWaiter] = []
 
     def wait(self, origin: str = "a") -> SlotWaiter:
@@ -58,23 +56,6 @@ def test_a_newcomer_does_not_overtake_those_that_wait() -> None:
     queue.slots.give("a")
     assert waiter.granted
     assert not queue.slots.take("a")
-
-
-def test_in_order_a_newcomer_waits_for_those_who_were_granted_a_slot_to_go_on() -> None:
-    queue = Queue(2, in_order=True)
-    assert [queue.slots.take("a") for _ in range(2)] == [True, True]
-    first, second = queue.wait(), queue.wait()
-    for _ in range(2):
-        queue.slots.give("a")
-    queue.slots.leave(first)
-    assert not queue.slots.take("a")  # there is room; but it would go before the second
-    third = queue.wait()
-    assert queue.granted == [first, second]
-    queue.slots.go_on()
-    assert queue.granted == [first, second, third]
-    queue.slots.go_on()
-    queue.slots.give("a")
-    assert queue.slots.take("a")
 
 
 def test_who_waits_for_a_busy_origin_holds_up_nobody_else() -> None:
@@ -146,7 +127,6 @@ def test_lifting_the_bound_lets_everybody_in() -> None:
 @given(
     total=st.integers(1, 4),
     per_origin=st.none() | st.integers(1, 3),
-    in_order=st.booleans(),
     steps=st.lists(
         st.tuples(
             st.sampled_from(["ask", "give", "leave", "go on"]),
@@ -157,16 +137,15 @@ def test_lifting_the_bound_lets_everybody_in() -> None:
     ),
 )
 def test_slots_never_exceed_their_bounds_and_never_idle_while_someone_may_go(
-    total: int, per_origin: int | None, in_order: bool, steps: list[tuple[str, str, int]]
+    total: int, per_origin: int | None, steps: list[tuple[str, str, int]]
 ) -> None:
-    queue = Queue(total, per_origin, in_order=in_order)
+    queue = Queue(total, per_origin)
     taken: list[str] = []
     waiting: list[SlotWaiter] = []
     woken: list[SlotWaiter] = []
     for what, origin, number in steps:
         if what == "ask":
             if queue.slots.take(origin):
-                assert not (in_order and woken)
                 taken.append(origin)
             else:
                 waiting.append(queue.wait(origin))
@@ -178,15 +157,13 @@ def test_slots_never_exceed_their_bounds_and_never_idle_while_someone_may_go(
             queue.slots.leave(woken.pop(number % len(woken)))
         elif what == "go on" and woken:
             taken.append(woken.pop(0).origin)
-            queue.slots.go_on()
         woken += [waiter for waiter in waiting if waiter.granted]
         waiting = [waiter for waiter in waiting if not waiter.granted]
         used = Counter(taken + [waiter.origin for waiter in woken])
         assert queue.slots.used == used.total() <= total
         assert per_origin is None or all(count <= per_origin for count in used.values())
         for waiter in waiting:
-            is_held_up = in_order and woken
-            assert is_held_up or used.total() == total or used[waiter.origin] == per_origin
+            assert used.total() == total or used[waiter.origin] == per_origin
 
 
 # --- handles ---

@@ -179,7 +179,7 @@ class EventLoopEngine(MultiEngine):
         from curlhttp._curl.streams.stream import connection_to
 
         request = connection_to(request)
-        transfer = self._start(request) or await self._start_later(request)
+        transfer = await self._start(request)
         try:
             while not transfer.done:
                 await self._wait_for(transfer)

@@ -1,4 +1,4 @@
-"""What the engines on one curl_multi share: the pool and the exchanges.
+"""What the engines on one curl_multi share: the exchanges.
 
 How a coroutine waits is left to the subclasses. One engine belongs to one event loop, or to one
 thread at a time.
@@ -6,24 +6,19 @@ thread at a time.
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from abc import abstractmethod
 from functools import partial
 from time import monotonic
 
 from curlhttp._config import Limits
-from curlhttp._curl.driver import Driver
+from curlhttp._curl.engines.pooled import PooledEngine
 from curlhttp._curl.leak import leak, leak_transfer
-from curlhttp._curl.pool import TransferPool
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.result import check_opened, response_of, take_piece
-from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate, HedgePlan, Incoming
 from curlhttp._fork import register
-from curlhttp._models.body.body import Body
-from curlhttp._models.closed import client_closed, closed_amid
+from curlhttp._models.closed import closed_amid
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._network import network, now, wall
@@ -32,143 +27,27 @@ from curlhttp.exceptions import ClientClosed
 __all__ = ["MultiEngine"]
 
 
-class MultiEngine(ABC):
+class MultiEngine(PooledEngine):
     """Move bytes for many coroutines at once.
 
     Args:
         limits: the client's limits.
-        multiplexes: requests may share connections; then the bound per host is libcurl's.
+        multiplexes: see PooledEngine.
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
-        self._limits = limits
-        self._bound = open_files_bound(limits.max_connections)
-        # In order, since tasks of one loop wake up soon: a newcomer must not overtake them.
-        slots = Slots(self._bound, limits.max_connections_per_host, in_order=True)
-        self._pool = TransferPool(self._make, slots)
-        self._multiplexes = multiplexes
-        self._driver = self._start_driver()
-        self.is_closed = False
+        super().__init__(limits, multiplexes=multiplexes)
         register(self)
 
-    def _make(self) -> Transfer:
-        return Transfer(self._limits)
-
     # what differs
-
-    @abstractmethod
-    def _make_driver(self, limits: Limits, connections: int) -> Driver:
-        """Return the driver, with whatever waits on it."""
 
     @abstractmethod
     def _local_gate(self) -> Gate:
         """Return a closed gate, which only the thread of this engine may open."""
 
     @abstractmethod
-    def _wait_for(self, transfer: Transfer, *rivals: Transfer) -> Awaitable[None]:
-        """Return what ends when one of them has something to look at; sets their wake."""
-
-    @abstractmethod
-    async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
-        """Wait likewise, for so many seconds at most."""
-
-    @abstractmethod
     async def sleep(self, seconds: float) -> None:
         """Wait, unless a stand-in for the network skips that."""
-
-    # the pool
-
-    def _start_driver(self) -> Driver:
-        driver = self._make_driver(self._limits, self._bound)
-        # Until it is known, requests to an origin count as connections: libcurl serves those that
-        # wait for one in no order, and counts their wait as time to connect.
-        driver.multiplexing.on_shared = self._pool.slots.unbind
-        return driver
-
-    def _start(self, request: Request) -> Transfer | None:
-        """Start a transfer, unless others run or wait that go first."""
-        if self.is_closed:
-            raise client_closed(request)
-        # A request that need not wait pays for no coroutine, gate or waiter.
-        slots = self._pool.slots
-        origin = "" if slots.per_origin is None else self._slot_of(request)
-        return self._begin(request, origin) if slots.take(origin) else None
-
-    async def _start_later(self, request: Request) -> Transfer:
-        """Start a transfer when it is its turn."""
-        begun = monotonic()
-        origin = self._slot_of(request)
-        gate = self._local_gate()
-        waiter = SlotWaiter(origin, gate.open)
-        self._pool.slots.wait(waiter)
-        try:
-            await gate.wait(request.pool_seconds(begun))
-        except BaseException:
-            self._pool.slots.leave(waiter)
-            raise
-        if not waiter.granted:
-            self._pool.slots.leave(waiter)
-            raise no_free_slot(request, self._bound)
-        # The client may have been closed meanwhile, which lets everybody in.
-        self._pool.slots.go_on()
-        if self.is_closed:
-            self._pool.slots.give(origin)
-            raise client_closed(request)
-        transfer = self._begin(request, origin)
-        transfer.queue_seconds = transfer.last_activity - begun
-        return transfer
-
-    def _slot_of(self, request: Request) -> str:
-        if self._pool.slots.per_origin is None:
-            return ""
-        transport = request.transport
-        if self._multiplexes and (transport.http3 or transport.http2 == "prior-knowledge"):
-            return ""  # requests are not connections, of which libcurl keeps the bound
-        return request.url.origin
-
-    def _begin(self, request: Request, origin: str) -> Transfer:
-        """Start a transfer in the slot that was taken."""
-        try:
-            pool = self._pool
-            transfer = pool.idle.pop() if pool.idle else pool.make()
-        except BaseException:
-            self._pool.slots.give(origin)
-            raise
-        transfer.origin = origin
-        try:
-            if self._driver.broken is not None:
-                self._renew()  # add_handle would fail, or kill the process
-            transfer.prepare(request)
-            if request.body is not None:
-                self._set_feed(transfer, request.body)
-            self._driver.add(transfer)
-        except BaseException:
-            self._drop(transfer)
-            raise
-        return transfer
-
-    def _renew(self) -> None:
-        """Start over with a driver whose callbacks have not failed."""
-        old = self._driver
-        old.fail_all()
-        old.detach()
-        self._driver = self._start_driver()
-        threading.Thread(target=old.close, daemon=True).start()  # it may wait for a resolver
-
-    def _keep(self, transfer: Transfer) -> None:
-        transfer.clean()
-        if self.is_closed:
-            self._pool.drop(transfer)
-        else:
-            self._pool.idle.append(transfer)
-        self._pool.slots.give(transfer.origin)
-
-    def _drop(self, transfer: Transfer) -> None:
-        """Let go of a transfer in whatever state it is; its handle is as good as new."""
-        try:
-            self._driver.remove(transfer)
-        finally:
-            self._keep(transfer)
 
     # exchanges
 
@@ -184,10 +63,25 @@ class MultiEngine(ABC):
         """
         if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
             return await other.perform(request, plan)
-        if plan is not None:
-            transfer = await self._race(request, plan)
+        if plan is None:
+            transfer = self._start_at_once(request)
         else:
-            transfer = self._start(request) or await self._start_later(request)
+            transfer = await self._race(request, plan)
+        if transfer is None:
+            is_fed = request.body is not None and request.body.data is None
+            caller = self._line_up(request, keeps=is_fed)
+            try:
+                # Not in a coroutine of its own, of which there may be thousands.
+                if (seconds := request.pool_seconds(caller.came)) is not None:
+                    await self._wait_for_turn(caller, seconds)
+                while not caller.is_over:
+                    await self._wait_for(caller)
+                if caller.response is not None:
+                    return caller.response
+                transfer = caller.take_transfer()
+            except BaseException:
+                self._leave(caller)
+                raise
         try:
             # Where there was a race, it has fed the body of the attempt that surfaced.
             if transfer.feed is not None and plan is None:
@@ -213,10 +107,7 @@ class MultiEngine(ABC):
         """
         if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
             return await other.open(request, plan)
-        if plan is not None:
-            transfer = await self._race(request, plan)
-        else:
-            transfer = self._start(request) or await self._start_later(request)
+        transfer = await (self._start(request) if plan is None else self._race(request, plan))
         try:
             if transfer.feed is not None and plan is None:
                 await self._pump(transfer)
@@ -275,8 +166,8 @@ class MultiEngine(ABC):
 
     async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
         """Return the attempt that surfaces, all in the caller's own task."""
-        first = self._start(request) or await self._start_later(request)
-        race = HedgeRace(plan, first, self._leave)
+        first = await self._start(request)
+        race = HedgeRace(plan, first, self._drop_loser)
 
         async def wait(seconds: float | None) -> None:
             if seconds is None:
@@ -301,20 +192,16 @@ class MultiEngine(ABC):
         request = race.next()
         if request is None:
             return self._pool.slots.give(slot)
-        rival = self._begin(request, slot)
+        rival = self._start_in_slot(request, slot)
         race.add(rival, self._driver)
         if rival.feed is not None:
             await self._pump(rival, race)
         return None
 
-    def _leave(self, loser: Transfer, other: Transfer) -> None:
+    def _drop_loser(self, loser: Transfer, other: Transfer) -> None:
         self._drop(loser)
 
     # request bodies that come piece by piece
-
-    @abstractmethod
-    def _set_feed(self, transfer: Transfer, body: Body) -> None:
-        """Set where libcurl's read callback gets a body from that is not in memory."""
 
     @abstractmethod
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:

@@ -18,6 +18,7 @@ import anyio
 from anyio.lowlevel import EventLoopToken
 
 from curlhttp._config import Limits
+from curlhttp._curl.caller import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
 from curlhttp._curl.transfer import Transfer
@@ -153,7 +154,8 @@ class AnyioEngine(EventLoopEngine):
     def _local_gate(self) -> EventGate:
         return _OrderedGate(self._order)
 
-    async def _wait_for(self, *transfers: Transfer) -> None:
+    async def _wait_for(self, waited: Waited, *rivals: Transfer) -> None:
+        transfers = (waited, *rivals)
         woken = anyio.Event()
         for transfer in transfers:
             transfer.wake = woken.set
@@ -177,9 +179,9 @@ class AnyioEngine(EventLoopEngine):
             if driver.scope is None and self._waiting:
                 next(iter(self._waiting)).set()  # that task finds no other driving, and drives
 
-    async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
+    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
         with anyio.move_on_after(seconds):
-            await self._wait_for(*transfers)
+            await self._wait_for(waited, *rivals)
 
     async def _drive(self, driver: _ScopeDriver, woken: anyio.Event) -> None:
         """Turn the driver until this task's own transfer has something to look at."""

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from curlhttp._config import Limits
+from curlhttp._curl.caller import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
 from curlhttp._curl.transfer import Transfer
@@ -40,7 +41,8 @@ class FutureGate:
 
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():  # its task may have been cancelled just now
-        future.set_result(None)
+        with suppress(RuntimeError):  # the loop has ended, and the task with it
+            future.set_result(None)
 
 
 class _LoopDriver(Driver):
@@ -130,15 +132,15 @@ class AsyncioEngine(EventLoopEngine):
     def _local_gate(self) -> FutureGate:
         return FutureGate(self._loop)
 
-    def _wait_for(self, transfer: Transfer, *rivals: Transfer) -> asyncio.Future[None]:
+    def _wait_for(self, waited: Waited, *rivals: Transfer) -> asyncio.Future[None]:
         future = self._loop.create_future()
-        transfer.wake = partial(_settle, future)
+        waited.wake = partial(_settle, future)
         for rival in rivals:
-            rival.wake = transfer.wake
+            rival.wake = waited.wake
         return future
 
-    async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
-        future = self._wait_for(*transfers)
+    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+        future = self._wait_for(waited, *rivals)
         timer = self._loop.call_later(seconds, _settle, future)
         try:
             await future

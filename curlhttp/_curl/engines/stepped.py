@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any, TypeAlias, cast
 
 from curlhttp._config import Limits
+from curlhttp._curl.caller import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.race import HedgeRace
@@ -215,17 +216,17 @@ class SteppedEngine(MultiEngine):
             driver.poller.watch(end.fileno(), 1)
         return driver
 
-    def _wait_for(self, transfer: Transfer, *rivals: Transfer) -> _Pause:
-        wake = transfer.wake = partial(self._ready.append, self._current)
+    def _wait_for(self, waited: Waited, *rivals: Transfer) -> _Pause:
+        wake = waited.wake = partial(self._ready.append, self._current)
         for rival in rivals:
             rival.wake = wake
         return _PAUSE
 
-    async def _wait_for_at_most(self, seconds: float, *transfers: Transfer) -> None:
+    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
         job = self._current
         self.timers[job] = monotonic() + seconds
         try:
-            await self._wait_for(*transfers)
+            await self._wait_for(waited, *rivals)
         finally:
             self.timers.pop(job, None)
 
