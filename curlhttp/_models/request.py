@@ -256,7 +256,9 @@ class Request:
     def header_lines(self) -> list[bytes]:
         """Return the header lines; the same list as long as the headers are the same."""
         headers = self._headers
-        return (self._shared_headers if headers is None else headers).lines()
+        if headers is None:
+            headers = self._shared_headers
+        return headers._lines or headers.lines()  # without a call where they are made
 
     def get_header(self, name: str) -> str | None:
         """Return a header's value without making the headers this request's own."""

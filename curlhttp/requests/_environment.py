@@ -52,6 +52,9 @@ def may_have_proxies() -> bool:
 
 def ca_bundle() -> str | None:
     """Return the path of the authorities that the environment names, or None."""
+    variables = _below if os.environ is _environ else _replaced()
+    if variables.keys().isdisjoint(_bundles):
+        return None
     return next(filter(None, map(os.environ.get, _BUNDLES)), None)
 
 

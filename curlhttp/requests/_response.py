@@ -69,6 +69,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
         "request",
     ]
 
+    history: Any = None  # an attribute, as in requests, where the core's is a property
     # On the class what most responses never set.
     _head: Any = None
     _next: Any = None
@@ -76,7 +77,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
     request: Any = None
     raw: Any = None
     url: Any = None
-    timings: Any = None
+    _times: Any = None
     connection: Any
     _headers: Any = None
     _cookies: Any = None
@@ -85,7 +86,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
     _elapsed: datetime.timedelta | None = None
 
     def __init__(self) -> None:
-        self.history: list[Any] = []
+        self.history = []
 
     # --- the head ---
 
@@ -159,6 +160,15 @@ class Response(ResponseBody, metaclass=_AnyResponse):
             return self.raw is not None
         lower: str = head.lower
         return "\nset-cookie:" in lower
+
+    @property
+    def timings(self) -> Any:
+        """Return where the time of the last transfer went; None in a response made by hand."""
+        return None if self._times is None else super().timings
+
+    @timings.setter
+    def timings(self, timings: Any) -> None:
+        self._times = timings
 
     @property
     def elapsed(self) -> datetime.timedelta:

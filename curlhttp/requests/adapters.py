@@ -177,7 +177,7 @@ class HTTPAdapter(Pooling, BaseAdapter):
             received = resp.received
             response._head = head = received._head
             response.status_code = head.status_code
-            response.timings = received.timings
+            response._times = received._times
         else:
             _copy_head(response, resp)
         if response.status_code in REDIRECT_STATUSES and goes_on():

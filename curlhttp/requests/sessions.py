@@ -280,7 +280,7 @@ class Session(SessionSettings, SessionRedirectMixin):
         expected = expect(follows)
         try:
             response = adapter.send(request, **options)
-            if getattr(response, "timings", None) is None:  # else it knows by itself
+            if getattr(response, "_times", None) is None:  # else it knows by itself
                 response.elapsed = timedelta(seconds=preferred_clock() - started)
             if hooks["response"]:
                 response = dispatch_hook("response", hooks, response, **options)

@@ -560,6 +560,16 @@ def test_a_response_tells_its_version_and_where_the_time_went(app: AppServer) ->
     assert answer.timings.first_byte > 0
     assert answer.timings.peer == ("127.0.0.1", app.port)
     assert 0 < answer.elapsed.total_seconds() < 30
+    assert answer.timings is answer.timings
+    assert requests.Response().timings is None
+    answer.timings = None  # attributes may be set at will
+    assert answer.timings is None
+
+
+def test_the_history_is_an_attribute_as_in_requests(app: AppServer) -> None:
+    answer = requests.get(app.url + "/redirect/1")
+    assert vars(answer)["history"] is answer.history
+    assert vars(requests.Response())["history"] == []
 
 
 def test_an_adapter_may_offer_http_2(
