@@ -204,7 +204,7 @@ class Core(RequestBuilder):
             engine = each.around(engine)
         return engine
 
-    def har(self, path: str | os.PathLike[str]) -> HarLog:
+    def har(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> HarLog:
         """Write what this client does into a HAR 1.2, for the tools of browsers.
 
             with client.har("slow.har"):
@@ -216,13 +216,14 @@ class Core(RequestBuilder):
 
         Args:
             path: of the file, which takes the place of what is there at the end of the `with`.
+            secrets: names of what is masked as well, see Record.
 
         Raises:
             OSError: the file cannot be written; raised at the end.
         """
         from curlhttp._record.record import HarLog
 
-        return HarLog(path, self._put_around, self._take_away)
+        return HarLog(path, secrets, self._put_around, self._take_away)
 
     def _put_around(self, around: Around) -> None:
         self._set_arounds((*self._arounds, around))

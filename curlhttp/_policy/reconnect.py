@@ -10,16 +10,17 @@ from collections.abc import Iterator
 
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.backoff import EqualJitterBackoff
+from curlhttp._policy.backoff import Backoff, EqualJitterBackoff, FullJitterBackoff
 from curlhttp._policy.retry import RetryPolicy
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException
 
 __all__ = ["Reconnections"]
 
-# Where a server names no time: "a few seconds", as the standard has it, and then ever more.
-_DEFAULT = RetryPolicy(
-    statuses=(), backoff_strategy=EqualJitterBackoff(base=2.0, max_backoff=30.0), budget=None
-)
+_DEFAULT = RetryPolicy(statuses=(), budget=None)
+# Where a server names no time: "a few seconds", as the standard has it, and then ever more. The
+# default of retries is for requests that failed: a server that ends each stream after an event
+# would be asked many times a second.
+_BACKOFF = EqualJitterBackoff(base=2.0, max_backoff=30.0)
 _LONGEST = 86_400.0  # seconds, whatever the server asks for
 _LATENESS = 0.1  # of the server's time, at most, so that not all come back at once
 
@@ -44,6 +45,8 @@ class Reconnections:
         self.count = 0
         self._request = request
         self._policy = request.retry or _DEFAULT
+        chosen = self._policy.backoff_strategy
+        self._backoff: Backoff = _BACKOFF if chosen == FullJitterBackoff() else chosen
         self._most = math.inf if most is True else int(most)
         self._delays: Iterator[float] | None = None
 
@@ -87,5 +90,5 @@ class Reconnections:
         if retry is not None and self.count == 1:
             return asked + self._policy.uniform(0.0, asked * _LATENESS)
         if self._delays is None:
-            self._delays = self._policy.backoff_strategy.delays(self._policy.uniform)
+            self._delays = self._backoff.delays(self._policy.uniform)
         return asked + next(self._delays, 0.0)

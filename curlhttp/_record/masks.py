@@ -20,10 +20,10 @@ _MASK = "***"
 _FORM = "application/x-www-form-urlencoded"
 # Of JSON, and of whatever else has the same form, only strings are masked: numbers such as
 # "max_tokens" are no secrets. A name of more than 64 characters is none either.
-_MEMBERS = re.compile(r'"([^"\\]{1,64})"(\s*:\s*)"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_MEMBERS = re.compile(r'"([^"\\]{1,64})"(\s*:\s*)"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _SECRET_MEMBER = re.compile(
     r"token|secret|passw|passphrase|api_?key|access_?key|private_?key|credential|signature"
-    r"|assertion|authorization|session_?id",
+    r"|assertion|authorization",
     re.IGNORECASE,
 ).search
 _PAIRS = re.compile(r"([?&;]|^)([^=&;#?/]*)=([^&;#]*)")
@@ -87,6 +87,8 @@ class Masks:
         name = found[1]
         if name.lower() in self._names or _SECRET_MEMBER(name):
             return f'"{name}"{found[2]}"{_MASK}"'
+        if "://" in found[3]:
+            return f'"{name}"{found[2]}"{self._pairs(scrub_text(found[3]))}"'
         return found[0]
 
     def _pairs(self, text: str) -> str:

@@ -130,9 +130,7 @@ class _Reader:
         body = self._bytes(text, content.get("encoding"), f"{place}.content.text")
         fields = self._headers(response, place)
         if body:
-            coded = bool(content.get("_coded"))
-            fields = [field for field in fields if _stays(field[0], coded)]
-            fields.append(("Content-Length", str(len(body))))
+            fields = _fitting(fields, len(body), is_coded=bool(content.get("_coded")))
         version = _version(self.get(response, "httpVersion", str, place))
         # As libcurl writes it: HTTP/2 and 3 have no reason.
         reason = response.get("statusText", "") if version.startswith("HTTP/1") else ""
@@ -153,8 +151,8 @@ class _Reader:
 
     def _line(self, text: object, place: str) -> str:
         known = self.typed(text, str, place)
-        if "\r" in known or "\n" in known or "\0" in known:
-            raise self.wrong(place, "it has a line end or a NUL")
+        if "\n" in known:  # it would end the line of the head
+            raise self.wrong(place, "it has a line end")
         return known
 
     def _pieces(self, content: JSONObject, body: bytes, place: str) -> list[bytes]:
@@ -172,12 +170,15 @@ class _Reader:
         return found
 
 
-def _stays(name: str, is_coded: bool) -> bool:
-    """Return whether a field still holds for a body that was decoded, and has another length."""
-    lower = name.lower()
-    if lower in {"content-length", "transfer-encoding"}:
-        return False
-    return is_coded or lower != "content-encoding"
+def _fitting(fields: list[tuple[str, str]], size: int, *, is_coded: bool) -> list[tuple[str, str]]:
+    """Return the fields of a response as they are true of the body that is recorded."""
+    found = []
+    for name, value in fields:
+        if name.lower() == "content-length":
+            value = str(size)  # that of the coded body, of all of it, or with what is masked
+        if is_coded or name.lower() != "content-encoding":
+            found.append((name, value))
+    return found
 
 
 def _version(name: str) -> str:

@@ -197,6 +197,7 @@ class HarLog(_Recording):
 
     Args:
         path: of the file, which is written at the end.
+        secrets: names of what is masked as well.
         put: puts this around the engines of the client.
         take: takes it away again.
     """
@@ -204,10 +205,11 @@ class HarLog(_Recording):
     def __init__(
         self,
         path: str | os.PathLike[str],
+        secrets: Iterable[str],
         put: Callable[[_Recording], object],
         take: Callable[[_Recording], object],
     ) -> None:
-        super().__init__(_Tape(Path(path), Masks(), empty_log()), keeps_errors=True)
+        super().__init__(_Tape(Path(path), Masks(secrets), empty_log()), keeps_errors=True)
         self._put = put
         self._take = take
 

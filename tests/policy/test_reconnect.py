@@ -49,9 +49,12 @@ def test_delays_grow_until_an_event_comes() -> None:
     assert stream.next_delay(broken(), None, None) == 1
 
 
-def test_without_a_policy_delays_are_some_seconds_and_never_more_than_thirty() -> None:
+@pytest.mark.parametrize("policy", [None, RetryPolicy(3)])
+def test_where_no_backoff_was_chosen_delays_are_some_seconds_and_never_more_than_thirty(
+    policy: RetryPolicy | None,
+) -> None:
     for _ in range(50):
-        stream = reconnections()
+        stream = reconnections(retry=policy)
         delays = [stream.next_delay(None, None, None) or -1 for _ in range(20)]
         assert 1 <= delays[0] <= 2
         assert 15 <= delays[-1] <= 30

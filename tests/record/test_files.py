@@ -18,6 +18,10 @@ from hypothesis import strategies as st
 
 import curlhttp
 from curlhttp import Record
+from curlhttp._models.head import Head
+from curlhttp._models.headers import Headers
+from curlhttp._record.har import Exchanged, Received, empty_log, write_log
+from curlhttp._record.masks import Masks
 from curlhttp._record.reading import read_log
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer
@@ -213,7 +217,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: bytes, said: str) -> No
         (("response", "status"), "200", "response.status: this is str"),
         (("response", "status"), True, "response.status: this is bool"),
         (("response", "status"), 99, "response.status: 99 is no status"),
-        (("response", "statusText"), "OK\r\nX: y", "response.statusText: it has a line end"),
+        (("response", "statusText"), "OK\nX: y", "response.statusText: it has a line end"),
         (("response", "headers", 0, "value"), "a\nb", r"response.headers\[0\]: it has a line end"),
         (("response", "content", "encoding"), "base64", "response.content.text: no base64"),
         (("response", "content", "_pieces"), [1], "response.content._pieces: they have 1 bytes"),
@@ -267,6 +271,37 @@ def _whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_FUZZED", str(path))
         yield
+
+
+@given(
+    values=st.lists(
+        st.tuples(
+            st.sampled_from(["X-One", "Content-Encoding", "Content-Length", "Location", "Link"]),
+            st.binary(max_size=8),
+        ),
+        max_size=4,
+    ),
+    reason=st.binary(max_size=8),
+    content=st.binary(max_size=40),
+)
+def test_whatever_a_server_sends_can_be_read_again(
+    values: list[tuple[str, bytes]], reason: bytes, content: bytes
+) -> None:
+    fields = [f"{name}: ".encode() + value.replace(b"\n", b"") for name, value in values]
+    head = Head(b"\r\n".join([b"HTTP/1.1 200 " + reason.replace(b"\n", b""), *fields, b"", b""]))
+    received = Received(head, content, is_decoded=False)
+    request = curlhttp.ClientRequest("GET", URL)
+    exchange = Exchanged(0, request, b"", 0.0, None, 0.0, received)
+    path = Path(os.environ["PYTEST_FUZZED"])
+    log = empty_log()
+    log["entries"].append(exchange.entry(Masks()))
+    check(log, "log")
+    write_log(path, log)
+    _, (played,) = read_log(path)
+    ours, theirs = (Headers.from_block(each.block) for each in (head, played.head))
+    assert ours.get_list("x-one") == theirs.get_list("x-one")
+    if "content-encoding" in theirs or "content-encoding" not in ours:
+        assert b"".join(played.pieces) == content
 
 
 def test_a_file_of_a_browser_plays_back(tmp_path: Path) -> None:

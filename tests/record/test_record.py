@@ -562,6 +562,15 @@ async def test_har_sees_maps_and_those_within_it(
     assert len(entries(path)) == len(entries(tmp_path / "inner.har")) == 3
 
 
+async def test_har_masks_what_it_is_told_to(
+    make_client: Make, server: AppServer, path: Path
+) -> None:
+    async with make_client() as client:
+        with client.real.har(path, secrets=["iban"]):
+            await client.get(server.url + "?iban=DE02")
+    assert "DE02" not in path.read_text()
+
+
 async def test_har_without_a_request_is_a_log_without_entries(
     make_client: Make, path: Path
 ) -> None:
