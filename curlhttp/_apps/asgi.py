@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -26,14 +26,19 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed
 
+if TYPE_CHECKING:
+    from curlhttp._apps.stream import AppStream
+    from curlhttp._apps.websocket import AppSocket
+
 __all__ = ["ASGITransport"]
 
 
 class ASGITransport:
     """Send an AsyncClient's requests to an ASGI app: `AsyncClient(transport=ASGITransport(app))`.
 
-    All that is above the network works as ever. Each request is a task of its own, which ends
-    before the client; a response is there when the app has ended, background tasks included.
+    All that is above the network works as ever, WebSockets included. Each request is a task of its
+    own, which ends before the client; a response is there when the app has ended, its background
+    tasks included.
 
     Args:
         app: of ASGI 3.
@@ -125,12 +130,9 @@ class ASGITransport:
     ) -> AppExchange:
         if self._is_closed:
             raise client_closed(request)
-        state = None if place.lifespan is None else place.lifespan.state
         exchange = AppExchange(
             self._app,
-            asgi_scope(
-                "http", request, client=self._client, root_path=self._root_path, state=state
-            ),
+            self._scope("http", place, request),
             request,
             background_tasks(place.loop, copy_context()),
             self,
@@ -141,6 +143,37 @@ class ASGITransport:
         place.running.add(exchange)
         exchange.start(place.running.discard)
         return exchange
+
+    async def connect(self, request: Request) -> AppStream:
+        """Return a connection on which the app speaks WebSocket.
+
+        Args:
+            request: complete.
+
+        Raises:
+            ImportError: the extra ws is missing.
+        """
+        from curlhttp._apps.stream import AppStream
+        from curlhttp._apps.websocket import AppSocket
+
+        place = await self._started()
+        if self._is_closed:
+            raise client_closed(request)
+
+        def scope(fields: list[tuple[bytes, bytes]]) -> dict[str, object]:
+            return {**self._scope("websocket", place, request), "headers": fields}
+
+        tasks = background_tasks(place.loop, copy_context())
+        ended = place.running.discard
+        socket = AppSocket(self._app, scope, request, tasks, raises=self._raises, ended=ended)
+        place.running.add(socket)
+        return AppStream(socket)
+
+    def _scope(self, kind: str, place: _Place, request: Request) -> dict[str, object]:
+        state = None if place.lifespan is None else place.lifespan.state
+        return asgi_scope(
+            kind, request, client=self._client, root_path=self._root_path, state=state
+        )
 
     async def read(self, incoming: AppExchange) -> bytes:
         """Return the next piece of the body as it came, b"" at the end.
@@ -247,7 +280,7 @@ class _Place:
         self.loop: Loop = loop
         self.tasks: BackgroundTasks = background_tasks(loop, copy_context())
         self.lifespan: Lifespan | None = None if app is None else Lifespan(app, self.tasks)
-        self.running: set[AppExchange] = set()
+        self.running: set[AppExchange | AppSocket] = set()
         self.changes: Changes = Changes(self.tasks.gate)
 
     def has_ended(self) -> bool:
