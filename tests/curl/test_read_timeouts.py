@@ -1,0 +1,132 @@
+"""When a transfer is looked at, and what it ends with: on a clock that is a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import pycurl
+import pytest
+
+from curlhttp import ClientRequest, Timeout
+from curlhttp import exceptions as e
+from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
+
+SOCKET = 7
+URL = "http://a.test/"
+
+
+class Upload:
+    """A transfer of HTTP/1.1 that has sent its head at 0, as far as timeouts look at it."""
+
+    sends, paused, starving, attached = 1, False, False, True
+    wake = handle = True
+    last_activity = fed_at = recheck_at = upload_at = 0.0
+    uploaded = fed = 0
+    is_read_out = False
+    timeout_queue: Any = None
+    upload_mark = progress_mark = None
+
+    def __init__(self, content: Any, timeout: Any) -> None:
+        self.request = ClientRequest("POST", URL, content=content)
+        self.request.timeout = timeout
+        self.lines = [b"HTTP/1.1 100 Continue\r\n"]
+        self.easy = self
+
+    def getinfo(self, option: int) -> int:
+        return {pycurl.ACTIVESOCKET: SOCKET, pycurl.SIZE_UPLOAD_T: self.uploaded}[option]
+
+
+def run_out(upload: Any, happens: Callable[[float], float]) -> tuple[float, type[e.Timeout]]:
+    """Let time pass until the transfer ends.
+
+    Args:
+        upload: from the start.
+        happens: told the time of each look before it; returns that of the socket's last event.
+    """
+    timeouts, limit = ReadTimeouts(), first_limit(upload.request)
+    assert limit is not None
+    timeouts.start(upload, limit)
+    for _ in range(100):
+        now = timeouts.next_check()
+        assert now < inf
+        found = timeouts.take_silent(now, {SOCKET: happens(now)})
+        if found:
+            ((_, error),) = found
+            return now, type(error)
+    raise AssertionError("it never ends")
+
+
+def nothing(now: float) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize("read", [None, 0.5, 60])
+def test_an_upload_that_stands_still_ends_after_the_write_timeout(read: float | None) -> None:
+    upload = Upload(b"x" * 100, Timeout(write=4, read=read))
+    assert run_out(upload, nothing) == (4, e.WriteTimeout)
+
+
+def test_what_the_server_says_is_no_sign_that_it_reads() -> None:
+    upload = Upload(b"x" * 100, Timeout(write=4, read=60))
+    assert run_out(upload, lambda now: now) == (5, e.WriteTimeout)
+
+
+def test_each_byte_that_goes_out_starts_the_time_anew() -> None:
+    upload = Upload(b"x" * 100, Timeout(write=4, read=60))
+
+    def moves(now: float) -> float:
+        upload.uploaded = min(int(now), 9)  # the last at 9 s
+        return min(now, 9.0)
+
+    assert run_out(upload, moves) == (13, e.WriteTimeout)
+
+
+def test_the_wait_for_the_body_does_not_count_and_ends_with_its_next_piece() -> None:
+    upload = Upload(iter([b"x"]), Timeout(write=4, read=60))
+
+    def starves(now: float) -> float:
+        upload.starving = now < 2.5
+        upload.fed_at = 0.0 if upload.starving else 2.5
+        return 0.0
+
+    assert run_out(upload, starves) == (6.5, e.WriteTimeout)
+
+
+def test_the_read_timeout_counts_from_when_the_body_has_gone_out() -> None:
+    upload = Upload(b"x" * 100, Timeout(write=400, read=1))
+
+    def ends(now: float) -> float:
+        upload.uploaded = 100 if now >= 1.5 else 0
+        return min(now, 1.5)
+
+    assert run_out(upload, ends) == (2.5, e.ReadTimeout)
+
+
+def test_a_body_that_goes_out_once_more_is_watched_once_more() -> None:
+    upload = Upload(b"x" * 100, Timeout(write=4, read=None))
+
+    def starts_over(now: float) -> float:
+        upload.uploaded = 100 if now < 6 else 0
+        upload.last_activity = 0.0 if now < 6 else 6.0
+        return 0.0
+
+    assert run_out(upload, starts_over) == (10, e.WriteTimeout)
+
+
+def test_of_a_body_of_unknown_length_the_end_may_be_in_libcurls_buffer() -> None:
+    upload = Upload(iter([b"x"]), Timeout(write=4, read=1))
+    upload.is_read_out, upload.fed, upload.uploaded = True, 100, 60
+    assert run_out(upload, nothing) == (4, e.WriteTimeout)
+
+
+def test_a_body_of_unknown_length_is_out_when_all_that_was_read_is() -> None:
+    upload = Upload(iter([b"x"]), Timeout(write=4, read=1))
+    upload.is_read_out, upload.fed, upload.uploaded = True, 100, 108  # with the chunks' sizes
+    assert run_out(upload, nothing) == (1, e.ReadTimeout)
+
+
+def test_the_write_timeout_is_not_for_requests_without_a_body() -> None:
+    assert first_limit(Upload(None, Timeout(write=1, read=None)).request) is None
+    assert run_out(Upload(None, Timeout(write=1, read=5)), nothing) == (5, e.ReadTimeout)
