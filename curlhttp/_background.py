@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
-from curlhttp._curl.engines.on_anyio import EventGate
+from curlhttp._curl.engines.gates import EventGate
 from curlhttp._curl.engines.on_asyncio import FutureGate
 from curlhttp._engine import Gate
 from curlhttp._loops import Loop

@@ -13,7 +13,6 @@ from anyio.to_thread import run_sync as in_thread
 
 from curlhttp._config import Limits
 from curlhttp._curl.engines.event_loop import EventLoopEngine
-from curlhttp._curl.engines.on_anyio import AnyioEngine
 from curlhttp._curl.engines.on_asyncio import AsyncioEngine
 
 __all__ = [
@@ -75,7 +74,9 @@ def make_engine(
     if isinstance(loop, asyncio.AbstractEventLoop):
         engine = AsyncioEngine(limits, multiplexes=multiplexes, loop=loop)
     else:
-        engine = AnyioEngine(limits, multiplexes=multiplexes, token=loop)
+        from curlhttp._curl.engines.on_trio import TrioEngine
+
+        engine = TrioEngine(limits, multiplexes=multiplexes)
     for ended in _ended(engines):
         ended.close()
     engines[loop] = engine

@@ -50,7 +50,7 @@ class PooledEngine(ABC):
         """Return the driver, with whatever waits on it."""
 
     @abstractmethod
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> Awaitable[None]:
+    def _wait_for(self, waited: Waited, *rivals: Transfer) -> Awaitable[object]:
         """Return what ends when one of them has something to look at; sets their wake."""
 
     @abstractmethod

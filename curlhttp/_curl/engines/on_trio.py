@@ -1,0 +1,195 @@
+"""The async engine for trio: two system tasks, one for the sockets and one for the time.
+
+System tasks need no nursery, of which a client has none, and are safe from Ctrl-C. Those of an
+engine end with it, or with trio's main task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import trio
+from trio.lowlevel import (
+    Abort,
+    Task,
+    current_task,
+    reschedule,
+    spawn_system_task,
+    wait_readable,
+    wait_task_rescheduled,
+)
+
+from curlhttp._config import Limits
+from curlhttp._curl.caller import Waited
+from curlhttp._curl.driver import Driver
+from curlhttp._curl.engines.event_loop import EventLoopEngine
+from curlhttp._curl.engines.gates import EventGate, Order, OrderedGate
+from curlhttp._curl.transfer import Transfer
+
+if TYPE_CHECKING:
+    from curlhttp._curl.streams.on_anyio import AnyioStream
+
+__all__ = ["TrioEngine"]
+
+
+class _Sleeper:
+    """A task that sleeps until it is woken, which may be done twice."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self) -> None:
+        self._task: Task | None = current_task()
+
+    def sleep(self) -> Awaitable[object]:
+        """Return what ends when the task is woken."""
+        return wait_task_rescheduled(self._abort)  # noqa: ASYNC105
+
+    def wake(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            reschedule(task)
+
+    def _abort(self, raise_cancel: object) -> Abort:
+        self._task = None
+        return Abort.SUCCEEDED
+
+
+class _TrioDriver(Driver):
+    """A driver that its own tasks turn.
+
+    Starting what was added is left to a task: it starts all that other tasks add in their turns.
+    """
+
+    def __init__(self, limits: Limits, connections: int) -> None:
+        super().__init__(limits, connections)
+        self._fires = -math.inf  # the task looks for itself when it begins to sleep
+        self._timer = trio.CancelScope()  # in which it sleeps
+        self._sleeper: _Sleeper | None = None
+        self._lives = trio.CancelScope(), trio.CancelScope()
+        spawn_system_task(self._read_sockets, name="curlhttp: sockets")
+        spawn_system_task(self._keep_time, name="curlhttp: timers")
+
+    def rearm(self, due: float) -> None:
+        if due >= self._fires or self._sleeper is None:
+            return
+        delay = due - monotonic()
+        if delay > 0:
+            self._fires = due
+            self._timer.deadline = trio.current_time() + delay
+        else:
+            self._fires = -math.inf
+            self._sleeper.wake()
+
+    async def _read_sockets(self) -> None:
+        with self._lives[0]:
+            while self.is_attached:
+                await wait_readable(self.poller.fileno())
+                self._turn(self.run_once)
+
+    async def _keep_time(self) -> None:
+        with self._lives[1]:
+            while self.is_attached:
+                due = self.due()
+                left = math.inf if due is None else due - monotonic()
+                if left > 0:
+                    self._sleeper = _Sleeper()
+                    with trio.CancelScope(deadline=trio.current_time() + left) as self._timer:
+                        self._fires = math.inf if due is None else due
+                        await self._sleeper.sleep()
+                    self._fires = -math.inf
+                else:
+                    await trio.lowlevel.checkpoint()
+                # What the sockets have is left to the other task, which gets more of it at once.
+                self._turn(self.run_due)
+                due = self.due()
+                if due is not None and due <= monotonic():
+                    self._turn(self.run_once)  # whether a server is silent, only the sockets tell
+
+    def _turn(self, call: Callable[[], None]) -> None:
+        if not self.is_attached:
+            return
+        try:
+            call()
+        except Exception as error:  # it would end all of trio
+            self.broken = self.broken or error
+            self.fail_all()
+
+    def detach(self) -> None:
+        """End the tasks."""
+        super().detach()
+        for life in self._lives:
+            life.cancel()
+
+    def discard(self) -> None:
+        """Close everything, for an engine that was dropped unclosed."""
+        if self.is_attached:
+            self.detach()
+            self.close()
+
+
+class TrioEngine(EventLoopEngine):
+    """Move bytes for the tasks of one run of trio.
+
+    Args:
+        limits: the client's limits.
+        multiplexes: see PooledEngine.
+    """
+
+    def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
+        self._order = Order()
+        self._soon = trio.lowlevel.current_trio_token().run_sync_soon
+        super().__init__(limits, multiplexes=multiplexes)
+
+    def _make_driver(self, limits: Limits, connections: int) -> Driver:
+        return _TrioDriver(limits, connections)
+
+    def _local_gate(self) -> EventGate:
+        return OrderedGate(self._order)
+
+    def _wait_for(self, waited: Waited, *rivals: Transfer) -> Awaitable[object]:
+        sleeper = _Sleeper()
+        waited.wake = sleeper.wake
+        for rival in rivals:
+            rival.wake = sleeper.wake
+        return sleeper.sleep()
+
+    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+        with trio.move_on_after(seconds):
+            await self._wait_for(waited, *rivals)
+
+    def _call_soon(self, call: Callable[[], object]) -> None:
+        self._soon(call)
+
+    def _stream(self, transfer: Transfer) -> AnyioStream:
+        from curlhttp._curl.streams.on_anyio import AnyioStream
+
+        return AnyioStream(transfer, self._drop, self._soon)
+
+    def has_ended(self) -> bool:
+        """Return whether trio runs no more, for good."""
+        try:
+            self._soon(_nothing)
+        except trio.RunFinishedError:
+            return True
+        return False
+
+    def __del__(self) -> None:
+        # trio holds on to the driver's tasks, and this may be any thread.
+        driver = getattr(self, "_driver", None)
+        if isinstance(driver, _TrioDriver) and not self.is_closed:
+            with suppress(RuntimeError):  # trio has ended, and the tasks with it
+                self._soon(driver.discard)
+
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
+        """Let go of a response from a finalizer, in whatever thread that runs."""
+        if not self.is_closed:
+            with suppress(RuntimeError):  # trio has ended
+                self._soon(self.abort, incoming)
+
+
+def _nothing() -> None:
+    """Do nothing: only whether it could be called matters."""
