@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import pytest
 import trio
+import trio.testing
 import uvloop
 
 from curlhttp import AsyncClient, ClientClosed, Timeout
@@ -374,3 +375,51 @@ async def test_a_timer_that_the_loop_calls_too_early_is_not_lost(
     for number in range(40):
         with anyio.fail_after(30), pytest.raises(Exception, match=r"silent|time"):
             await client.get(app.url + "/stall", timeout=Timeout(read=0.001 + number * 0.00031))
+
+
+def _tasks_of_trio() -> list[str]:
+    root = trio.lowlevel.current_root_task()
+    assert root is not None
+    tasks = [task for nursery in root.child_nurseries for task in nursery.child_tasks]
+    return [task.name for task in tasks if task.name.startswith("curlhttp")]
+
+
+def test_on_trio_an_engine_has_two_tasks_which_end_with_it(app: AppServer) -> None:
+    found: list[int] = []
+
+    async def main() -> None:
+        client = AsyncClient()
+        await _get(client, app.url)
+        found.append(len(_tasks_of_trio()))
+        await client.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        found.append(len(_tasks_of_trio()))
+        await _get(AsyncClient(), app.url)  # dropped unclosed
+        found.append(len(_tasks_of_trio()))
+        gc.collect()
+        await trio.sleep(0)  # what the finalizer asked trio for
+        await trio.testing.wait_all_tasks_blocked()
+        found.append(len(_tasks_of_trio()))
+
+    trio.run(main)
+    assert found == [2, 0, 2, 0]
+
+
+def test_an_error_in_a_turn_on_trio_ends_the_requests_and_not_trio(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with AsyncClient() as client:
+            await _get(client, app.url)
+            (engine,) = client._engines.values()
+
+            def fail() -> None:
+                raise LookupError("a fault of ours")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(engine._driver, "_collect", fail)
+                with pytest.raises(LookupError, match="a fault of ours"):
+                    await client.get(app.url + "/bytes/1")
+            assert await _get(client, app.url) == 5
+
+    trio.run(main)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from typing import Any
 
 import anyio
 import pytest
-import uvloop
 
-from curlhttp import AsyncClient
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
 from curlhttp.exceptions import ContentDecodingError
@@ -57,27 +55,30 @@ async def test_the_next_request_is_under_way_when_a_response_is_returned(
     assert_free(client)
 
 
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_the_task_of_a_queued_request_is_woken_once(app: AppServer, run: Any) -> None:
+@asynchronous
+async def test_the_task_of_a_queued_request_is_woken_once(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
     waits: list[int] = []
-
-    async def main() -> None:
-        async with AsyncClient(max_connections=1) as client:
-            await asyncio.gather(
-                *(_count_waits(client.get(app.url + "/bytes/1"), waits) for _ in range(20))
-            )
-
-    run(main())
+    async with anyio.create_task_group() as tasks:
+        async with await client.stream("GET", app.url + "/stall-after"):
+            for _ in range(20):
+                tasks.start_soon(_count_waits, client.get(app.url + "/bytes/1"), waits)
+            await until_waiting(client, 20)
     assert waits == [1] * 20
 
 
 async def _count_waits(awaitable: Awaitable[Any], waits: list[int]) -> None:
     class Counted:
         def __await__(self) -> Generator[Any, Any, None]:
-            count = 0
-            for wanted in awaitable.__await__():
-                count += 1
-                yield wanted
+            steps: Any = awaitable.__await__()
+            count, answer = 0, None
+            with suppress(StopIteration):
+                while True:
+                    wanted = steps.send(answer)
+                    count += 1
+                    answer = yield wanted
             waits.append(count)
 
     await Counted()
