@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from curlhttp._engine import Engine
+from curlhttp._engine import ByteStream, Engine
 from curlhttp._models.closed import client_closed
 from curlhttp._models.headers import check_method
 from curlhttp._models.request import Request
@@ -318,6 +318,16 @@ class _MockEngine(ScriptedEngine):
 
     def wall(self) -> float:
         return wall()
+
+    async def connect(self, request: Request) -> ByteStream:
+        """Refuse: a mock speaks no other protocol.
+
+        Raises:
+            AssertionError: always.
+        """
+        raise AssertionError(
+            f"{request}: the mock has no WebSockets; use ASGITransport, or allow {request.url.host!r}"
+        )
 
     async def _begin(self, request: Request) -> Attempted:
         begun = now()

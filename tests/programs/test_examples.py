@@ -84,6 +84,12 @@ def test_the_resilience_example_tells_one_story_with_both_clients() -> None:
     assert_in_time(seconds, 0, 5)
 
 
+def test_the_example_of_testing_passes() -> None:
+    finished = run("examples/testing.py")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert [line.split()[0] for line in finished.stdout.splitlines()] == ["passed"] * 3
+
+
 def test_ci_runs_the_two_commands_of_the_readme() -> None:
     commands = [block.strip() for block in fenced("sh")]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
