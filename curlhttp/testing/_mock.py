@@ -326,7 +326,7 @@ class _MockEngine(ScriptedEngine):
             AssertionError: always.
         """
         raise AssertionError(
-            f"{request}: the mock has no WebSockets; use ASGITransport, or allow {request.url.host!r}"
+            f"{request}: the mock has no WebSockets; use ASGITransport, or allow its host"
         )
 
     async def _begin(self, request: Request) -> Attempted:

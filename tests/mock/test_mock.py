@@ -15,6 +15,7 @@ import pytest
 import curlhttp
 from curlhttp import exceptions as e
 from curlhttp import requests
+from curlhttp._run import run_sync
 from curlhttp.testing import Answer, Mock, Route, Sent, mock, refused, reset, silent, unreachable
 from tests.servers import AppServer
 from tests.support.colours import ONE_OF_EACH, AnyClient
@@ -99,6 +100,14 @@ async def test_hosts_that_are_allowed_are_reached(client: AnyClient, app: AppSer
             await client.get(API)
         network.unmatched.clear()
     assert [sent.url for sent in network.requests] == [API + "/"]
+
+
+async def test_a_mock_opens_no_connection_for_other_protocols(client: AnyClient) -> None:
+    with mock(API):
+        engine = client.real._engine if client.is_blocking else client.real._engine()
+        with pytest.raises(AssertionError, match="the mock has no WebSockets"):
+            connecting = engine.connect(client.real.build_request("GET", API))
+            run_sync(connecting) if client.is_blocking else await connecting
 
 
 async def test_a_closed_client_stays_closed(client: AnyClient) -> None:
