@@ -110,6 +110,7 @@ class Binding:
 _NAMES: tuple[tuple[type[e.RequestException], str], ...] = (
     (e.ConnectTimeout, "ConnectTimeout"),
     (e.ReadTimeout, "ReadTimeout"),
+    (e.WriteTimeout, "WriteTimeout"),
     (e.PoolTimeout, "PoolTimeout"),
     (e.Timeout, "TimeoutException"),
     (e.InvalidProxyURL, "ProxyError"),

@@ -114,12 +114,13 @@ def _headers_of(raw: tuple[tuple[bytes, bytes], ...]) -> Headers:
 
 def _timeout_of(timeout: Mapping[str, float | None]) -> Timeout:
     get = timeout.get
-    return _known_timeout(get("connect"), get("read"), get("pool"))
+    return _known_timeout(get("connect"), get("read"), get("write"), get("pool"))
 
 
 @lru_cache(maxsize=64)
-def _known_timeout(connect: float | None, read: float | None, pool: float | None) -> Timeout:
-    return Timeout(connect=_least(connect), read=_least(read), pool=_least(pool))
+def _known_timeout(*limits: float | None) -> Timeout:
+    connect, read, write, pool = map(_least, limits)
+    return Timeout(connect=connect, read=read, write=write, pool=pool)
 
 
 def _least(seconds: float | None) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import curlhttp
+from tests.client.test_write_timeouts import server_that_stops_reading
 from tests.httpx.clients import AnyHTTPX, Make
 from tests.httpx.test_requests import make_pieces
 from tests.servers import (
@@ -102,6 +103,19 @@ async def test_a_full_pool_is_a_pool_timeout(
         error = await error_of(library, client, "GET", app.url)
     assert is_ours(error, "PoolTimeout")
     assert (await client.get(app.url)).status_code == 200
+
+
+async def test_a_server_that_reads_nothing_is_a_write_timeout(
+    library: Any, make_httpx: Make
+) -> None:
+    client = make_httpx(timeout=library.Timeout(30, write=paced(0.3)))
+    with server_that_stops_reading() as server:
+        body = bytes(16 << 20)
+        error = await error_of(library, client, "PUT", server.url, content=body)
+        assert is_ours(error, "WriteTimeout")
+        content = make_pieces(client.is_blocking, [body])
+        error = await error_of(library, client, "PUT", server.url, content=content)
+    assert is_ours(error, "WriteTimeout")
 
 
 @ONE_OF_EACH
