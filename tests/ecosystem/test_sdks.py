@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import anyio
@@ -37,6 +38,10 @@ def reply_json(conn: AppConnection, value: Any, status: int = 200, **headers: st
     fields = [(name.replace("_", "-"), value) for name, value in headers.items()]
     body = json.dumps(value).encode()
     conn.reply(status, body, [("Content-Type", "application/json"), *fields])
+
+
+def refuse(status: int, record: Record, conn: AppConnection) -> None:
+    reply_json(conn, {"error": {"message": "no"}}, status)
 
 
 def send_events(conn: AppConnection, events: list[tuple[str, Any]]) -> None:
@@ -264,7 +269,7 @@ async def test_errors_are_the_sdks_own(
     user = make_user(max_retries=0)
     errors = user.module
     for status, kind in ((400, errors.BadRequestError), (401, errors.AuthenticationError)):
-        app.route(sdk.path, lambda record, conn, status=status: reply_json(conn, {}, status))
+        app.route(sdk.path, partial(refuse, status))
         with pytest.raises(kind):
             await user.ask()
     app.route(sdk.path, lambda record, conn: conn.stall())
