@@ -64,6 +64,20 @@ def test_the_drop_in_for_requests_does_what_requests_does() -> None:
     ]
 
 
+def test_the_sdk_on_httpx2_is_carried_by_libcurl() -> None:
+    pytest.importorskip("httpx2", reason="httpx2 is not installed (extra 'httpx2')")
+    finished = run("examples/httpx_sdk.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "streaming   libcurl carries each word",
+        "connection  new",
+        "connection  kept from before",
+        "error       ConnectError, request_sent=False",
+        "async       100 answers",
+    ]
+
+
 def test_the_resilience_example_tells_one_story_with_both_clients() -> None:
     begun = time.monotonic()
     finished = run("examples/resilience.py")

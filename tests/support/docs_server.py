@@ -91,7 +91,39 @@ def chat(record: Record, out: Out) -> None:
     return out.reply(200, f"{told}data: [DONE]\n\n".encode(), [EVENTS])
 
 
+def completions(record: Record, out: Out) -> None:
+    """Answer in pieces, as OpenAI's chat completions do."""
+    common = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "a-model"}
+    told = ""
+    for word in ("Good morning", ", Ada"):
+        choice = {"index": 0, "delta": {"content": word}, "finish_reason": None}
+        told += f"data: {json.dumps({**common, 'choices': [choice]})}\n\n"
+    out.reply(200, f"{told}data: [DONE]\n\n".encode(), [EVENTS])
+
+
+def messages(record: Record, out: Out) -> None:
+    """Answer in pieces, as Anthropic's messages do."""
+    usage = {"input_tokens": 1, "output_tokens": 2}
+    message: dict[str, object] = {
+        "id": "1", "type": "message", "role": "assistant", "model": "a-model", "content": [],
+        "stop_reason": None, "stop_sequence": None, "usage": usage,
+    }  # fmt: skip
+    block = {"type": "text", "text": ""}
+    told: list[dict[str, object]] = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+    ]
+    for word in ("Good morning", ", Ada"):
+        delta = {"type": "text_delta", "text": word}
+        told.append({"type": "content_block_delta", "index": 0, "delta": delta})
+    told += [{"type": "content_block_stop", "index": 0}, {"type": "message_stop"}]
+    lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in told]
+    out.reply(200, "".join(lines).encode(), [EVENTS])
+
+
 ROUTES = {
+    "/v1/chat/completions": completions,
+    "/v1/messages": messages,
     "/users": users,
     "/export": export,
     "/flaky": flaky,

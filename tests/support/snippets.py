@@ -9,7 +9,7 @@
   below "curlhttp" is run.
 
 A block behind the comment `<!-- needs: httpx -->` is of another library, as the cells of its column
-are: they run with --others alone.
+are: they run with --others alone. One that needs any other package runs where that is installed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import ast
 import asyncio
+import importlib.util
 import re
 import subprocess
 import sys
@@ -82,6 +83,10 @@ def _codes(columns: list[str], cells: list[str], line: int) -> Iterator[Snippet]
                 yield Snippet("cell", long or short, line, needs)
 
 
+def _has(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
 class Page:
     """A page at work.
 
@@ -104,7 +109,7 @@ class Page:
     def run(self, *, others: bool) -> None:
         """Run its snippets; with others, those of other libraries as well."""
         for snippet in snippets(self.text):
-            if snippet.needs and not others:
+            if snippet.needs and not (others if snippet.needs in OTHERS else _has(snippet.needs)):
                 continue
             if not self._shares:
                 self._fresh()
