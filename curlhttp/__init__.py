@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from curlhttp._record.record import HarLog, Record
     from curlhttp._sse import AsyncEventStream, EventStream
     from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
+    from curlhttp._websocket.websocket import AsyncWebSocket, WebSocket
     from curlhttp.exceptions import (
         BlockedAddress,
         ChecksumMismatch,
@@ -92,6 +93,8 @@ if TYPE_CHECKING:
         TooManyRedirects,
         UnrewindableBodyError,
         URLRequired,
+        WebSocketClosed,
+        WebSocketRefused,
         WriteTimeout,
     )
     from curlhttp.requests import (
@@ -139,6 +142,7 @@ __all__ = [
     "AsyncEventStream",
     "AsyncResults",
     "AsyncStreamedResponse",
+    "AsyncWebSocket",
     "Attempt",
     "AttemptEvent",
     "Auth",
@@ -213,6 +217,9 @@ __all__ = [
     "URLRequired",
     "UnrewindableBodyError",
     "WSGITransport",
+    "WebSocket",
+    "WebSocketClosed",
+    "WebSocketRefused",
     "WriteTimeout",
     "__version__",
     "adapters",
@@ -282,6 +289,7 @@ _HOMES = {
     "curlhttp._record.record": "HarLog Record",
     "curlhttp._sse": "AsyncEventStream EventStream",
     "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",
+    "curlhttp._websocket.websocket": "AsyncWebSocket WebSocket",
     "curlhttp.exceptions": (
         "BlockedAddress ChecksumMismatch ChunkedEncodingError CircuitBreakerOpen ClientClosed "
         "ConnectTimeout ConnectionError ContentDecodingError DeadlineExceeded FileModeWarning "
@@ -289,7 +297,7 @@ _HOMES = {
         "InvalidURL JSONDecodeError MissingSchema PoolTimeout ProxyError ReadTimeout "
         "RemoteProtocolError RequestException RequestsDependencyWarning RequestsWarning "
         "ResponseTooLarge RetryError SSLError StreamConsumedError Timeout TooManyRedirects "
-        "URLRequired UnrewindableBodyError WriteTimeout"
+        "URLRequired UnrewindableBodyError WebSocketClosed WebSocketRefused WriteTimeout"
     ),
     # What requests has, and where two names would be one: `import curlhttp as requests`.
     "curlhttp.requests": "PreparedRequest Request Response Session codes session",

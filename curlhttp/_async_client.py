@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterable, Coroutine, Generator, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from curlhttp import _network
 from curlhttp._building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from curlhttp._models.body.body import Body
     from curlhttp._models.progress import Meter, Progress
     from curlhttp._sse import AsyncEventStream
+    from curlhttp._websocket.opening import OpeningWebSocket
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["AsyncClient"]
@@ -217,6 +218,36 @@ class AsyncClient(Core):
             batch=_BATCH,
         )
         return await downloading
+
+    def websocket(
+        self,
+        url: str | bytes | URL,
+        *,
+        subprotocols: Sequence[str] = (),
+        compression: Literal["deflate"] | None = "deflate",
+        max_size: int | None = 2**20,
+        ping_interval: float | None = 20,
+        ping_timeout: float | None = 20,
+        close_timeout: float | None = 10,
+        **options: Unpack[DownloadOptions],
+    ) -> OpeningWebSocket:
+        """Open a WebSocket (RFC 6455), for `async with` or `await`; needs the extra `ws`.
+
+            async with client.websocket("wss://api.example.org/feed") as ws:
+                await ws.send("hello")
+                async for message in ws:
+                    print(message)
+
+        Arguments, and what is raised, are those of Client.websocket; a task takes the place of
+        the thread.
+        """
+        from curlhttp._websocket.handshake import Settings
+        from curlhttp._websocket.opening import open_async
+
+        settings = Settings.of(
+            subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout
+        )
+        return open_async(self, self._engine, url, settings, options)
 
     def sse(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, cast
 
 from curlhttp._building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
 from curlhttp._core import Core, Self
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from curlhttp._map.work import Item
     from curlhttp._models.progress import Progress
     from curlhttp._sse import EventStream
+    from curlhttp._websocket.websocket import WebSocket
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["Client"]
@@ -222,6 +223,43 @@ class Client(Core):
             batch=1,
         )
         return run_sync(downloading)
+
+    def websocket(
+        self,
+        url: str | bytes | URL,
+        *,
+        subprotocols: Sequence[str] = (),
+        compression: Literal["deflate"] | None = "deflate",
+        max_size: int | None = 2**20,
+        ping_interval: float | None = 20,
+        ping_timeout: float | None = 20,
+        close_timeout: float | None = 10,
+        **options: Unpack[DownloadOptions],
+    ) -> WebSocket:
+        """Open a WebSocket (RFC 6455) and return it, for `with`; needs the extra `ws`.
+
+        The handshake is a GET through all layers of this client, but redirects are not followed.
+
+        Args:
+            url: ws, wss, http or https, or relative to base_url.
+            subprotocols: names, the best first.
+            compression: "deflate" to offer it (RFC 7692), or None.
+            max_size: bytes that a message may have, decompressed, or None.
+            ping_interval: seconds from a pong to the next ping, or None for none.
+            ping_timeout: seconds that the server may be silent after a ping, or None.
+            close_timeout: seconds that the server may take to close, or None.
+            options: those of build_request, without the body's.
+
+        Raises:
+            WebSocketRefused: the server answered with another status than 101.
+            RequestException: it could not be sent, or no fit answer came of it.
+        """
+        from curlhttp._websocket.handshake import Settings
+        from curlhttp._websocket.opening import open_blocking
+
+        ends = (ping_interval, ping_timeout, close_timeout)
+        settings = Settings.of(subprotocols, compression, max_size, *ends)
+        return open_blocking(self, self._engine, url, settings, options)
 
     def sse(
         self,

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryInput, RetryPolicy
     from curlhttp._record.record import HarLog
+    from curlhttp._websocket.keeper import Keeper
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["Core", "Self"]
@@ -79,6 +80,7 @@ class Core(RequestBuilder):
         exchange: the flow's last step, which hands a request to the engine.
         flow: takes a complete request through all layers.
         is_closed: no more requests are sent.
+        keepers: what looks after the WebSockets, by event loop or engine.
     """
 
     gate: MakeGate
@@ -122,6 +124,7 @@ class Core(RequestBuilder):
         hedge: Hedge | None = None,
         transport: Engine | Around | None = None,
     ) -> None:
+        self.keepers: dict[object, Keeper] = {}
         self._base_url = parse_url(base_url) if base_url else None
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
         self._headers = _client_headers(headers, self._sensitive)

@@ -24,6 +24,7 @@ RequestException(OSError)
 │   └── JSONDecodeError          (also json.JSONDecodeError)
 ├── TooManyRedirects
 ├── StreamConsumedError          (also TypeError)
+├── WebSocketRefused*, WebSocketClosed*
 ├── RetryError
 ├── UnrewindableBodyError
 └── ClientClosed*                (also RuntimeError)
@@ -35,6 +36,8 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Literal
+
+from curlhttp._models.warned import FileModeWarning, RequestsDependencyWarning, RequestsWarning
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -80,6 +83,8 @@ __all__ = [
     "TooManyRedirects",
     "URLRequired",
     "UnrewindableBodyError",
+    "WebSocketClosed",
+    "WebSocketRefused",
     "WriteTimeout",
 ]
 
@@ -363,6 +368,26 @@ class StreamConsumedError(RequestException, TypeError):
     """Report a second pass over a streamed body."""
 
 
+class WebSocketRefused(RequestException):
+    """Report that the server did not open a WebSocket; .response is what it answered."""
+
+
+class WebSocketClosed(RequestException):
+    """Report that a WebSocket is closed; .response is that of its handshake.
+
+    Attributes:
+        code: the server's close code, else ours, else 1006 (RFC 6455, section 7.4).
+        reason: the reason that belongs to it.
+    """
+
+    def __init__(
+        self, *args: object, code: int = 1006, reason: str = "", **facts: Unpack[ErrorFacts]
+    ) -> None:
+        super().__init__(*args, **facts)
+        self.code = code
+        self.reason = reason
+
+
 class RetryError(RequestException):
     """Report that a custom retry gave up."""
 
@@ -373,15 +398,3 @@ class UnrewindableBodyError(RequestException):
 
 class ClientClosed(RequestException, RuntimeError):
     """Report the use of a client after close()."""
-
-
-class RequestsWarning(Warning):
-    """Warn of a request; the base of requests' own warnings."""
-
-
-class FileModeWarning(RequestsWarning, DeprecationWarning):
-    """Warn of a file that is open in text mode, so that its length may be wrong."""
-
-
-class RequestsDependencyWarning(RequestsWarning):
-    """Warn of a dependency in a version that does not fit; kept for code that filters it."""

@@ -34,7 +34,13 @@ BUILDING, CORE = ("curlhttp._building",), ("curlhttp._building", "curlhttp._core
 LOOP_TOOLS = ("curlhttp._loops", "curlhttp._background")
 BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + CORE + LOOP_TOOLS
 CLIENTS = {"curlhttp._client", "curlhttp._async_client"}
-PARTS_OF_CLIENTS = ("curlhttp._stream", "curlhttp._sse", "curlhttp._map", "curlhttp._download")
+PARTS_OF_CLIENTS = (
+    "curlhttp._stream",
+    "curlhttp._sse",
+    "curlhttp._map",
+    "curlhttp._download",
+    "curlhttp._websocket",
+)
 
 # part: (what of the package it may import, what else it must not import)
 RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
@@ -75,6 +81,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "httpx.py": (("curlhttp._httpx",), {"pycurl", "httpx2", *LOOPS, *SOCKETS, *CLOCKS}),
     "httpx2.py": (("curlhttp._httpx",), {"pycurl", "httpx", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_websocket": (
+        (*BELOW_CLIENTS, "curlhttp._websocket"),
+        {*CLIENTS, "pycurl", *LOOPS, *SOCKETS, *CLOCKS},
+    ),
     "progress.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS}),
     "testing": ((*VALUES, *SEAM, "curlhttp.testing"), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "cli": (("curlhttp",), {*FACADE, "pycurl"}),

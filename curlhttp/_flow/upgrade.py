@@ -59,8 +59,11 @@ class Upgraded(Response):
             error: what it broke with, or None.
         """
         self.stream.abort(error)
+        self._tell_end(error)
+
+    def _tell_end(self, error: BaseException | None) -> None:
         # Taken away first: each hears of the end once, even if telling one fails.
-        listeners, self._listeners = self._listeners, []
+        listeners, self._listeners = getattr(self, "_listeners", ()), []
         for tell in listeners:
             tell(error)
 
@@ -77,8 +80,8 @@ class Upgraded(Response):
         self.end()
 
     def __del__(self) -> None:
-        if getattr(self, "_listeners", None):  # not there when __init__ was interrupted
-            self.end()
+        # Not there when __init__ was interrupted. The stream has a finalizer of its own.
+        self._tell_end(None)
 
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "stream": None, "_listeners": []}

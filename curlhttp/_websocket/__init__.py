@@ -1,0 +1,1 @@
+"""WebSockets of both clients (RFC 6455), on connections of the engines."""

@@ -1,0 +1,481 @@
+"""An open WebSocket, for both clients: messages in, messages out, and how it ends.
+
+The protocol is that of the package `websockets`, which does no I/O. Coroutines here suspend in the
+stream and in gates only, so that the blocking client runs them by one send(None); its threads are
+kept apart by a lock, which none of them holds while it waits.
+"""
+
+from __future__ import annotations
+
+import codecs
+import struct
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
+
+from websockets.exceptions import InvalidState
+from websockets.frames import Opcode
+from websockets.protocol import State
+
+from curlhttp._engine import Gate, MakeGate
+from curlhttp._flow.upgrade import Upgraded
+from curlhttp._websocket.handshake import Settings
+from curlhttp.exceptions import ClientClosed, ReadTimeout, RequestException, WebSocketClosed
+
+if TYPE_CHECKING:
+    from websockets.client import ClientProtocol
+    from websockets.frames import Frame
+
+__all__ = ["Connection", "Message"]
+
+Message = str | bytes
+
+_SLICE = 16 * 1024  # bytes parsed at once where they may be compressed a thousand times
+_MOST_AHEAD = 64 * 1024  # bytes of messages that are read before anybody asks for them
+_TEXT, _BINARY, _CONT, _PONG = Opcode.TEXT, Opcode.BINARY, Opcode.CONT, Opcode.PONG
+_ABNORMAL, _NORMAL, _GONE, _INVALID, _FAILED = 1006, 1000, 1001, 1007, 1011
+
+
+class Connection:
+    """One WebSocket.
+
+    Args:
+        response: that of the server, with the stream.
+        protocol: has agreed with the server.
+        settings: what the caller wants.
+        now: gives monotonic seconds.
+        gate: makes a gate of the engine.
+        lock: keeps threads apart; for tasks, one that does nothing.
+        on_end: called once, when it has ended.
+    """
+
+    def __init__(
+        self,
+        response: Upgraded,
+        protocol: ClientProtocol,
+        settings: Settings,
+        *,
+        now: Callable[[], float],
+        gate: MakeGate,
+        lock: AbstractContextManager[object],
+        on_end: Callable[[Connection], object],
+    ) -> None:
+        self.response = response
+        self.protocol = protocol
+        self.settings = settings
+        self.latency: float | None = None
+        self._stream = response.stream
+        self._now = now
+        self._gate = gate
+        self._lock = lock
+        self._on_end = on_end
+        self._slice = _SLICE if protocol.extensions else 1 << 30
+        self._raw = response.rest  # was received, and is not parsed yet
+        self._messages: deque[Message] = deque()
+        self._ahead = 0  # bytes of the messages, about
+        self._parts: list[Message] = []  # of a message whose end is missing
+        self._decoder: codecs.IncrementalDecoder | None = None  # of a text's parts
+        self._receives = False
+        self._discards = False  # nobody wants messages any more
+        self._enders: list[Gate] = []  # of callers that wait for the end
+        self._has_ended = False
+        self._error: RequestException | None = None  # what the connection broke with
+        self._is_our_end = False  # the caller closes it
+        self._closing_since: float | None = None
+        self._heard = now()
+        self._next_ping = self._heard + (settings.ping_interval or 0)
+        self._ping: tuple[bytes, float] | None = None  # that waits for its pong, and since when
+        self._pings = 0
+
+    # receiving
+
+    async def receive(self, seconds: float | None) -> Message:
+        """Return the next message.
+
+        Raises:
+            ReadTimeout: there was none for so many seconds.
+            WebSocketClosed: there are no more.
+            RuntimeError: somebody else receives.
+        """
+        with self._lock:
+            if self._messages:
+                return self._pop()
+            if self._receives:
+                raise RuntimeError("another caller receives on this WebSocket already")
+            self._receives = True
+        try:
+            end = None if seconds is None else self._now() + seconds
+            while True:
+                with self._lock:
+                    self._parse()
+                    if self._messages:
+                        return self._pop()
+                    if self._has_ended:
+                        raise self.closed()
+                if not await self._receive_more(end):
+                    raise ReadTimeout(
+                        f"{self.response.request}: no message came within {seconds} s",
+                        response=self.response,
+                        request_sent=True,
+                    )
+        finally:
+            self._receives = False
+
+    def _pop(self) -> Message:
+        message = self._messages.popleft()
+        self._ahead -= len(message)
+        return message
+
+    async def _receive_more(self, end: float | None) -> bool:
+        """Wait for bytes, or for the end; return False if neither came in time."""
+        limit = self._last_moment()
+        until = limit if end is None or (limit is not None and limit < end) else end
+        left = None if until is None else max(0.0, until - self._now())
+        try:
+            data = await self._stream.receive(left)
+        except RequestException as error:
+            with self._lock:
+                self._finish(error)
+            return True
+        with self._lock:
+            if data is not None:
+                self._take(data)
+            elif until is limit:
+                self._finish(None)  # the server does not close its side
+            return data is not None or self._has_ended
+
+    def _last_moment(self) -> float | None:
+        """Return when a WebSocket that is closing has to have ended."""
+        if self.protocol.state is State.OPEN or self.settings.close_timeout is None:
+            return None
+        if self._closing_since is None:
+            self._closing_since = self._now()
+        return self._closing_since + self.settings.close_timeout
+
+    # with the lock held
+
+    def _take(self, data: bytes) -> None:
+        """Take what was received, b"" for the end of it."""
+        self._heard = self._now()
+        if data:
+            self._raw = self._raw + data if self._raw else data
+        elif not self._has_ended:
+            self._parse_all()
+            self._finish(None)
+
+    def _parse(self) -> None:
+        """Parse up to the next message."""
+        while self._raw and not self._messages and not self._has_ended:
+            piece, self._raw = self._raw[: self._slice], self._raw[self._slice :]
+            self.protocol.receive_data(piece)
+            for frame in self.protocol.events_received():
+                self._on_frame(frame)  # type: ignore[arg-type]  # the handshake is done
+            self._flush()
+
+    def _parse_all(self) -> None:
+        messages, self._messages = self._messages, deque()
+        while self._raw:
+            self._parse()
+            messages += self._messages
+            self._messages.clear()
+        self._messages = messages
+
+    def _on_frame(self, frame: Frame) -> None:
+        opcode = frame.opcode
+        if opcode is _TEXT or opcode is _BINARY:
+            if frame.fin:
+                # Most messages are one frame.
+                if opcode is _BINARY:
+                    self._put(bytes(frame.data))
+                elif (text := self._decoded(_decode, bytes(frame.data), True)) is not None:
+                    self._put(text)
+                return
+            self._decoder = None if opcode is _BINARY else _new_decoder()
+            self._add_part(frame)
+        elif opcode is _CONT:
+            self._add_part(frame)
+        elif opcode is _PONG:
+            self._on_pong(bytes(frame.data))
+
+    def _add_part(self, frame: Frame) -> None:
+        decoder, data = self._decoder, bytes(frame.data)
+        part: Message | None = data
+        if decoder is not None:
+            part = self._decoded(decoder.decode, data, frame.fin)
+        if part is None:
+            return
+        self._parts.append(part)
+        if frame.fin:
+            parts, self._parts = self._parts, []
+            self._put(b"".join(parts) if decoder is None else "".join(parts))  # type: ignore[arg-type]
+
+    def _decoded(
+        self, decode: Callable[[bytes, bool], str], data: bytes, is_last: bool
+    ) -> str | None:
+        try:
+            return decode(data, is_last)
+        except UnicodeDecodeError:
+            self._fail(_INVALID, "a text message is not UTF-8")
+            return None
+
+    def _put(self, message: Message) -> None:
+        if not self._discards:
+            self._messages.append(message)
+            self._ahead += len(message)
+
+    def _fail(self, code: int, why: str) -> None:
+        """Fail the connection (RFC 6455, section 7.1.7)."""
+        self.protocol.fail(code, why)
+
+    def _flush(self) -> None:
+        """Write what the protocol wants to be sent."""
+        for data in self.protocol.data_to_send():
+            if data and not self._has_ended:
+                try:
+                    self._stream.write(data)
+                except RequestException as error:
+                    # What was received before may tell why: receiving will notice the end.
+                    self._error = self._error or error
+
+    def _finish(self, error: RequestException | None) -> None:
+        """Note that the connection is no more, and let go of it; once."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._error = self._error or error
+        with suppress(Exception):  # it has seen the end already
+            self.protocol.receive_eof()
+        self._raw = b""
+        self._parts.clear()
+        self.response.end(error)
+        for gate in self._enders:
+            gate.open()
+        self._on_end(self)
+
+    # sending
+
+    async def send(self, message: Message | bytearray | memoryview) -> None:
+        """Send a message; return when the system has taken all of it.
+
+        Raises:
+            TypeError: it is neither text nor bytes.
+            WebSocketClosed: it cannot be sent any more.
+        """
+        protocol = self.protocol
+        if isinstance(message, str):
+            send, data = protocol.send_text, message.encode()
+        elif isinstance(message, (bytes, bytearray, memoryview)):
+            send, data = protocol.send_binary, bytes(message)
+        else:
+            raise TypeError(f"a message is str or bytes, not {type(message).__name__}")
+        with self._lock:
+            self._send(send, data)
+        await self._drain()
+
+    async def ping(self, data: bytes) -> None:
+        """Send a ping; see `send`."""
+        if len(data) > 125:
+            raise ValueError(f"a ping has 125 bytes at most, not {len(data)}")
+        with self._lock:
+            self._send(self.protocol.send_ping, data)
+        await self._drain()
+
+    def _send(self, send: Callable[[bytes], object], data: bytes) -> None:
+        if self._has_ended or self._error is not None:
+            raise self.closed()
+        try:
+            send(data)
+        except InvalidState:
+            raise self.closed() from None
+        self._flush()
+        if self._error is not None:
+            raise self.closed()
+
+    async def _drain(self) -> None:
+        try:
+            await self._stream.drain()
+        except RequestException as error:
+            with self._lock:
+                self._error = self._error or error
+                raise self.closed() from None
+
+    # the end
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the WebSocket, and wait for the server to agree (RFC 6455, section 7.1.2).
+
+        Raises:
+            ValueError: the code or the reason cannot be sent.
+        """
+        _check_close(code, reason)
+        with self._lock:
+            self._begin_to_close(code, reason)
+            self._discards = True
+            is_mine = not self._receives
+            self._receives = True
+            gate = None
+            if not is_mine and not self._has_ended:
+                self._enders.append(gate := self._gate())
+        try:
+            if gate is not None:
+                await gate.wait(self.settings.close_timeout)
+            while not self._has_ended and is_mine:
+                with self._lock:
+                    self._parse_all()
+                if not self._has_ended:
+                    await self._receive_more(None)
+        finally:
+            if is_mine:
+                self._receives = False
+            self.abort()
+
+    def _begin_to_close(self, code: int, reason: str) -> None:
+        if not self._has_ended and self.protocol.state is State.OPEN:
+            self.protocol.send_close(code, reason)
+            self._is_our_end = True
+            self._closing_since = self._now()
+            self._flush()
+
+    def abort(self, code: int | None = None) -> None:
+        """End it at once; say so to the server if it can be said without a wait.
+
+        Args:
+            code: of the close frame, or None for none.
+        """
+        with self._lock:
+            if code is not None:
+                self._begin_to_close(code, "")
+            self._finish(None)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the connection is no more."""
+        return self._has_ended
+
+    @property
+    def code(self) -> int:
+        """Return the close code: the server's, else ours, else 1006."""
+        protocol = self.protocol
+        close = protocol.close_rcvd or protocol.close_sent
+        return _ABNORMAL if close is None else int(close.code)
+
+    @property
+    def reason(self) -> str:
+        """Return the reason that came, or went, with the close code."""
+        close = self.protocol.close_rcvd or self.protocol.close_sent
+        return "" if close is None else close.reason
+
+    def closed(self) -> RequestException:
+        """Return the exception for the use of a WebSocket that has ended, or is about to."""
+        if isinstance(self._error, ClientClosed):
+            return self._error
+        protocol = self.protocol
+        received, sent = protocol.close_rcvd, protocol.close_sent
+        if received is not None:
+            what = f"the server closed the WebSocket with {received}"
+        elif sent is not None and self._is_our_end:
+            what = f"the WebSocket was closed with {sent}"
+        elif sent is not None:
+            what = f"the WebSocket had to be closed with {sent}"
+        else:
+            what = "the connection of the WebSocket ended without a close frame"
+        error = WebSocketClosed(
+            f"{self.response.request}: {what}",
+            response=self.response,
+            request_sent=True,
+            code=self.code,
+            reason=self.reason,
+        )
+        error.__cause__ = self._error
+        return error
+
+    @property
+    def is_normal_end(self) -> bool:
+        """Return whether both sides agreed on an end without an error."""
+        received, sent = self.protocol.close_rcvd, self.protocol.close_sent
+        normal = (_NORMAL, _GONE, 1005)
+        return bool(received and sent and received.code in normal and sent.code in normal)
+
+    # while nobody receives: pings and pongs
+
+    def attend(self, now: float) -> float:
+        """Do what is due: read if nobody does, answer pings, send ours; return when to come again.
+
+        Args:
+            now: monotonic.
+        """
+        with self._lock:
+            if self._has_ended:
+                return now + 3600
+            looks = self._receives or self._read_ahead()
+            if not self._has_ended and self.settings.ping_interval is not None:
+                self._keep_alive(now, looks)
+            if not self._has_ended and self._closing_is_late(now):
+                self._finish(None)
+            return self._next_ping if self._receives else now + 1.0
+
+    def _closing_is_late(self, now: float) -> bool:
+        limit = None if self._receives else self._last_moment()
+        return limit is not None and now > limit
+
+    def _read_ahead(self) -> bool:
+        """Read what is there, as far as there is room; return whether that was all."""
+        try:
+            self._stream.write(b"")  # what an earlier caller left behind
+            while self._ahead <= _MOST_AHEAD and not self._has_ended:
+                data = self._stream.receive_now()
+                if data is None:
+                    return True
+                self._take(data)
+                self._parse_all()
+        except RequestException as error:
+            self._finish(error)
+        return False
+
+    def _keep_alive(self, now: float, looks: bool) -> None:
+        interval, limit = self.settings.ping_interval, self.settings.ping_timeout
+        assert interval is not None
+        if self._ping is None:
+            if now >= self._next_ping and self.protocol.state is State.OPEN:
+                self._pings += 1
+                data = struct.pack("!I", self._pings)
+                self._ping = data, now
+                self.protocol.send_ping(data)
+                self._flush()
+                self._next_ping = now + (interval if limit is None else min(interval, limit))
+            return
+        if not looks:
+            self._heard = now  # a pong may wait behind what nobody reads
+        since = max(self._ping[1], self._heard)
+        if limit is None or now - since < limit:
+            self._next_ping = now + (interval if limit is None else max(0.01, since + limit - now))
+            return
+        self._fail(_FAILED, f"no pong within {limit:g} s")
+        self._flush()
+        self._finish(None)
+
+    def _on_pong(self, data: bytes) -> None:
+        # A pong may answer several pings (RFC 6455, section 5.5.3): the latest is enough.
+        if self._ping is not None and data == self._ping[0]:
+            now = self._now()
+            self.latency = now - self._ping[1]
+            self._ping = None
+            self._next_ping = now + (self.settings.ping_interval or 0)
+
+
+def _decode(data: bytes, is_last: bool) -> str:
+    return str(data, "utf-8")
+
+
+def _new_decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")()
+
+
+def _check_close(code: int, reason: str) -> None:
+    if isinstance(code, bool) or not isinstance(code, int):
+        raise TypeError(f"a close code is a number, not {type(code).__name__}")
+    if not (3000 <= code <= 4999 or code in {1000, 1001, 1002, 1003, *range(1007, 1015)}):
+        raise ValueError(f"the close code {code} cannot be sent (RFC 6455, section 7.4)")
+    if len(reason.encode()) > 123:
+        raise ValueError("the reason for closing has 123 bytes at most")

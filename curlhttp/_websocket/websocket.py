@@ -1,0 +1,207 @@
+"""What users hold of a WebSocket: one class for plain code, one for tasks."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from curlhttp._models.response import Response
+from curlhttp._run import run_sync
+from curlhttp.exceptions import WebSocketClosed
+
+if TYPE_CHECKING:
+    from curlhttp._websocket.connection import Connection, Message
+
+__all__ = ["AsyncWebSocket", "WebSocket"]
+
+_NORMAL, _GONE, _FAILED = 1000, 1001, 1011
+
+
+class _WebSocket:
+    """What both have in common."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def response(self) -> Response:
+        """Return the response of the opening handshake, with its headers and timings."""
+        return self._connection.response
+
+    @property
+    def subprotocol(self) -> str | None:
+        """Return the subprotocol that the server chose, or None."""
+        return self._connection.protocol.subprotocol
+
+    @property
+    def close_code(self) -> int | None:
+        """Return the close code: the server's, else ours, else 1006; None while it is open."""
+        return self._connection.code if self._connection.has_ended else None
+
+    @property
+    def close_reason(self) -> str | None:
+        """Return the reason that belongs to the close code; None while it is open."""
+        return self._connection.reason if self._connection.has_ended else None
+
+    @property
+    def latency(self) -> float | None:
+        """Return the seconds from the last keepalive ping to its pong; None before the first."""
+        return self._connection.latency
+
+    def __repr__(self) -> str:
+        state = "open" if self.close_code is None else f"closed: {self.close_code}"
+        return f"<curlhttp.{type(self).__name__} {self.response.request} [{state}]>"
+
+
+class WebSocket(_WebSocket):
+    """A WebSocket of `Client`; use it in `with`. One thread receives, any number may send."""
+
+    def send(self, message: str | bytes) -> None:
+        """Send a message: str as text, bytes as binary.
+
+        It waits while the server does not read.
+
+        Args:
+            message: what to send; bytearray and memoryview are bytes, too.
+
+        Raises:
+            TypeError: it is something else.
+            WebSocketClosed: the WebSocket is closed, or its connection broke.
+        """
+        run_sync(self._connection.send(message))
+
+    def recv(self, timeout: float | None = None) -> Message:
+        """Return the next message: str of text, bytes of binary.
+
+        Args:
+            timeout: seconds to wait; None for as long as it takes. Nothing is lost by it.
+
+        Raises:
+            ReadTimeout: no message came in time.
+            WebSocketClosed: there are no more.
+            RuntimeError: another thread receives on it.
+        """
+        return run_sync(self._connection.receive(timeout))
+
+    def ping(self, data: bytes = b"") -> None:
+        """Send a ping, and do not wait for its pong; see `latency` for those of the keepalive.
+
+        Args:
+            data: at most 125 bytes.
+        """
+        run_sync(self._connection.ping(data))
+
+    def close(self, code: int = _NORMAL, reason: str = "") -> None:
+        """Close it, and wait up to close_timeout for the server to agree; may be called twice.
+
+        Args:
+            code: 1000 to 1003, 1007 to 1014, or 3000 to 4999 (RFC 6455, section 7.4).
+            reason: at most 123 bytes of UTF-8.
+
+        Raises:
+            ValueError: code or reason cannot be sent.
+        """
+        run_sync(self._connection.close(code, reason))
+
+    def __iter__(self) -> WebSocket:
+        return self
+
+    def __next__(self) -> Message:
+        try:
+            return self.recv()
+        except WebSocketClosed:
+            if self._connection.is_normal_end:
+                raise StopIteration from None
+            raise
+
+    def __enter__(self) -> WebSocket:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None or issubclass(kind, Exception):
+            self.close(_NORMAL if kind is None else _FAILED)
+        else:
+            self._connection.abort(_GONE)  # Ctrl-C does not wait for the server
+
+
+class AsyncWebSocket(_WebSocket):
+    """A WebSocket of `AsyncClient`; use it in `async with`. One task receives, any may send."""
+
+    async def send(self, message: str | bytes) -> None:
+        """Send a message: str as text, bytes as binary.
+
+        It waits while the server does not read. A message whose sender is cancelled then goes out
+        all the same, since a part of it may have gone.
+
+        Args:
+            message: what to send; bytearray and memoryview are bytes, too.
+
+        Raises:
+            TypeError: it is something else.
+            WebSocketClosed: the WebSocket is closed, or its connection broke.
+        """
+        await self._connection.send(message)
+
+    async def recv(self, timeout: float | None = None) -> Message:
+        """Return the next message: str of text, bytes of binary.
+
+        Args:
+            timeout: seconds to wait; None for as long as it takes. Nothing is lost by it, nor by
+                the cancellation of this task.
+
+        Raises:
+            ReadTimeout: no message came in time.
+            WebSocketClosed: there are no more.
+            RuntimeError: another task receives on it.
+        """
+        return await self._connection.receive(timeout)
+
+    async def ping(self, data: bytes = b"") -> None:
+        """Send a ping, and do not wait for its pong; see `latency` for those of the keepalive.
+
+        Args:
+            data: at most 125 bytes.
+        """
+        await self._connection.ping(data)
+
+    async def close(self, code: int = _NORMAL, reason: str = "") -> None:
+        """Close it, and wait up to close_timeout for the server to agree; may be called twice.
+
+        Args:
+            code: 1000 to 1003, 1007 to 1014, or 3000 to 4999 (RFC 6455, section 7.4).
+            reason: at most 123 bytes of UTF-8.
+
+        Raises:
+            ValueError: code or reason cannot be sent.
+        """
+        await self._connection.close(code, reason)
+
+    def __aiter__(self) -> AsyncWebSocket:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self.recv()
+        except WebSocketClosed:
+            if self._connection.is_normal_end:
+                raise StopAsyncIteration from None
+            raise
+
+    async def __aenter__(self) -> AsyncWebSocket:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None or issubclass(kind, Exception):
+            await self.close(_NORMAL if kind is None else _FAILED)
+        else:
+            self._connection.abort(_GONE)  # who is cancelled does not wait for the server
