@@ -424,11 +424,11 @@ class Connection:
         try:
             self._stream.write(b"")  # what an earlier caller left behind
             while self._ahead <= _MOST_AHEAD and not self._has_ended:
+                self._parse_all()  # also what came with the handshake, or behind a message
                 data = self._stream.receive_now()
                 if data is None:
                     return True
                 self._take(data)
-                self._parse_all()
         except RequestException as error:
             self._finish(error)
         return False

@@ -165,6 +165,7 @@ def _protocol_maker(settings: Settings) -> Callable[[], ClientProtocol]:
     try:
         from websockets.client import ClientProtocol
         from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
+        from websockets.frames import Frame, Opcode
         from websockets.protocol import State
         from websockets.typing import Subprotocol
         from websockets.uri import WebSocketURI
@@ -172,8 +173,15 @@ def _protocol_maker(settings: Settings) -> Callable[[], ClientProtocol]:
         raise ImportError("WebSockets need a package: pip install 'curlhttp[ws]'") from error
     subprotocols = [Subprotocol(name) for name in settings.subprotocols]
 
+    class Protocol(ClientProtocol):
+        def recv_frame(self, frame: Frame) -> None:
+            if frame.opcode is Opcode.CLOSE:
+                # It may come between the pieces of a message (RFC 6455, section 5.4), and ends it.
+                self.current_size = None
+            super().recv_frame(frame)
+
     def make() -> ClientProtocol:
-        return ClientProtocol(
+        return Protocol(
             WebSocketURI(False, "", 80, "/", ""),  # who is asked, the request knows
             subprotocols=subprotocols or None,
             extensions=(
@@ -244,8 +252,8 @@ def _check(protocol: ClientProtocol, response: Upgraded) -> None:
 def _refusal(response: Response) -> WebSocketRefused:
     where = ""
     if response.is_redirect:
-        location = shown_url(response.headers["location"])[:_SHOWN]
-        where = f"; it redirects to {location!r}, and redirects are not followed here"
+        shown = shown_url(response.headers["location"])[:_SHOWN]
+        where = f"; it redirects to {shown!r}, and redirects are not followed here"
     return WebSocketRefused(
         f"{response.request}: the server answered {response.status_code} {response.reason} "
         f"to the WebSocket handshake{where}",

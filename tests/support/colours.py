@@ -67,6 +67,11 @@ class AnyClient:
         """Return a stream of events; use it in `async for`, and `async with`."""
         return AnyEvents(self, self.real.sse(url, **options))
 
+    async def websocket(self, url: str, **options: Any) -> AnyWebSocket:
+        """Open a WebSocket; use it in `async with`."""
+        opened = self.real.websocket(url, **options)
+        return AnyWebSocket(self, opened if self.is_blocking else await opened)
+
     async def gather(self, count: int, method: str, url: str, **options: Any) -> list[Any]:
         """Send the same request many times at once; in threads where the client blocks."""
         results: list[Any] = []
@@ -170,6 +175,31 @@ class AnyEvents(AnyResults):
         else:
             await self.real.__aenter__()
         return self
+
+
+class AnyWebSocket(AnyResults):
+    """A WebSocket of any colour."""
+
+    async def __aenter__(self) -> AnyWebSocket:
+        return self
+
+    async def _awaited(self, result: Any) -> Any:
+        return result if self.is_blocking else await result
+
+    async def send(self, message: Any) -> None:
+        await self._awaited(self.real.send(message))
+
+    async def recv(self, timeout: float | None = 30.0) -> Any:
+        return await self._awaited(self.real.recv(timeout))
+
+    async def ping(self, data: bytes = b"") -> None:
+        await self._awaited(self.real.ping(data))
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        await self._awaited(self.real.close(code, reason))
+
+    async def aclose(self) -> None:
+        await self.close()
 
 
 class _Awaited:
