@@ -241,13 +241,10 @@ class AsyncClient(Core):
         Arguments, and what is raised, are those of Client.websocket; a task takes the place of
         the thread.
         """
-        from curlhttp._websocket.handshake import Settings
         from curlhttp._websocket.opening import open_async
 
-        settings = Settings.of(
-            subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout
-        )
-        return open_async(self, self._engine, url, settings, options)
+        wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
+        return open_async(self, self._engine, url, wanted, options)
 
     def sse(
         self,

@@ -238,8 +238,6 @@ class Client(Core):
     ) -> WebSocket:
         """Open a WebSocket (RFC 6455) and return it, for `with`; needs the extra `ws`.
 
-        The handshake is a GET through all layers of this client, but redirects are not followed.
-
         Args:
             url: ws, wss, http or https, or relative to base_url.
             subprotocols: names, the best first.
@@ -254,12 +252,10 @@ class Client(Core):
             WebSocketRefused: the server answered with another status than 101.
             RequestException: it could not be sent, or no fit answer came of it.
         """
-        from curlhttp._websocket.handshake import Settings
         from curlhttp._websocket.opening import open_blocking
 
-        ends = (ping_interval, ping_timeout, close_timeout)
-        settings = Settings.of(subprotocols, compression, max_size, *ends)
-        return open_blocking(self, self._engine, url, settings, options)
+        wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
+        return open_blocking(self, self._engine, url, wanted, options)
 
     def sse(
         self,

@@ -7,9 +7,6 @@ kept apart by a lock, which none of them holds while it waits.
 
 from __future__ import annotations
 
-import codecs
-import struct
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
@@ -21,15 +18,15 @@ from websockets.protocol import State
 from curlhttp._engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
 from curlhttp._websocket.handshake import Settings
+from curlhttp._websocket.heartbeat import Heartbeat
+from curlhttp._websocket.inbox import Inbox, Message
 from curlhttp.exceptions import ClientClosed, ReadTimeout, RequestException, WebSocketClosed
 
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol
     from websockets.frames import Frame
 
-__all__ = ["Connection", "Message"]
-
-Message = str | bytes
+__all__ = ["WebSocketConnection"]
 
 _SLICE = 16 * 1024  # bytes parsed at once where they may be compressed a thousand times
 _MOST_AHEAD = 64 * 1024  # bytes of messages that are read before anybody asks for them
@@ -37,7 +34,7 @@ _TEXT, _BINARY, _CONT, _PONG = Opcode.TEXT, Opcode.BINARY, Opcode.CONT, Opcode.P
 _ABNORMAL, _NORMAL, _GONE, _INVALID, _FAILED = 1006, 1000, 1001, 1007, 1011
 
 
-class Connection:
+class WebSocketConnection:
     """One WebSocket.
 
     Args:
@@ -59,12 +56,11 @@ class Connection:
         now: Callable[[], float],
         gate: MakeGate,
         lock: AbstractContextManager[object],
-        on_end: Callable[[Connection], object],
+        on_end: Callable[[WebSocketConnection], object],
     ) -> None:
         self.response = response
         self.protocol = protocol
         self.settings = settings
-        self.latency: float | None = None
         self._stream = response.stream
         self._now = now
         self._gate = gate
@@ -72,21 +68,14 @@ class Connection:
         self._on_end = on_end
         self._slice = _SLICE if protocol.extensions else 1 << 30
         self._raw = response.rest  # was received, and is not parsed yet
-        self._messages: deque[Message] = deque()
-        self._ahead = 0  # bytes of the messages, about
-        self._parts: list[Message] = []  # of a message whose end is missing
-        self._decoder: codecs.IncrementalDecoder | None = None  # of a text's parts
+        self.inbox = Inbox()
         self._receives = False
-        self._discards = False  # nobody wants messages any more
         self._enders: list[Gate] = []  # of callers that wait for the end
         self._has_ended = False
         self._error: RequestException | None = None  # what the connection broke with
         self._is_our_end = False  # the caller closes it
         self._closing_since: float | None = None
-        self._heard = now()
-        self._next_ping = self._heard + (settings.ping_interval or 0)
-        self._ping: tuple[bytes, float] | None = None  # that waits for its pong, and since when
-        self._pings = 0
+        self.heartbeat = Heartbeat(settings.ping_interval, settings.ping_timeout, now())
 
     # receiving
 
@@ -99,8 +88,8 @@ class Connection:
             RuntimeError: somebody else receives.
         """
         with self._lock:
-            if self._messages:
-                return self._pop()
+            if self.inbox.messages:
+                return self.inbox.pop()
             if self._receives:
                 raise RuntimeError("another caller receives on this WebSocket already")
             self._receives = True
@@ -109,8 +98,8 @@ class Connection:
             while True:
                 with self._lock:
                     self._parse()
-                    if self._messages:
-                        return self._pop()
+                    if self.inbox.messages:
+                        return self.inbox.pop()
                     if self._has_ended:
                         raise self.closed()
                 if not await self._receive_more(end):
@@ -121,11 +110,6 @@ class Connection:
                     )
         finally:
             self._receives = False
-
-    def _pop(self) -> Message:
-        message = self._messages.popleft()
-        self._ahead -= len(message)
-        return message
 
     async def _receive_more(self, end: float | None) -> bool:
         """Wait for bytes, or for the end; return False if neither came in time."""
@@ -157,72 +141,30 @@ class Connection:
 
     def _take(self, data: bytes) -> None:
         """Take what was received, b"" for the end of it."""
-        self._heard = self._now()
+        self.heartbeat.heard_at = self._now()
         if data:
             self._raw = self._raw + data if self._raw else data
         elif not self._has_ended:
-            self._parse_all()
+            self._parse(all_of_it=True)
             self._finish(None)
 
-    def _parse(self) -> None:
-        """Parse up to the next message."""
-        while self._raw and not self._messages and not self._has_ended:
+    def _parse(self, *, all_of_it: bool = False) -> None:
+        """Parse up to the next message, or everything."""
+        messages = self.inbox.messages
+        while self._raw and (all_of_it or not messages) and not self._has_ended:
             piece, self._raw = self._raw[: self._slice], self._raw[self._slice :]
             self.protocol.receive_data(piece)
             for frame in self.protocol.events_received():
                 self._on_frame(frame)  # type: ignore[arg-type]  # the handshake is done
             self._flush()
 
-    def _parse_all(self) -> None:
-        messages, self._messages = self._messages, deque()
-        while self._raw:
-            self._parse()
-            messages += self._messages
-            self._messages.clear()
-        self._messages = messages
-
     def _on_frame(self, frame: Frame) -> None:
         opcode = frame.opcode
-        if opcode is _TEXT or opcode is _BINARY:
-            if frame.fin:
-                # Most messages are one frame.
-                if opcode is _BINARY:
-                    self._put(bytes(frame.data))
-                elif (text := self._decoded(_decode, bytes(frame.data), True)) is not None:
-                    self._put(text)
-                return
-            self._decoder = None if opcode is _BINARY else _new_decoder()
-            self._add_part(frame)
-        elif opcode is _CONT:
-            self._add_part(frame)
+        if opcode is _TEXT or opcode is _BINARY or opcode is _CONT:
+            if not self.inbox.add(frame):
+                self._fail(_INVALID, "a text message is not UTF-8")
         elif opcode is _PONG:
-            self._on_pong(bytes(frame.data))
-
-    def _add_part(self, frame: Frame) -> None:
-        decoder, data = self._decoder, bytes(frame.data)
-        part: Message | None = data
-        if decoder is not None:
-            part = self._decoded(decoder.decode, data, frame.fin)
-        if part is None:
-            return
-        self._parts.append(part)
-        if frame.fin:
-            parts, self._parts = self._parts, []
-            self._put(b"".join(parts) if decoder is None else "".join(parts))  # type: ignore[arg-type]
-
-    def _decoded(
-        self, decode: Callable[[bytes, bool], str], data: bytes, is_last: bool
-    ) -> str | None:
-        try:
-            return decode(data, is_last)
-        except UnicodeDecodeError:
-            self._fail(_INVALID, "a text message is not UTF-8")
-            return None
-
-    def _put(self, message: Message) -> None:
-        if not self._discards:
-            self._messages.append(message)
-            self._ahead += len(message)
+            self.heartbeat.pong(bytes(frame.data), self._now())
 
     def _fail(self, code: int, why: str) -> None:
         """Fail the connection (RFC 6455, section 7.1.7)."""
@@ -247,7 +189,6 @@ class Connection:
         with suppress(Exception):  # it has seen the end already
             self.protocol.receive_eof()
         self._raw = b""
-        self._parts.clear()
         self.response.end(error)
         for gate in self._enders:
             gate.open()
@@ -311,7 +252,7 @@ class Connection:
         _check_close(code, reason)
         with self._lock:
             self._begin_to_close(code, reason)
-            self._discards = True
+            self.inbox.discards = True
             is_mine = not self._receives
             self._receives = True
             gate = None
@@ -322,7 +263,7 @@ class Connection:
                 await gate.wait(self.settings.close_timeout)
             while not self._has_ended and is_mine:
                 with self._lock:
-                    self._parse_all()
+                    self._parse(all_of_it=True)
                 if not self._has_ended:
                     await self._receive_more(None)
         finally:
@@ -409,11 +350,12 @@ class Connection:
             if self._has_ended:
                 return now + 3600
             looks = self._receives or self._read_ahead()
-            if not self._has_ended and self.settings.ping_interval is not None:
+            if not self._has_ended:
                 self._keep_alive(now, looks)
             if not self._has_ended and self._closing_is_late(now):
                 self._finish(None)
-            return self._next_ping if self._receives else now + 1.0
+            due = self.heartbeat.due
+            return due if self._receives else min(due, now + 1.0)
 
     def _closing_is_late(self, now: float) -> bool:
         limit = None if self._receives else self._last_moment()
@@ -423,8 +365,8 @@ class Connection:
         """Read what is there, as far as there is room; return whether that was all."""
         try:
             self._stream.write(b"")  # what an earlier caller left behind
-            while self._ahead <= _MOST_AHEAD and not self._has_ended:
-                self._parse_all()  # also what came with the handshake, or behind a message
+            while self.inbox.size <= _MOST_AHEAD and not self._has_ended:
+                self._parse(all_of_it=True)  # also what came with the handshake
                 data = self._stream.receive_now()
                 if data is None:
                     return True
@@ -434,42 +376,13 @@ class Connection:
         return False
 
     def _keep_alive(self, now: float, looks: bool) -> None:
-        interval, limit = self.settings.ping_interval, self.settings.ping_timeout
-        assert interval is not None
-        if self._ping is None:
-            if now >= self._next_ping and self.protocol.state is State.OPEN:
-                self._pings += 1
-                data = struct.pack("!I", self._pings)
-                self._ping = data, now
-                self.protocol.send_ping(data)
-                self._flush()
-                self._next_ping = now + (interval if limit is None else min(interval, limit))
-            return
-        if not looks:
-            self._heard = now  # a pong may wait behind what nobody reads
-        since = max(self._ping[1], self._heard)
-        if limit is None or now - since < limit:
-            self._next_ping = now + (interval if limit is None else max(0.01, since + limit - now))
-            return
-        self._fail(_FAILED, f"no pong within {limit:g} s")
-        self._flush()
-        self._finish(None)
-
-    def _on_pong(self, data: bytes) -> None:
-        # A pong may answer several pings (RFC 6455, section 5.5.3): the latest is enough.
-        if self._ping is not None and data == self._ping[0]:
-            now = self._now()
-            self.latency = now - self._ping[1]
-            self._ping = None
-            self._next_ping = now + (self.settings.ping_interval or 0)
-
-
-def _decode(data: bytes, is_last: bool) -> str:
-    return str(data, "utf-8")
-
-
-def _new_decoder() -> codecs.IncrementalDecoder:
-    return codecs.getincrementaldecoder("utf-8")()
+        if self.heartbeat.is_silent(now, looks=looks):
+            self._fail(_FAILED, f"no pong within {self.settings.ping_timeout:g} s")
+            self._flush()
+            self._finish(None)
+        elif self.protocol.state is State.OPEN and (data := self.heartbeat.ping(now)) is not None:
+            self.protocol.send_ping(data)
+            self._flush()
 
 
 def _check_close(code: int, reason: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from curlhttp._building import DownloadOptions
 from curlhttp._engine import Engine, Send
@@ -28,12 +28,18 @@ if TYPE_CHECKING:
 
     from curlhttp._core import Core
 
-__all__ = ["Settings", "shake_hands"]
+__all__ = ["Settings", "Wanted", "shake_hands"]
 
 _SCHEME = re.compile(r"\s*ws(s?):", re.IGNORECASE).match
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _OWN = ("upgrade", "connection", "sec-websocket-")
 _SHOWN = 200  # characters of an address that a server sent
+
+
+Wanted: TypeAlias = tuple[
+    Sequence[str], str | None, int | None, float | None, float | None, float | None
+]
+"""What Settings are made of, in that order."""
 
 
 class Settings(NamedTuple):

@@ -15,7 +15,7 @@ from curlhttp._engine import Gate, MakeGate
 from curlhttp._fork import register
 
 if TYPE_CHECKING:
-    from curlhttp._websocket.connection import Connection
+    from curlhttp._websocket.connection import WebSocketConnection
 
 __all__ = ["Keeper"]
 
@@ -44,13 +44,13 @@ class Keeper:
         self._now = now
         self.gate = gate
         self._start = start
-        self._connections: WeakSet[Connection] = WeakSet()
+        self._connections: WeakSet[WebSocketConnection] = WeakSet()
         self._woken: Gate | None = None
         self.runs = False
         self._lock = threading.Lock()
         register(self)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: WebSocketConnection) -> None:
         """Look after a WebSocket from now on."""
         with self._lock:
             self._connections.add(connection)
@@ -60,7 +60,7 @@ class Keeper:
         else:
             self._wake()
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: WebSocketConnection) -> None:
         """Look after it no more."""
         self._connections.discard(connection)
         if not self._connections:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from curlhttp._engine import Engine
 from curlhttp._models.url.url import URL
 from curlhttp._run import run_sync
-from curlhttp._websocket.handshake import Settings, shake_hands
+from curlhttp._websocket.handshake import Settings, Wanted, shake_hands
 from curlhttp._websocket.keeper import Keeper
 from curlhttp._websocket.websocket import AsyncWebSocket, WebSocket
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from curlhttp._building import DownloadOptions
     from curlhttp._core import Core
     from curlhttp._flow.upgrade import Upgraded
-    from curlhttp._websocket.connection import Connection
+    from curlhttp._websocket.connection import WebSocketConnection
 
 __all__ = ["OpeningWebSocket", "open_async", "open_blocking"]
 
@@ -58,10 +58,11 @@ def open_blocking(
     core: Core,
     engine: Engine,
     url: str | bytes | URL,
-    settings: Settings,
+    wanted: Wanted,
     options: DownloadOptions,
 ) -> WebSocket:
     """Open a WebSocket of a blocking client; the arguments are those of shake_hands."""
+    settings = Settings.of(*wanted)
     response, protocol = run_sync(shake_hands(core, lambda: engine, url, settings, options))
     keeper = core.keepers.get(engine)
     if keeper is None:
@@ -81,11 +82,11 @@ def open_async(
     core: Core,
     choose: Callable[[], Engine],
     url: str | bytes | URL,
-    settings: Settings,
+    wanted: Wanted,
     options: DownloadOptions,
 ) -> OpeningWebSocket:
     """Open a WebSocket of an async client; the arguments are those of shake_hands."""
-    return OpeningWebSocket(_open(core, choose, url, settings, options))
+    return OpeningWebSocket(_open(core, choose, url, Settings.of(*wanted), options))
 
 
 async def _open(
@@ -117,10 +118,10 @@ def _connected(
     settings: Settings,
     keeper: Keeper,
     lock: AbstractContextManager[object],
-) -> Connection:
-    from curlhttp._websocket.connection import Connection
+) -> WebSocketConnection:
+    from curlhttp._websocket.connection import WebSocketConnection
 
-    connection = Connection(
+    connection = WebSocketConnection(
         response,
         protocol,
         settings,

@@ -10,7 +10,8 @@ from curlhttp._run import run_sync
 from curlhttp.exceptions import WebSocketClosed
 
 if TYPE_CHECKING:
-    from curlhttp._websocket.connection import Connection, Message
+    from curlhttp._websocket.connection import WebSocketConnection
+    from curlhttp._websocket.inbox import Message
 
 __all__ = ["AsyncWebSocket", "WebSocket"]
 
@@ -20,7 +21,7 @@ _NORMAL, _GONE, _FAILED = 1000, 1001, 1011
 class _WebSocket:
     """What both have in common."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: WebSocketConnection) -> None:
         self._connection = connection
 
     @property
@@ -46,7 +47,7 @@ class _WebSocket:
     @property
     def latency(self) -> float | None:
         """Return the seconds from the last keepalive ping to its pong; None before the first."""
-        return self._connection.latency
+        return self._connection.heartbeat.latency
 
     def __repr__(self) -> str:
         state = "open" if self.close_code is None else f"closed: {self.close_code}"

@@ -490,7 +490,7 @@ async def test_a_slow_reader_slows_the_server(client: AnyClient) -> None:
         assert await ws.recv() == bytes(64 * 1024)
         assert await anyio.to_thread.run_sync(stopped.wait, 30)
         assert sent < 1000  # of 640 MB
-        assert ws.real._connection._ahead <= 4 * 64 * 1024
+        assert ws.real._connection.inbox.size <= 4 * 64 * 1024
         await ws.aclose()
 
 
