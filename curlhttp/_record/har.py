@@ -239,7 +239,8 @@ def write_log(path: Path, log: JSONObject) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with part.open("w", encoding="utf-8") as file:
+        # libcurl's own words, in an error, may be no text: what is none of them is replaced.
+        with part.open("w", encoding="utf-8", errors="replace") as file:
             json.dump({"log": log}, file, ensure_ascii=False, indent=2)
             file.write("\n")
         os.replace(part, path)

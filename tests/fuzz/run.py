@@ -14,7 +14,7 @@ from tests.adversary.findings import Findings, tell
 from tests.adversary.leftovers import Holdings, leftovers, use_one_arena
 from tests.adversary.unheard import listening
 from tests.adversary.watchdog import Watchdog
-from tests.fuzz import ways_async, ways_blocking, ways_session
+from tests.fuzz import ways_async, ways_blocking, ways_live, ways_session
 from tests.fuzz.case import Case
 from tests.fuzz.judge import Judge
 from tests.fuzz.ways import Way
@@ -56,6 +56,14 @@ _DOWNLOADS: dict[str, _Make] = {
         for loop in ("asyncio", "trio")
     },
 }
+_LIVE: dict[str, _Make] = {
+    "client.sse": ways_live.Events,
+    "asyncio.sse": partial(ways_live.AsyncEvents, loop="asyncio"),
+    "trio.sse": partial(ways_live.AsyncEvents, loop="trio"),
+    "client.request.har": ways_live.Recorded,
+    "client.stream.har": ways_live.RecordedStream,
+    "trio.request.har": partial(ways_live.AsyncRecorded, loop="trio"),
+}
 _CONNECT = [
     *_SESSION,
     "client.request",
@@ -78,9 +86,9 @@ _ALL = {**_BLOCKING, **_ASYNC, **_SESSION}
 WAYS: dict[str, tuple[str, _Make]] = {
     **{
         name: ("h1", make)
-        for name, make in {**_BLOCKING, **_ASYNC, **_SESSION, **_DOWNLOADS}.items()
+        for name, make in {**_BLOCKING, **_ASYNC, **_SESSION, **_DOWNLOADS, **_LIVE}.items()
     },
-    **{f"h2.{name}": ("h2", make) for name, make in {**_BLOCKING, **_ASYNC}.items()},
+    **{f"h2.{name}": ("h2", make) for name, make in {**_BLOCKING, **_ASYNC, **_LIVE}.items()},
     **{f"{kind}.hedged.{name}": (kind, _HEDGED[name]) for kind in ("h1", "h2") for name in _HEDGED},
     **{f"connect.{name}": ("connect", _ALL[name]) for name in _CONNECT},
     **{f"proxied.{name}": ("proxied", _ALL[name]) for name in [*_CONNECT, "client.stream"]},

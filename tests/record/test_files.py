@@ -304,6 +304,15 @@ def test_whatever_a_server_sends_can_be_read_again(
         assert b"".join(played.pieces) == content
 
 
+def test_an_error_whose_words_are_no_text_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "odd.har"
+    odd = curlhttp.ConnectionError("odd \udce4 words")
+    with curlhttp.Client(transport=ScriptedEngine([odd])) as client:
+        with pytest.raises(curlhttp.ConnectionError), client.har(path):
+            client.get(URL)
+    assert json.loads(path.read_text())["log"]["entries"][0]["_error"].endswith("odd ? words")
+
+
 def test_a_file_of_a_browser_plays_back(tmp_path: Path) -> None:
     path = tmp_path / "browser.har"
     entry = {
