@@ -160,7 +160,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_measuring(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--rounds", type=_positive, help="interleaved rounds")
+    command.add_argument(
+        "--rounds", type=_positive, help="interleaved; below 5 there is hardly a spread"
+    )
     command.add_argument("--seconds", type=float, help="of a client in a round, about")
     command.add_argument(
         "--clients", default="", help="names, or name/loop, with commas; default: all"

@@ -86,7 +86,10 @@ def _bar_colour(summary: Summary) -> str:
 
 
 def _title(summary: Summary) -> str:
-    return summary.client if summary.loop == "none" else f"{summary.client}, {summary.loop}"
+    at_once = summary.row.get("concurrency")
+    parts = [summary.client, "" if summary.loop == "none" else summary.loop]
+    parts.append(f"{at_once:,} at once" if at_once else "")
+    return ", ".join(part for part in parts if part)
 
 
 # --- sync ---
