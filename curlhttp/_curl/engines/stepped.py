@@ -11,8 +11,8 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from functools import partial
 from time import monotonic
+from types import MethodType
 from typing import Any, TypeAlias, cast
 
 from curlhttp._config import Limits
@@ -217,7 +217,7 @@ class SteppedEngine(MultiEngine):
         return driver
 
     def _wait_for(self, waited: Waited, *rivals: Transfer) -> _Pause:
-        wake = waited.wake = partial(self._ready.append, self._current)
+        wake = waited.wake = MethodType(self._ready.append, self._current)
         for rival in rivals:
             rival.wake = wake
         return _PAUSE
