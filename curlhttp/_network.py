@@ -54,7 +54,8 @@ class Network:
 
     def skip(self, seconds: float) -> bool:
         """Return whether a wait takes no time since a stand-in has its own."""
-        return self.stand_in is not None and self.stand_in.skip(seconds)
+        stand_in = self.stand_in  # once: another thread may end it
+        return stand_in is not None and stand_in.skip(seconds)
 
 
 network = Network()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from curlhttp._apps.changes import Changes
 from curlhttp._apps.check import check_asgi
 from curlhttp._apps.exchange import AppExchange
 from curlhttp._apps.lifespan import Lifespan
@@ -281,7 +280,6 @@ class _Place:
         self.tasks: BackgroundTasks = background_tasks(loop, copy_context())
         self.lifespan: Lifespan | None = None if app is None else Lifespan(app, self.tasks)
         self.running: set[AppExchange | AppSocket] = set()
-        self.changes: Changes = Changes(self.tasks.gate)
 
     def has_ended(self) -> bool:
         """Return whether the event loop runs no more, for good."""
@@ -312,10 +310,12 @@ class _Place:
         running = tuple(self.running)
         for exchange in running:
             exchange.abort(ClientClosed("the client was closed during this request"))
-        await anyio.lowlevel.checkpoint()  # an app that is told may end by itself
         with anyio.CancelScope(shield=True):
+            await anyio.lowlevel.checkpoint()  # an app that is told may end by itself
             for exchange in running:
-                await exchange.end()
+                exchange.cancel()
+            for exchange in running:
+                await exchange.wait_until_ended()
         if self.lifespan is not None:
             await self.lifespan.stop()
 

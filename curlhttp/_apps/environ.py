@@ -76,7 +76,7 @@ def _native(path: str) -> str:
 def _input(body: Body | None, failed: Callable[[BaseException], object]) -> io.BufferedIOBase:
     if body is None or body.data is not None:
         return io.BytesIO(b"" if body is None or body.data is None else body.data)
-    return io.BufferedReader(_BodyReader(body, failed), 1)
+    return io.BufferedReader(_BodyReader(body, failed))
 
 
 class _BodyReader(io.RawIOBase):

@@ -123,7 +123,8 @@ class AppExchange:
             ended(self)
             self.changes.tell()
             if self.request.body is not None:
-                await self.request.body.aclose()
+                with suppress(Exception):  # of the caller's generator, which nobody waits for
+                    await self.request.body.aclose()
 
     def _finish(self) -> None:
         """See what the app has left, which has returned."""
@@ -340,9 +341,8 @@ class AppExchange:
         """Cancel the app's task."""
         self._tasks.cancel()
 
-    async def end(self) -> None:
-        """Cancel the app's task, and wait until it has ended."""
-        self._tasks.cancel()
+    async def wait_until_ended(self) -> None:
+        """Wait until the app's task has ended."""
         await self._tasks.wait_until_done()
 
     def timings(self) -> Timings:

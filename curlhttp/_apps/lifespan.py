@@ -33,7 +33,7 @@ class Lifespan:
         self._stops = False
         self._is_done = False
         self._failed: str | None = None
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._asked = False
 
     async def start(self) -> None:
@@ -47,6 +47,8 @@ class Lifespan:
             self._tasks.spawn(self._run)
         while not (self._is_up or self._failed is not None):
             await self._changes.wait()
+        if self._failed is not None:
+            self._tasks.cancel()
         self._check("start")
 
     async def stop(self) -> None:
@@ -60,7 +62,7 @@ class Lifespan:
         self._stops = True
         self._changes.tell()
         try:
-            while not self._is_done:
+            while self._is_up and not self._is_done:  # one that still starts is cancelled
                 await self._changes.wait()
         finally:
             if not self._is_done:
@@ -88,10 +90,13 @@ class Lifespan:
         }
         try:
             await self._app(scope, self._receive, self._send)
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, (self._tasks.cancelled, GeneratorExit)):
+                raise
             # Without a word before, an exception says that the app knows no lifespan.
             self._error = error
-            if self._is_up and self._stops and self._failed is None:
+            is_known = isinstance(error, Exception) and not (self._is_up and self._stops)
+            if self._failed is None and not is_known:
                 self._failed = f"{type(error).__name__}: {error}"
         finally:
             self._is_up = self._is_up or self._failed is None

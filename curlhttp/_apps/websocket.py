@@ -149,9 +149,8 @@ class AppSocket:
         """Cancel the app's task."""
         self._tasks.cancel()
 
-    async def end(self) -> None:
-        """Cancel the app's task, and wait until it has ended."""
-        self._tasks.cancel()
+    async def wait_until_ended(self) -> None:
+        """Wait until the app's task has ended."""
         await self._tasks.wait_until_done()
 
     def call_soon(self, call: Callable[[], object]) -> None:

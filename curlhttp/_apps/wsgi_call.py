@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from time import monotonic
 from types import TracebackType
@@ -189,7 +190,8 @@ class WSGICall:
 
     def _told(self, error: BaseException) -> BaseException:
         """Close what the app returned, and return the error that is the reason."""
-        self.close()
+        with suppress(Exception):  # the first error counts
+            self.close()
         error = self._failed or error
         if isinstance(error, RequestException) and error.timings is None:
             error.request, error.request_sent, error.timings = self.request, True, self.timings()

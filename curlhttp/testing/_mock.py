@@ -78,6 +78,7 @@ class Mock:
         self._lock = threading.RLock()
         self._before: StandIn | None = None
         self._skipped = 0.0
+        self._is_on = False
 
     # routes
 
@@ -158,8 +159,9 @@ class Mock:
     def advance(self, seconds: float) -> None:
         """Let time go by for all clients, until the end of the mock."""
         with self._lock:
-            self._skipped += seconds
-            network.skipped += seconds
+            if self._is_on:  # a stream may be read afterwards
+                self._skipped += seconds
+                network.skipped += seconds
 
     def skip(self, seconds: float) -> bool:
         """Return whether a client's wait takes no time."""
@@ -259,14 +261,15 @@ class Mock:
 
     def start(self) -> None:
         """Stand in for the network from now on."""
-        self._before, network.stand_in = network.stand_in, self
+        self._before, network.stand_in, self._is_on = network.stand_in, self, True
 
     def stop(self) -> None:
         """Give the network, and time, back."""
         if network.stand_in is self:
             network.stand_in, self._before = self._before, None
-        network.skipped -= self._skipped
-        self._skipped = 0.0
+        with self._lock:
+            network.skipped -= self._skipped
+            self._skipped, self._is_on = 0.0, False
 
     def check(self) -> None:
         """Fail if a request found no route, or a route no request.

@@ -559,6 +559,73 @@ async def test_a_lifespan_is_cancelled_that_does_not_stop(make: Make) -> None:
     assert ended == ["lifespan"]
 
 
+async def test_an_app_that_never_starts_can_be_given_up(make: Make) -> None:
+    ended: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await anyio.sleep(3600)
+        finally:
+            ended.append("lifespan")
+
+    client = make(app, lifespan=True)
+    with anyio.move_on_after(SOON):
+        await client.get(URL)
+    assert ended == []
+    await client.aclose()
+    assert ended == ["lifespan"]
+
+
+async def test_a_client_whose_scope_is_cancelled_leaves_nothing(make: Make) -> None:
+    ended: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            if scope["type"] == "lifespan":
+                await send({"type": "lifespan.startup.complete"})
+            await anyio.sleep(3600)
+        finally:
+            ended.append(scope["type"])
+
+    with anyio.CancelScope() as scope:
+        async with make(app, lifespan=True) as client:
+            with anyio.move_on_after(SOON):
+                await client.get(URL)
+            scope.cancel()
+    assert sorted(ended) == ["http", "lifespan"]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, BaseException])
+async def test_what_ends_programs_reaches_the_caller_and_not_the_loop(
+    make: Make, kind: type[BaseException]
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise kind("of the app")
+
+    client = make(app)
+    with pytest.raises(kind, match="of the app"):
+        await client.get(URL)
+    await client.aclose()
+    with pytest.raises(RuntimeError, match="failed to start"):
+        await make(app, lifespan=True).get(URL)
+
+
+async def test_a_body_that_fails_to_close_breaks_nothing(make: Make) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            yield b"one"
+            yield b"two"
+        finally:
+            raise ZeroDivisionError
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await hello(scope, receive, send)
+
+    async with make(app) as client:
+        assert (await client.post(URL, content=body())).content == b"hello"
+
+
 # --- loops, tasks and contexts ---
 
 

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 import curlhttp
+import curlhttp._network
 from curlhttp import exceptions as e
 from curlhttp import requests
 from curlhttp._run import run_sync
@@ -134,6 +135,20 @@ async def test_a_stream_that_is_left_outlives_the_mock(client: AnyClient) -> Non
         response = await client.stream("GET", API)
         await client.stream("GET", API)  # dropped unread
     assert await response.read() == b"ab"
+
+
+async def test_time_goes_by_no_more_after_the_end(client: AnyClient) -> None:
+    with mock(API) as network:
+        network.get("/").respond(content=[b"a", b"b"], pace=5)
+        response = await client.stream("GET", API)
+    before = skipped()
+    assert await response.read() == b"ab"
+    network.advance(100)
+    assert skipped() == before
+
+
+def skipped() -> float:
+    return curlhttp._network.network.skipped
 
 
 # --- what is answered ---

@@ -88,7 +88,7 @@ class BlockingEngine:
         Raises:
             RequestException: the exchange failed.
         """
-        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.perform(request, plan)
         body, read = request.body, request.timeout.read
         if plan is not None:
@@ -198,7 +198,7 @@ class BlockingEngine:
         Raises:
             RequestException: the exchange failed up to there.
         """
-        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.open(request, plan)
         transfer = self._start(request, _ALONE) if plan is None else await self._race(request, plan)
         try:
@@ -255,7 +255,7 @@ class BlockingEngine:
         Raises:
             RequestException: no connection came of it.
         """
-        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await connector(other).connect(request)
         from curlhttp._curl.streams.in_threads import ThreadStream
         from curlhttp._curl.streams.stream import connection_to

@@ -174,7 +174,7 @@ class EventLoopEngine(MultiEngine):
         Raises:
             RequestException: no connection came of it.
         """
-        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await connector(other).connect(request)
         from curlhttp._curl.streams.stream import connection_to
 

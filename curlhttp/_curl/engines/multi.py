@@ -61,7 +61,7 @@ class MultiEngine(PooledEngine):
         Raises:
             RequestException: the exchange failed.
         """
-        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.perform(request, plan)
         if plan is None:
             transfer = self._start_at_once(request)
@@ -105,7 +105,7 @@ class MultiEngine(PooledEngine):
         Raises:
             RequestException: the exchange failed up to there.
         """
-        if network.stand_in is not None and (other := network.stand_in.engine_for(request, self)):
+        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.open(request, plan)
         transfer = await (self._start(request) if plan is None else self._race(request, plan))
         try:
