@@ -144,6 +144,17 @@ def test_the_example_of_events_follows_them_through_cuts() -> None:
     ]
 
 
+def test_the_example_of_websockets_talks_on_many_at_once() -> None:
+    finished = run("examples/websocket_echo.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "blocking  hello",
+        "blocking  [] 1001 as you wish",
+        "asyncio   50 answers on as many WebSockets at once",
+    ]
+
+
 def test_the_example_of_recordings_plays_back_without_its_server() -> None:
     finished = run("examples/recording.py")
     assert finished.returncode == 0, finished.stderr

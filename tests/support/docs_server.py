@@ -11,9 +11,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.servers import HTTP2, AppServer, Certs, H2Server, HTTPProxy, payload
+from tests.servers import HTTP2, AppServer, Certs, H2Server, HTTPProxy, RawServer, payload
 from tests.servers.record import Record, to_json
 from tests.servers.routes import JSON, PLAIN, Out
+from tests.servers.websocket import echo, speaking
 
 RELEASE = payload(3 << 20)
 EVENTS = ("Content-Type", "text/event-stream")
@@ -138,14 +139,17 @@ ROUTES = {
 class _Gateway(HTTPProxy):
     """A proxy that leads to one server for TLS and another for plain HTTP, by the port."""
 
-    def __init__(self, ports: dict[int, int]) -> None:
+    def __init__(self, ports: dict[int, int], echo_port: int) -> None:
         super().__init__()
         self.ports = ports
+        self.echo_port = echo_port
 
     def dial(self, host: str, port: int) -> socket.socket:
         """Connect to the server that stands for a host of example.org; to no other."""
         if not host.endswith("example.org"):
             raise OSError("not a host of the documentation")
+        if host == "echo.example.org":
+            return super().dial("127.0.0.1", self.echo_port)
         return super().dial("127.0.0.1", self.ports[port])
 
 
@@ -153,12 +157,17 @@ class _Gateway(HTTPProxy):
 def documented_world(certs: Certs) -> Iterator[dict[str, str]]:
     """Run the servers, and give the environment that leads there."""
     context = certs.server_context("api.example.org", "example.org", "*.example.org", alpn=HTTP2)
-    with H2Server(context) as secure, AppServer() as plain:
+    echoing = certs.server_context("echo.example.org")
+    with (
+        H2Server(context) as secure,
+        AppServer() as plain,
+        RawServer(speaking(echo), echoing) as echo_server,
+    ):
         for path, answer in ROUTES.items():
             secure.route(path, answer)
             secure.stream_route(path, answer)
             plain.route(path, answer)
-        with _Gateway({443: secure.port, 80: plain.port}) as proxy:
+        with _Gateway({443: secure.port, 80: plain.port}, echo_server.port) as proxy:
             trusted = str(certs.ca_path)
             yield {
                 "http_proxy": proxy.url,
