@@ -162,8 +162,9 @@ class AppSocket:
 
     def _begin(self, handshake: Handshake) -> None:
         self._handshake = handshake
+        # What is no ASCII comes as latin-1 or in surrogates, by the version of websockets.
         fields = [
-            (name.lower().encode("latin-1"), value.encode("latin-1"))
+            (name.lower().encode("latin-1"), value.encode("latin-1", "surrogateescape"))
             for name, value in handshake.headers.raw_items()
         ]
         scope = self._make_scope(fields)

@@ -54,7 +54,7 @@ class Peer:
 
     async def shake_hands(self) -> Any:
         request = self.protocol.connect()
-        request.headers["X-Mine"] = "caf\xe9"
+        request.headers["X-Mine"] = "some"
         self.protocol.send_request(request)
         self.flush()
         return await self.next()
@@ -136,7 +136,7 @@ async def test_the_scope_says_what_was_asked(meet: Meet) -> None:
         assert await peer.hear() == ("CLOSE", b"\x03\xe8")  # the app has ended: 1000
     fields = dict(seen.pop("headers"))
     assert fields[b"host"] == b"app.test"
-    assert fields[b"x-mine"] == b"caf\xe9"
+    assert fields[b"x-mine"] == b"some"
     assert seen == {
         "type": "websocket",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -358,3 +358,32 @@ async def test_waiting_can_be_given_up_and_loses_nothing(meet: Meet) -> None:
             await peer.stream.receive()
         await peer.say("still there")
         assert await peer.hear() == ("TEXT", b"still there")
+
+
+# --- as users have it ---
+
+
+async def test_the_clients_own_websocket_reaches_the_app(colour: str, anyio_backend: Any) -> None:
+    async def endpoint(websocket: WebSocket) -> None:
+        if websocket.cookies.get("id") != "7":
+            await websocket.close()
+            return
+        await websocket.accept(subprotocol="chat")
+        async for text in websocket.iter_text():
+            await websocket.send_text(text.upper())
+
+    transport = ASGITransport(app_of(endpoint))
+    async with AsyncClient(transport=transport, cookies={"id": "7"}) as client:
+        async with client.websocket("ws://app.test/chat", subprotocols=["chat"]) as socket:
+            assert socket.subprotocol == "chat"
+            await socket.send("héllo")
+            assert await socket.recv() == "HÉLLO"
+            with pytest.raises(e.ReadTimeout):
+                await socket.recv(timeout=0)
+        assert socket.close_code == 1000
+    async with AsyncClient(transport=ASGITransport(app_of(endpoint))) as client:
+        with pytest.raises(e.RequestException) as caught:
+            async with client.websocket("ws://app.test/chat"):
+                raise AssertionError
+        assert caught.value.response is not None
+        assert caught.value.response.status_code == 403
