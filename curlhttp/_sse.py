@@ -85,14 +85,19 @@ class EventStream(_EventStream):
         return self
 
     def __next__(self) -> ServerSentEvent:
-        self._is_reading = True
-        try:
-            event = run_sync(self._events.next_event())
-        finally:
-            self._is_reading = False
+        event = self._events.take()
+        if event is None:
+            event = self._read()
         if event is None:
             raise StopIteration
         return event
+
+    def _read(self) -> ServerSentEvent | None:
+        self._is_reading = True
+        try:
+            return run_sync(self._events.next_event())
+        finally:
+            self._is_reading = False
 
     def close(self) -> None:
         """End the stream; one that another thread waits for, with the next bytes that come."""
@@ -116,7 +121,9 @@ class AsyncEventStream(_EventStream):
         return self
 
     async def __anext__(self) -> ServerSentEvent:
-        event = await self._events.next_event()
+        event = self._events.take()
+        if event is None:
+            event = await self._events.next_event()
         if event is None:
             raise StopAsyncIteration
         return event

@@ -103,17 +103,26 @@ class Events:
         try:
             await self.open()
             while not self._has_ended:
-                for event in self._ready:
+                if (event := self.take()) is not None:
                     return event
                 await self._go_on()
-        except BaseException as error:
+        except BaseException:
             self._break_off()
-            if isinstance(error, RequestException) and error.request is None:
-                error.request, error.response, error.request_sent = (
-                    self._request,
-                    self.response,
-                    True,
-                )
+            raise
+        return None
+
+    def take(self) -> ServerSentEvent | None:
+        """Return the next event if it is there already, else None.
+
+        Raises:
+            ResponseTooLarge: it is larger than it may be.
+        """
+        try:
+            for event in self._ready:
+                return event
+        except RequestException as error:
+            self._break_off()
+            error.request, error.response, error.request_sent = self._request, self.response, True
             raise
         return None
 
@@ -166,13 +175,7 @@ class Events:
         elif not piece:
             await self._reconnect(None)
         else:
-            self._ready = self._heard(self._parser.feed(piece))
-
-    def _heard(self, events: Iterator[ServerSentEvent]) -> Iterator[ServerSentEvent]:
-        for event in events:
-            self._reconnections.succeeded()
-            yield event
-            yield from events
+            self._ready = self._parser.feed(piece)
 
     # the next connection
 
@@ -183,6 +186,8 @@ class Events:
             RequestException: the stream broke, and does not go on.
         """
         asked = self._parser.retry
+        if self._parser.count:
+            self._reconnections.succeeded()
         while not self._has_ended:
             delay = self._reconnections.next_delay(failure, asked, self._retry_after(failure))
             if delay is None:

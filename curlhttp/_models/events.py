@@ -5,6 +5,7 @@ Source: "Server-sent events" of the HTML standard, https://html.spec.whatwg.org/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -55,6 +56,7 @@ class EventParser:
     Attributes:
         last_event_id: of the last complete event.
         retry: the latest milliseconds that the server asked to wait, or None.
+        count: of the events up to now.
     """
 
     def __init__(self, last_event_id: str = "", max_size: int | None = None) -> None:
@@ -62,7 +64,8 @@ class EventParser:
         # would make them forget where they were.
         self.last_event_id = self._id = last_event_id
         self.retry: int | None = None
-        self._max_size = max_size
+        self.count = 0
+        self._limit: float = math.inf if max_size is None else max_size
         self._line: Parts[bytes] = Parts()  # the beginning of a line
         self._line_size = 0
         self._ends_in_cr = False
@@ -87,10 +90,11 @@ class EventParser:
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, rest = piece.split(b"\n")
         for line in lines:
-            if self._line:
+            if self._line_size:
                 line = self._line.take(line)
                 self._line_size = 0
-            self._check(len(line))
+            if len(line) > self._limit:
+                raise self._too_large()
             if self._is_first:
                 self._is_first = False
                 line = line.removeprefix(_BOM)
@@ -101,11 +105,11 @@ class EventParser:
         if rest:
             self._line.add(rest)
             self._line_size += len(rest)
-            self._check(self._line_size)
+            if self._line_size > self._limit:
+                raise self._too_large()
 
-    def _check(self, size: int) -> None:
-        if self._max_size is not None and size > self._max_size:
-            raise ResponseTooLarge(f"an event is larger than max_event_size={self._max_size} bytes")
+    def _too_large(self) -> ResponseTooLarge:
+        return ResponseTooLarge(f"an event is larger than max_event_size={self._limit} bytes")
 
     def _read_field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -123,23 +127,26 @@ class EventParser:
             self.retry = self._own_retry = int(value.lstrip(b"0")[:_MOST_DIGITS] or b"0")
 
     def _add_data(self, value: bytes) -> None:
-        self._data_size += len(value) + 1
-        self._check(self._data_size - 1)
         if self._data is None:
-            self._data = value
-        else:
-            self._more_data.add(b"\n" + value)
+            self._data, self._data_size = value, len(value)
+            return
+        self._data_size += 1 + len(value)
+        if self._data_size > self._limit:
+            raise self._too_large()
+        self._more_data.add(b"\n" + value)
 
     def _dispatch(self) -> ServerSentEvent | None:
         # Even of a block without data: it is how a server sets the id alone.
         self.last_event_id = self._id
         kind, data, retry = self._type, self._data, self._own_retry
-        self._type, self._data, self._own_retry, self._data_size = b"", None, None, 0
+        self._type, self._data, self._own_retry = b"", None, None
         if data is None:
             return None
-        if self._more_data:
+        if self._data_size > len(data):
             data += self._more_data.take(b"")
-        return ServerSentEvent(_text(kind) or "message", _text(data), self._id, retry)
+        self.count += 1
+        name = _text(kind) if kind else "message"
+        return ServerSentEvent(name, _text(data), self._id, retry)
 
 
 def _text(value: bytes) -> str:
