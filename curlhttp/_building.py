@@ -362,8 +362,8 @@ def _frame(request: Request) -> None:
     if body is not None and request.method == "HEAD":
         # RFC 9110, section 9.3.2: it has no meaning, and libcurl sends none.
         raise InvalidMethod("a HEAD request cannot have a body")
-    if body is not None and body.content_type and request.get_header("content-type") is None:
-        request.headers["Content-Type"] = body.content_type
+    if body is not None and body.content_type:
+        request.set_default_type(body.content_type)
     announced = request.get_header("content-length")
     if announced is not None:
         length = 0 if body is None else body.length

@@ -69,6 +69,8 @@ class Handle:
 
     __slots__ = (
         "_avoids_reuse",
+        "_bare_lines",
+        "_body_lines",
         "_callbacks",
         "_clears_headers",
         "_connect_ms",
@@ -106,6 +108,9 @@ class Handle:
         self._method = "GET"
         self._custom = ""  # CURLOPT_CUSTOMREQUEST
         self._header_lines: list[bytes] | None = None
+        # Those of the last request that had to speak of a body, without and with what it says.
+        self._bare_lines: list[bytes] | None = None
+        self._body_lines: list[bytes] = []
         self._transport: Transport | None = None
         self._timeout: Timeout | None = None
         self._connect_ms = self._timeout_ms = 0
@@ -153,7 +158,9 @@ class Handle:
             self._set_method(request)
         lines = request.header_lines()
         if body is not None or request.method in _ANNOUNCES_NO_BODY:
-            lines = body_headers(lines)
+            if lines is not self._bare_lines:
+                self._bare_lines, self._body_lines = lines, body_headers(lines)
+            lines = self._body_lines
         if lines is not self._header_lines:
             self._set_headers(request, lines)
         if request.timeout is not self._timeout:
@@ -313,7 +320,9 @@ class Handle:
             self._reads_log = False
         if self._clears_headers:
             self.easy.setopt(pycurl.HTTPHEADER, [])
-            self._header_lines, self._clears_headers = None, False
+            self._header_lines = self._bare_lines = None
+            self._body_lines = []
+            self._clears_headers = False
 
     def close(self) -> None:
         """Close the handle, and the connections that are its own."""

@@ -124,7 +124,7 @@ class Headers(MutableMapping[str, str]):
         InvalidHeader: see `check_header`.
     """
 
-    __slots__ = ("_checked", "_fields", "_lines", "_unread", "_views", "sensitive")
+    __slots__ = ("_checked", "_fields", "_lines", "_typed", "_unread", "_views", "sensitive")
 
     _fields: list[tuple[str, str]]
     _unread: str | None  # a received block that nobody looked into yet
@@ -132,11 +132,13 @@ class Headers(MutableMapping[str, str]):
     _checked: bool  # False: as received, and so not to be sent on before a check
     sensitive: frozenset[str]
     _lines: list[bytes] | None  # of lines(), until a change: the engine compares by identity
+    # What with_type() made, behind what it was made of.
+    _typed: tuple[list[tuple[str, str]], frozenset[str], str, Headers] | None
 
     def __init__(
         self, headers: HeadersInput | None = None, *, sensitive: Iterable[str] = ()
     ) -> None:
-        self._unread = self._views = self._lines = None
+        self._unread = self._views = self._lines = self._typed = None
         self._checked = True
         self.sensitive = frozenset(map(str.lower, sensitive)) if sensitive else _NONE
         if isinstance(headers, Headers):
@@ -159,7 +161,7 @@ class Headers(MutableMapping[str, str]):
         self = cls.__new__(cls)
         self._fields = []
         self._unread = block.decode("latin-1")
-        self._views = self._lines = None
+        self._views = self._lines = self._typed = None
         self._checked = False
         self.sensitive = _NONE
         return self
@@ -179,7 +181,7 @@ class Headers(MutableMapping[str, str]):
         return views
 
     def _replace(self, fields: list[tuple[str, str]]) -> None:
-        self._unread = self._views = self._lines = None
+        self._unread = self._views = self._lines = self._typed = None
         self._fields = fields
 
     def __getitem__(self, name: str) -> str:
@@ -263,6 +265,22 @@ class Headers(MutableMapping[str, str]):
         secret = SENSITIVE | self.sensitive
         twin._replace([field for field in self._read() if field[0].lower() not in secret])
         return twin
+
+    def with_type(self, content_type: str) -> Headers:
+        """Return these headers with a Content-Type, which they lack; do not change them.
+
+        The same ones until these headers change, or are asked for another type: a client that
+        sends forms, or JSON, sends the same headers each time.
+        """
+        # Compared with what it was made of: another thread may change these headers meanwhile.
+        fields, sensitive = self._read(), self.sensitive
+        known = self._typed
+        if known is not None and known[0] is fields and known[1:3] == (sensitive, content_type):
+            return known[3]
+        made = self.copy()
+        made["Content-Type"] = content_type
+        self._typed = fields, sensitive, content_type, made
+        return made
 
     def lines(self) -> list[bytes]:
         """Return the lines for CURLOPT_HTTPHEADER; "Name;" is its way to say an empty value.

@@ -265,6 +265,15 @@ class Request:
         headers = self._headers
         return (self._shared_headers if headers is None else headers).get(name)
 
+    def set_default_type(self, content_type: str) -> None:
+        """Set Content-Type, unless there is one."""
+        if self.get_header("content-type") is not None:
+            return
+        if self._headers is None:  # still shared, with others that have such a body
+            self._shared_headers = self._shared_headers.with_type(content_type)
+        else:
+            self._headers["Content-Type"] = content_type
+
     @property
     def sensitive(self) -> frozenset[str]:
         """Return the lower-case names of headers that are not to be shown, as the client has it."""

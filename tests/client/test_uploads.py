@@ -817,3 +817,43 @@ def test_an_async_body_runs_in_the_tasks_own_context(app: AppServer) -> None:
 
     asyncio.run(main())
     assert ended == ["closed"]
+
+
+# --- one request after another on one handle ---
+
+
+async def test_what_a_request_says_of_its_body_is_said_by_no_other(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
+    secret = {"Authorization": "Bearer secret"}
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("POST", {"json": 1}),
+        ("POST", {"json": 2}),
+        ("GET", {}),
+        ("POST", {}),
+        ("POST", {"content": b"x"}),
+        ("PUT", {"content": b"x", "headers": secret}),
+        ("PUT", {"content": b"x"}),
+        ("GET", {"headers": secret}),
+        ("POST", {"data": {"a": "b"}}),
+        ("POST", {"json": 1}),
+    ]
+    for method, options in calls:
+        await client.request(method, app.url + "/echo", **options)
+    json, form = "application/json", "application/x-www-form-urlencoded"
+    names = ("content-type", "content-length", "authorization", "expect")
+    said = [tuple(map(record.header, names)) for record in app.requests]
+    assert app.connections == 1
+    assert said == [
+        (json, "1", None, None),
+        (json, "1", None, None),
+        (None, None, None, None),
+        (None, "0", None, None),
+        (None, "1", None, None),
+        (None, "1", "Bearer secret", None),
+        (None, "1", None, None),
+        (None, None, "Bearer secret", None),
+        (form, "3", None, None),
+        (json, "1", None, None),
+    ]

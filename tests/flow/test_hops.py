@@ -221,3 +221,21 @@ async def test_errors_of_a_hop_can_be_pickled_and_tell_of_it(scripted: Scripted)
     assert str(twin.request.url) == "http://h.test/a"
     assert [past.status_code for past in twin.response.history] == [302]
     assert "secret" not in repr(twin.request.headers)
+
+
+async def test_the_type_of_a_body_goes_with_that_request_alone(scripted: Scripted) -> None:
+    client, engine = scripted([200] * 6)
+    await client.post(URL, json=1)
+    await client.post(URL, data={"a": "b"})
+    first = client.real.build_request("POST", URL, json=2)
+    first.headers["X"] = "mine"
+    await client.send(first)
+    client.real.headers["Y"] = "all"
+    await client.post(URL, json=3)
+    await client.post(URL, json=4, headers={"Content-Type": "text/mine"})
+    await client.get(URL)
+    types = ["application/json", "application/x-www-form-urlencoded"]
+    found = [sent.headers.get("Content-Type") for sent in engine.sent]
+    assert found == [*types, types[0], types[0], "text/mine", None]
+    assert [sent.headers.get("X") for sent in engine.sent] == [None, None, "mine", None, None, None]
+    assert [sent.headers.get("Y") for sent in engine.sent] == [None] * 3 + ["all"] * 3

@@ -345,3 +345,27 @@ def test_a_method_that_is_no_token_is_refused(method: str) -> None:
     """S5: a method is a token."""
     with pytest.raises(InvalidMethod):
         check_method(method)
+
+
+# --- with the type of a body ---
+
+
+def test_headers_with_a_type_are_the_same_until_something_changes() -> None:
+    headers = Headers({"A": "b"}, sensitive=["A"])
+    typed = headers.with_type("text/a")
+    assert typed.multi_items() == [("A", "b"), ("Content-Type", "text/a")]
+    assert typed.sensitive == headers.sensitive
+    assert headers.with_type("text/a") is typed
+    assert headers.with_type("text/b")["Content-Type"] == "text/b"
+    assert headers.with_type("text/a")["Content-Type"] == "text/a"
+    headers["A"] = "c"
+    assert headers.with_type("text/a")["A"] == "c"
+    headers.sensitive = frozenset()
+    assert headers.with_type("text/a").sensitive == frozenset()
+    assert "Content-Type" not in headers
+    assert typed["A"] == "b"
+
+
+def test_a_type_that_would_end_its_line_is_refused() -> None:
+    with pytest.raises(InvalidHeader):
+        Headers().with_type("a\r\nB: c")
