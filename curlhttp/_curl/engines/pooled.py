@@ -140,8 +140,10 @@ class PooledEngine(ABC):
                 self._set_feed(transfer, request.body)
             self._driver.add(transfer)
         except BaseException:
-            self._driver.remove(transfer)
-            self._lay_by(transfer)
+            try:
+                self._driver.remove(transfer)
+            finally:
+                self._lay_by(transfer)
             raise
         return transfer
 
