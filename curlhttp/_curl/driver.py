@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import NoReturn
@@ -15,11 +16,11 @@ from typing import NoReturn
 import pycurl
 
 from curlhttp._config import Limits
-from curlhttp._curl.connections import Connection, Connections, Suspects, shut_down
+from curlhttp._curl.connections import Connection, shut_down
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.head import switches_unasked
 from curlhttp._curl.multiplexing import Multiplexing
-from curlhttp._curl.poller import make_poller
+from curlhttp._curl.poller import Poller, make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
 from curlhttp._curl.rejections import no_head
 from curlhttp._curl.result import finish
@@ -42,7 +43,6 @@ class Driver:
     Args:
         limits: the client's limits.
         connections: how many sockets there may be.
-        suspects: who spoke out of turn, as far as the engine knows.
 
     Attributes:
         running: the attached transfers by their handle.
@@ -54,13 +54,14 @@ class Driver:
             add_handle would fail (pycurl 7.47: kill the process).
     """
 
-    def __init__(self, limits: Limits, connections: int, suspects: Suspects | None = None) -> None:
+    _make_poller: Callable[[], Poller] = staticmethod(make_poller)
+
+    def __init__(self, limits: Limits, connections: int) -> None:
         self.running: dict[object, Transfer] = {}  # by pycurl's handle
-        self.poller = make_poller()
+        self.poller = self._make_poller()
         self.multiplexing = Multiplexing()
         self.broken: BaseException | None = None
         self._acts_at: float | None = None  # when libcurl wants to act, as it said last
-        self._connections = Connections(suspects or Suspects())
         # Registered descriptors that libcurl wants nothing of for now: of kept-alive connections,
         # of paused transfers, or closed ones. Most are wanted again soon.
         self._idle: set[int] = set()
@@ -136,7 +137,6 @@ class Driver:
         """Start a prepared transfer."""
         request = transfer.request
         assert request is not None
-        transfer.connections = self._connections
         if transfer.handle.multiplexes:
             self.multiplexing.decide_pipewait(transfer, request.url.origin)
         easy = transfer.easy

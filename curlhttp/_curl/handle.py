@@ -48,7 +48,6 @@ class Callbacks(NamedTuple):
     on_send: Callable[..., int]
     on_burial: Callable[..., int]
     on_log: Callable[[int, bytes], None]
-    on_progress: Callable[[int, int, int, int], int] | None
 
 
 class Handle:
@@ -81,6 +80,7 @@ class Handle:
         "_method",
         "_needs_reset",
         "_reads_log",
+        "_streams",
         "_timeout",
         "_timeout_ms",
         "_transport",
@@ -114,7 +114,7 @@ class Handle:
         self._transport: Transport | None = None
         self._timeout: Timeout | None = None
         self._connect_ms = self._timeout_ms = 0
-        self._has_body = self._waits_to_share = self._avoids_reuse = False
+        self._has_body = self._waits_to_share = self._avoids_reuse = self._streams = False
         self._needs_reset = self._clears_headers = self._reads_log = False
         self.connects_only = False
         self.is_dirty = self.is_burying = False
@@ -124,9 +124,6 @@ class Handle:
         easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_body)
         easy.setopt(pycurl.PREREQFUNCTION, callbacks.on_send)
         easy.setopt(pycurl.SOCKOPTFUNCTION, callbacks.on_socket)
-        if callbacks.on_progress is not None:
-            easy.setopt(pycurl.NOPROGRESS, 0)
-            easy.setopt(pycurl.XFERINFOFUNCTION, callbacks.on_progress)
 
     def _set(self, option: int, value: object) -> None:
         if value is None:
@@ -167,11 +164,10 @@ class Handle:
             self._set_connect_timeout(request.timeout)
         if request.deadline is not None or self._timeout_ms:
             self.set_deadline(request.deadline)
-        if request.stream:
-            if request.connects_only:
-                self._set_connecting()
-            else:
-                self._set_streaming()
+        if request.stream is not self._streams:
+            self._set_streaming(request.stream)
+        if request.connects_only:
+            self._set_connecting()
 
     def _use(self, transport: Transport) -> None:
         if self._transport is not None:
@@ -254,11 +250,13 @@ class Handle:
         self.easy.setopt(pycurl.TIMEOUT_MS, left)
         self._timeout_ms = left
 
-    def _set_streaming(self) -> None:
-        self._needs_reset = self.is_dirty = True
-        self.easy.setopt(pycurl.HEADERFUNCTION, self._callbacks.on_header)
-        self.easy.setopt(pycurl.WRITEFUNCTION, self._callbacks.on_piece)
-        self.easy.setopt(pycurl.OPT_CERTINFO, 1)  # a streamed response can show the certificate
+    def _set_streaming(self, streams: bool) -> None:
+        # Left as it is until a request wants it otherwise: a handle that streamed streams again.
+        easy, callbacks = self.easy, self._callbacks
+        easy.setopt(pycurl.HEADERFUNCTION, callbacks.on_header if streams else callbacks.on_line)
+        easy.setopt(pycurl.WRITEFUNCTION, callbacks.on_piece if streams else callbacks.on_body)
+        easy.setopt(pycurl.OPT_CERTINFO, int(streams))  # a streamed response can show it
+        self._streams = streams
 
     def _set_connecting(self) -> None:
         self._needs_reset = self.is_dirty = self.connects_only = True

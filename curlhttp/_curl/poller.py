@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import select
 from contextlib import suppress
+from math import ceil
 from typing import Any, Protocol
 
 import pycurl
 
-__all__ = ["Poller", "make_poller"]
+__all__ = ["Poller", "make_poller", "make_small_poller"]
 
 _select: Any = select  # Any: no platform has all of it
 _IN, _OUT = pycurl.POLL_IN, pycurl.POLL_OUT
@@ -77,6 +78,38 @@ class EpollSockets:
         found = self._epoll.poll(seconds, _BATCH)
         # Errors and hang-ups go to libcurl as readable: it finds out what happened by reading.
         return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
+
+
+class PollSockets:
+    """The readiness of a handful of sockets, for a thread that waits itself (poll).
+
+    No change of what is watched is a call into the system, and there is no descriptor to hold.
+    """
+
+    def __init__(self) -> None:
+        self._poll = _select.poll()
+
+    def fileno(self) -> int:
+        """Refuse: whoever drives must call `poll` instead of waiting for a descriptor."""
+        raise NotImplementedError("poll has no descriptor of its own")
+
+    def watch(self, descriptor: int, what: int) -> None:
+        """Report from now on when a socket is ready for what libcurl wants of it."""
+        # POLL_IN is POLLIN; POLL_OUT is 2 and POLLOUT 4
+        self._poll.register(descriptor, (what & _IN) | ((what & _OUT) << 1))
+
+    def forget(self, descriptor: int) -> None:
+        """Report nothing of a socket any more."""
+        with suppress(KeyError):
+            self._poll.unregister(descriptor)
+
+    def poll(self, seconds: float | None) -> list[tuple[int, int]]:
+        """Return what is ready."""
+        found = self._poll.poll(None if seconds is None else ceil(seconds * 1000))
+        return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
+
+    def close(self) -> None:
+        """Hold nothing more: there is no descriptor."""
 
 
 class KqueueSockets:
@@ -146,3 +179,8 @@ def make_poller() -> Poller:
     if hasattr(select, "kqueue"):
         return KqueueSockets()
     return SelectorSockets()
+
+
+def make_small_poller() -> Poller:
+    """Return a new set for a handful of sockets, of a thread that waits itself."""
+    return PollSockets() if hasattr(select, "poll") else SelectorSockets()

@@ -44,9 +44,6 @@ _READ_ABORT, _READ_PAUSE = int(pycurl.READFUNC_ABORT), int(pycurl.READFUNC_PAUSE
 class Sending:
     """Send one request at a time on one handle.
 
-    Args:
-        is_alone: easy.perform runs the handle, so that no driver says whether to read the log.
-
     Attributes:
         handle: what carries the request.
         request: what is sent, None between two attempts.
@@ -77,7 +74,6 @@ class Sending:
     __slots__ = (
         "_connecting",
         "_detours",  # how often it went elsewhere; first all share a new connection, see restart
-        "_is_alone",
         "_news",  # what libcurl's log told of this request: "refused", "downgrades", or nothing
         "_on_alpn",
         "_use",  # the number of the request among those of its connection
@@ -109,8 +105,7 @@ class Sending:
     connections: Connections
     sends_once: bool
 
-    def __init__(self, *, is_alone: bool) -> None:
-        self._is_alone = is_alone
+    def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.sockets: list[int] = []
         self.connection: Connection | None = None
@@ -276,7 +271,6 @@ class Sending:
         request, handle = self.request, self.handle
         assert request is not None
         shares = self._shares
-        needs_own = not shares or (self._is_alone and not self.sends)
         self.restarts = self.is_new_connection = False
         self.last_activity = monotonic()
         if handle.is_burying:
@@ -286,7 +280,7 @@ class Sending:
         else:
             self.is_second = True
         # At first all that a GOAWAY left out share a new connection, later each gets its own.
-        handle.avoid_reuse(needs_own or self._detours > _SHARED_DETOURS)
+        handle.avoid_reuse(not shares or self._detours > _SHARED_DETOURS)
         if shares:
             self.read_log(self._on_alpn)
         # libcurl counts anew: what was sent on the other connection is in is_second.

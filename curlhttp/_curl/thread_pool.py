@@ -24,10 +24,10 @@ from curlhttp._models.request import Request
 
 __all__ = ["Key", "KeyedTransfers", "ThreadPool"]
 
-Key: TypeAlias = tuple[str, int, int]
-"""An origin, the id of a transport, and how many connections there are on a driver; 0 for none."""
+Key: TypeAlias = tuple[str, int]
+"""An origin, and the id of a transport."""
 
-_FILES = 4  # per transfer: a socket, and what libcurl and the loop wake up with
+_FILES = 4  # per transfer: a socket, two that libcurl wakes up with, one while it looks up a name
 _READY = 8  # transfers that are kept ready
 
 
@@ -65,9 +65,12 @@ class KeyedTransfers:
             if not idle:
                 del self._idle[key]
             return transfer
+        return self.add(key, self._make(key), bound)
+
+    def add(self, key: Key, transfer: Transfer, bound: int) -> Transfer:
+        """Take in a new transfer and return it; see `pop`."""
         if len(self.all) >= bound and self.idle_count:
             self._evict()
-        transfer = self._make(key)
         transfer.key = key
         self.all.add(transfer)
         return transfer
@@ -137,12 +140,11 @@ class ThreadPool:
 
     # take
 
-    def take(self, request: Request, connections: int) -> Transfer:
+    def take(self, request: Request) -> Transfer:
         """Return a transfer for a request, as soon as one may run.
 
         Args:
             request: what it is for.
-            connections: how many its own driver may open, 0 for easy.perform.
 
         Raises:
             PoolTimeout: there was no slot in time.
@@ -150,7 +152,7 @@ class ThreadPool:
             ClientClosed: the client was closed.
         """
         origin = request.url.origin
-        key = (origin, id(request.transport), connections)
+        key = (origin, id(request.transport))
         if self._dropped:
             self._release_dropped()
         ready = self._ready.pop(key, None)
@@ -181,10 +183,10 @@ class ThreadPool:
         with self._lock:
             self.slots.give(origin)
 
-    def take_in_slot(self, request: Request, connections: int) -> Transfer:
-        """Return a transfer for a request that has a slot; see `take`."""
+    def add_in_slot(self, transfer: Transfer, first: Transfer) -> None:
+        """Take in a transfer that has a slot and shares the connections of another one."""
         with self._lock:
-            return self._pop((request.url.origin, id(request.transport), connections), request)
+            self._idle.add(first.key, transfer, self._bound)
 
     def _pop(self, key: Key, request: Request) -> Transfer:
         try:
@@ -229,9 +231,9 @@ class ThreadPool:
             self._release_dropped()
 
     def _keep_ready(self, transfer: Transfer) -> bool:
-        """Keep a transfer of `perform` with its slot, unless somebody waits or it is too many."""
+        """Keep a transfer with its slot, unless somebody waits or it is too many."""
         ready, idle, slots = self._ready, self._idle, self.slots
-        if transfer.key[2] or len(ready) >= _READY or not idle.keep or slots.waiters:
+        if len(ready) >= _READY or not idle.keep or slots.waiters:
             return False
         if ready.setdefault(transfer.key, transfer) is not transfer:
             return False
@@ -284,8 +286,6 @@ class ThreadPool:
                 return
             self.all.discard(transfer)
             self.slots.give(transfer.key[0])
-        if transfer.progress is not None and transfer.progress.is_running:
-            return  # the thread that does so closes it
         if _is_resolving(transfer):
             # libcurl's close waits for the resolver, which knows no time limit.
             threading.Thread(target=transfer.close, daemon=True).start()
@@ -301,14 +301,16 @@ class ThreadPool:
         self._unready()
         self._release_dropped()
 
-    def close_from_finalizer(self) -> None:
-        """Close the idle transfers, unless the lock is taken.
+    def close_from_finalizer(self) -> bool:
+        """Close the idle transfers, unless the lock is taken; return whether it was not.
 
         It may be this thread's, in the middle of which the garbage collector came. The transfers
         are for the next collection then.
         """
-        if not self._lock.locked():
-            self.close()
+        if self._lock.locked():
+            return False
+        self.close()
+        return True
 
 
 def _is_resolving(transfer: Transfer) -> bool:

@@ -17,7 +17,6 @@ import pycurl
 from curlhttp._config import Limits
 from curlhttp._curl.handle import Callbacks, Handle
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
-from curlhttp._curl.progress_watch import UNWATCHED, ProgressWatch
 from curlhttp._curl.rejections import no_head, too_large
 from curlhttp._curl.sending import Sending
 from curlhttp._engine import DRAINED
@@ -47,12 +46,11 @@ class Transfer(Sending):
 
     Args:
         limits: the client's limits.
-        share: a pycurl.CurlShare, or None.
-        watches_progress: easy.perform runs it, and no driver.
+        share: a pycurl.CurlShare that has the connections, or None for the curl_multi's.
 
     Attributes:
         easy: the pycurl.Curl of the handle.
-        progress: keeps the read timeout where no driver does, else None.
+        share: as given.
         head: the final head of a response that streams, or is complete.
         pieces: the body that was received and not taken yet.
         size: bytes of the body that were received.
@@ -72,7 +70,7 @@ class Transfer(Sending):
         origin: that of the slot that it has, of engines whose transfers share connections.
         key: what it is connected to, of the blocking engine.
         released: when it was given back to its pool, as a serial number.
-        driver: the blocking engine's driver of this one transfer, or None.
+        driver: what the blocking engine borrowed for it, or None.
     """
 
     __slots__ = (
@@ -92,21 +90,22 @@ class Transfer(Sending):
         "origin",
         "paused",
         "pieces",
-        "progress",
         "progress_mark",
         "queue_seconds",
         "recheck_at",
         "released",
+        "share",
         "size",
         "timeout_queue",
         "upload_at",
         "upload_mark",
     )
 
-    def __init__(self, limits: Limits, share: object = None, *, watches_progress: bool = False):
+    def __init__(self, limits: Limits, share: object = None) -> None:
         self.pieces: list[bytes] = []
         self.key: Any = None  # the thread pool's Key, where one has it
-        self.driver: Any = None  # the Driver that runs it, which imports this module
+        self.driver: Any = None  # a LentDriver, which imports this module
+        self.share = share
         self.origin = ""
         self.attached: _Resumes | None = None
         self.timeout_queue: dict[Transfer, float] | None = None
@@ -115,9 +114,8 @@ class Transfer(Sending):
         self.upload_mark: int | None = None
         self.upload_at = 0.0
         self.released = 0
-        super().__init__(is_alone=watches_progress)
+        super().__init__()
         self._forget()
-        self.progress = ProgressWatch(self) if watches_progress else None
         self.handle = Handle(limits, self._callbacks(), share)
         self.easy = self.handle.easy
 
@@ -132,14 +130,13 @@ class Transfer(Sending):
             on_send=self._on_send,
             on_burial=self._on_burial,
             on_log=self._on_log,
-            on_progress=None if self.progress is None else self.progress.on_progress,
         )
 
     def _forget(self) -> None:
         """Forget what every attempt leaves behind."""
         self._forget_sending()
         self.done = self.is_cut_short = self.paused = False
-        self.size = self._folded = 0
+        self.size = self._folded = self._unread = 0
         self._most = self.queue_seconds = 0.0
         self.head: Head | None = None
         # A body below this needs no look at its head or its pieces: most are.
@@ -148,7 +145,6 @@ class Transfer(Sending):
     def _forget_detours(self) -> None:
         super()._forget_detours()
         self.feeds_in_task = False
-        self._unread = 0
 
     def prepare(self, request: Request) -> None:
         """Make ready to send a request.
@@ -169,12 +165,6 @@ class Transfer(Sending):
         now = monotonic()
         self.idle = now - self.last_activity
         self.last_activity = now
-        progress = self.progress
-        if progress is not None:
-            progress.watch_from = now + UNWATCHED
-            progress.progress_mark = None
-            if self.sends_once and self.handle.multiplexes:
-                self.read_log()  # else the driver knows better whether there is HTTP/2 to read of
 
     def restart(self) -> None:
         """Make ready to go out on another connection."""
@@ -360,6 +350,6 @@ class Transfer(Sending):
         """Close the handle, and the connections that are its own."""
         self._close_body()
         if self.driver is not None:
-            self.driver.close()
+            self.driver.give_up(self)
         self.handle.close()
-        self.progress = None  # it knows this transfer
+        self.share = None

@@ -640,8 +640,7 @@ async def test_an_answer_without_a_body_is_empty_and_keeps_its_connection(
 ) -> None:
     for streams in (False, True, False, True):
         assert await read(client, app.url + path, streams) == b""
-    # A blocking client streams on a connection of its own.
-    assert app.connections == 1 + client.is_blocking
+    assert app.connections == 1
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -655,7 +654,7 @@ async def test_head_has_the_fields_and_no_body(
         body = response_.content if client.is_blocking or not streams else await response_.aread()
         assert body == b""
     assert (await client.get(app.url + "/bytes/10")).headers["content-length"] == "10"
-    assert app.connections == 1 + (streams and client.is_blocking)
+    assert app.connections == 1
 
 
 async def test_a_body_in_answer_to_head_is_no_part_of_anything(client: AnyClient) -> None:

@@ -6,6 +6,7 @@ import gc
 import resource
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import anyio
@@ -14,12 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp import ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
+from curlhttp import Client, ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
 from curlhttp._curl.slots import Slots, SlotWaiter, open_files_bound
 from curlhttp._curl.thread_pool import KeyedTransfers
-from tests.servers import AppServer, H2Server
+from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient
-from tests.support.inner import apart, engine_of, slots_of, until_idle, until_waiting
+from tests.support.inner import (
+    apart,
+    descriptors,
+    engine_of,
+    slots_of,
+    until_idle,
+    until_waiting,
+)
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 
@@ -552,3 +560,63 @@ async def test_many_dropped_responses_are_let_go_of_together(
     await until_idle(client)
     assert app.wait_for(lambda: app.open_connections <= 1)
     assert len(engine_of(client)._pool.all) <= 20
+
+
+# --- the drivers that blocking calls borrow ---
+
+
+def test_one_thread_needs_one_driver_for_many_origins(certs: Certs) -> None:
+    """libcurl parses the authorities once for each curl_multi, which takes milliseconds."""
+    with ExitStack() as stack, Client(verify=certs.ca_path) as client:
+        servers = [stack.enter_context(AppServer(certs.server_context())) for _ in range(3)]
+        for server in servers * 2:
+            assert client.get(server.url + "/").status_code == 200
+            assert client.stream("GET", server.url + "/").read() == b"hello"
+        assert [server.connections for server in servers] == [1, 1, 1]
+        assert len(client._engine._drivers.all) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["plain", "tls", "h2"])
+def test_a_connection_goes_from_one_driver_to_another(
+    app: AppServer, tls_app: AppServer, h2_app: H2Server, certs: Certs, kind: str
+) -> None:
+    server = {"plain": app, "tls": tls_app, "h2": h2_app}[kind]
+    url = server.url + "/bytes/1000"
+    with Client(verify=certs.ca_path, http2=kind == "h2") as client:
+        first, second = client.stream("GET", url), client.stream("GET", url)
+        for stream in (first, second):  # what was on the driver lent first is idle first
+            assert stream.read() == payload(1000)
+        # Each connection comes back on the driver of the other.
+        for _ in range(5):
+            first, second = client.stream("GET", url), client.stream("GET", url)
+            assert (second.read(), first.read()) == (payload(1000), payload(1000))
+            assert client.get(url).content == payload(1000)
+        assert len(client._engine._drivers.all) == 2  # type: ignore[attr-defined]
+    assert server.connections == 2
+
+
+def test_a_driver_whose_callback_failed_is_not_lent_again(app: AppServer) -> None:
+    def fail(descriptor: int, what: int) -> None:
+        raise MemoryError("no room in the poller")
+
+    with Client() as client:
+        client.get(app.url + "/")
+        (driver,) = client._engine._drivers.all  # type: ignore[attr-defined]
+        driver.poller.watch = fail
+        with pytest.raises(MemoryError):
+            client.get(app.url + "/delay/0.05")
+        assert client.get(app.url + "/").status_code == 200
+        assert driver not in client._engine._drivers.all  # type: ignore[attr-defined]
+
+
+def test_a_closed_client_keeps_no_driver(app: AppServer) -> None:
+    client = Client()
+    assert app.wait_for(lambda: not app.open_connections)  # of tests before
+    before = descriptors()
+    held = client.stream("GET", app.url + "/bytes/1000")
+    client.get(app.url + "/")
+    client.close()
+    assert held.read() == payload(1000)
+    assert not client._engine._drivers.all  # type: ignore[attr-defined]
+    assert app.wait_for(lambda: not app.open_connections)
+    assert descriptors() == before

@@ -168,7 +168,7 @@ async def test_another_status_is_an_error_and_writes_nothing(
     assert path.read_bytes() == OLD
     assert left_in(path.parent) == ["file"]
     await client.get(app.url)
-    assert app.connections == (2 if client.is_blocking else 1)  # it went back to the pool
+    assert app.connections == 1  # it went back to the pool
 
 
 async def test_an_error_status_keeps_what_was_there(

@@ -192,15 +192,6 @@ def test_the_functions_of_the_module_share_connections_and_no_cookies(app: AppSe
     assert app.connections == 1
 
 
-def test_streams_and_whole_responses_use_connections_of_their_own(
-    session: requests.Session, app: AppServer
-) -> None:
-    for _ in range(2):
-        session.get(app.url)
-        _ = session.get(app.url, stream=True).content
-    assert app.connections == 2
-
-
 def test_the_certificate_is_known_where_the_response_opened_the_connection(
     session: requests.Session, tls_app: AppServer, certs: Certs
 ) -> None:

@@ -253,7 +253,7 @@ def test_the_connection_is_kept_where_the_body_was_small(session: requests.Sessi
         for streamed in (False, True):
             server._says[:] = [small, plain()]
             session.get(server.url, stream=streamed).close()
-        assert server.connections == 2
+        assert server.connections == 1
 
 
 # --- redirects that nobody follows ---

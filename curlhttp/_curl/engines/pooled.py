@@ -11,6 +11,7 @@ from weakref import WeakMethod
 
 from curlhttp._config import Limits
 from curlhttp._curl.caller import Caller, Waited
+from curlhttp._curl.connections import Connections, Suspects
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.pool import TransferPool
 from curlhttp._curl.result import response_of
@@ -64,6 +65,7 @@ class PooledEngine(ABC):
     # the pool
 
     def _start_driver(self) -> Driver:
+        self._connections = Connections(Suspects())
         driver = self._make_driver(self._limits, self._bound)
         # Until it is known, requests to an origin count as connections: libcurl serves those that
         # wait for one in no order, and counts their wait as time to connect.
@@ -132,6 +134,7 @@ class PooledEngine(ABC):
         pool = self._pool
         transfer = pool.idle.pop() if pool.idle else pool.make()
         transfer.origin = origin
+        transfer.connections = self._connections
         try:
             if self._driver.broken is not None:
                 self._renew()  # add_handle would fail, or kill the process

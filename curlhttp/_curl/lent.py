@@ -1,0 +1,116 @@
+"""The drivers of the blocking engine: each serves one thread at a time, whichever borrows it.
+
+The transfers that run on one bring their own connections along. So a driver keeps none; what it
+keeps is what its curl_multi has learned: names, TLS sessions, and the authorities, which libcurl
+parses once for each curl_multi.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pycurl
+
+from curlhttp._config import Limits
+from curlhttp._curl.driver import Driver
+from curlhttp._curl.errors import raised_in_callback
+from curlhttp._curl.poller import make_small_poller
+from curlhttp._curl.transfer import Transfer
+
+__all__ = ["LentDriver", "LentDrivers"]
+
+_REMOVE = pycurl.POLL_REMOVE
+
+
+class LentDrivers:
+    """The drivers that threads borrow; the last used goes first.
+
+    Args:
+        limits: the client's limits.
+
+    Attributes:
+        all: every driver, lent or idle.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.all: set[LentDriver] = set()
+        self._limits = limits
+        self._idle: list[LentDriver] = []
+        self._is_closed = False
+
+    # No lock: the interpreter takes from a list and puts into it in one step each.
+
+    def lend(self) -> LentDriver:
+        """Return a driver that nobody uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            driver = LentDriver(self._limits, self)
+            self.all.add(driver)
+            return driver
+
+    def take_back(self, driver: LentDriver) -> None:
+        """Take back a driver on which nothing runs any more."""
+        if driver.broken is not None:
+            self._close(driver)
+            return
+        self._idle.append(driver)
+        if self._is_closed:
+            self.close()
+
+    def close(self) -> None:
+        """Close the idle drivers now, and the others when they come back."""
+        self._is_closed = True
+        with suppress(IndexError):  # another thread may be closing as well
+            while True:
+                self._close(self._idle.pop())
+
+    def _close(self, driver: LentDriver) -> None:
+        self.all.discard(driver)
+        driver.close()
+
+
+class LentDriver(Driver):
+    """A driver for one transfer and its rivals.
+
+    Args:
+        limits: the client's limits.
+        owner: where it comes from, and goes back to.
+    """
+
+    _make_poller = staticmethod(make_small_poller)
+
+    def __init__(self, limits: Limits, owner: LentDrivers) -> None:
+        super().__init__(limits, 1)
+        self.expect(1)
+        self._owner = owner
+
+    def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
+        # Forgetting costs no call into the system here, and the next transfer has other sockets.
+        try:
+            if what == _REMOVE:
+                self.poller.forget(descriptor)
+            else:
+                self.poller.watch(descriptor, what)
+        except BaseException as error:
+            self.broken = raised_in_callback(error)
+
+    def expect(self, connections: int) -> None:
+        """Let a transfer and its rivals have so many connections at once."""
+        # Both hold for each share: those of a transfer and its rivals are in one.
+        self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
+        self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
+
+    def give_back(self, transfer: Transfer) -> None:
+        """End the loan that a transfer held; it has ended."""
+        transfer.driver = None
+        self._owner.take_back(self)
+
+    def give_up(self, transfer: Transfer) -> None:
+        """Take a transfer off in whatever state it is, and end the loan that it held."""
+        transfer.driver = None
+        try:
+            self.remove(transfer)
+        finally:
+            self._to_resume.clear()
+            self._owner.take_back(self)
