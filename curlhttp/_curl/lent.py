@@ -7,6 +7,7 @@ parses once for each curl_multi.
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 
 import pycurl
@@ -51,8 +52,10 @@ class LentDrivers:
 
     def take_back(self, driver: LentDriver) -> None:
         """Take back a driver on which nothing runs any more."""
-        if driver.broken is not None:
-            self._close(driver)
+        if driver.resolves or driver.broken is not None:
+            self.all.discard(driver)
+            # libcurl's close waits for the resolver, which knows no time limit.
+            threading.Thread(target=driver.close, daemon=True).start()
             return
         self._idle.append(driver)
         if self._is_closed:
@@ -76,6 +79,9 @@ class LentDriver(Driver):
     Args:
         limits: the client's limits.
         owner: where it comes from, and goes back to.
+
+    Attributes:
+        resolves: a name may be being looked up still, for a transfer that was taken off.
     """
 
     _make_poller = staticmethod(make_small_poller)
@@ -84,6 +90,7 @@ class LentDriver(Driver):
         super().__init__(limits, 1)
         self.expect(1)
         self._owner = owner
+        self.resolves = False
 
     def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
         # Forgetting costs no call into the system here, and the next transfer has other sockets.
@@ -101,6 +108,12 @@ class LentDriver(Driver):
         self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
         self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
 
+    def remove(self, transfer: Transfer) -> None:
+        """Take a transfer off, finished or not; an unfinished HTTP/1 one loses its connection."""
+        if not transfer.sends and transfer.attached and _is_resolving(transfer):
+            self.resolves = True
+        super().remove(transfer)
+
     def give_back(self, transfer: Transfer) -> None:
         """End the loan that a transfer held; it has ended."""
         transfer.driver = None
@@ -114,3 +127,11 @@ class LentDriver(Driver):
         finally:
             self._to_resume.clear()
             self._owner.take_back(self)
+
+
+def _is_resolving(transfer: Transfer) -> bool:
+    """Return whether the name may be being looked up still."""
+    return (
+        transfer.code != pycurl.E_COULDNT_RESOLVE_HOST
+        and transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T) == 0
+    )

@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-import pycurl
-
 from curlhttp._config import Limits
 from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
 from curlhttp._curl.thread_gate import ThreadGate
@@ -286,11 +284,7 @@ class ThreadPool:
                 return
             self.all.discard(transfer)
             self.slots.give(transfer.key[0])
-        if _is_resolving(transfer):
-            # libcurl's close waits for the resolver, which knows no time limit.
-            threading.Thread(target=transfer.close, daemon=True).start()
-        else:
-            transfer.close()
+        transfer.close()
 
     def close(self) -> None:
         """Close the idle transfers now, and those in use when they are given back."""
@@ -311,12 +305,3 @@ class ThreadPool:
             return False
         self.close()
         return True
-
-
-def _is_resolving(transfer: Transfer) -> bool:
-    """Return whether the name may be being looked up still."""
-    return (
-        not transfer.sends
-        and transfer.code != pycurl.E_COULDNT_RESOLVE_HOST
-        and transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T) == 0
-    )
