@@ -144,6 +144,11 @@ class Driver:
         self._act_at_once()
         self.running[easy] = transfer
         transfer.attached = self
+        self._watch_silence(transfer, request)
+        if self.broken is not None:
+            self.fail_all()
+
+    def _watch_silence(self, transfer: Transfer, request: Request) -> None:
         limit = request.timeout.read
         if request.timeout.write is not None:
             limit = first_limit(request)
@@ -152,8 +157,6 @@ class Driver:
             if check < self._check_at:
                 self._check_at = check
                 self.rearm(check)
-        if self.broken is not None:
-            self.fail_all()
 
     def use_own_connection(self, transfer: Transfer) -> None:
         """Let a transfer that was added wait no longer for a connection that it might share."""

@@ -93,7 +93,7 @@ class LentDriver(Driver):
         self.resolves = False
 
     def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
-        # Forgetting costs no call into the system here, and the next transfer has other sockets.
+        # Forgetting costs nothing here, and the next transfer has other sockets.
         try:
             if what == _REMOVE:
                 self.poller.forget(descriptor)
@@ -108,11 +108,30 @@ class LentDriver(Driver):
         self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
         self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
 
-    def remove(self, transfer: Transfer) -> None:
-        """Take a transfer off, finished or not; an unfinished HTTP/1 one loses its connection."""
-        if not transfer.sends and transfer.attached and _is_resolving(transfer):
+    def begin(self, transfer: Transfer) -> None:
+        """Start a prepared transfer, alone; many are done when this returns."""
+        request, easy = transfer.request, transfer.easy
+        assert request is not None
+        if transfer.handle.multiplexes:
+            self.multiplexing.decide_pipewait(transfer, request.url.origin)
+        self.multi.add_handle(easy)
+        self.running[easy] = transfer
+        transfer.attached = self
+        self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        self._collect()
+        if self.running:  # it has to wait: only from here on can there be a silence
+            self._read_timer()
+            self._watch_silence(transfer, request)
+
+    def step(self) -> None:
+        """Wait until a socket is ready or something is due, and handle that."""
+        self.run_once(self.wait_seconds())
+
+    def leave(self, transfer: Transfer) -> None:
+        """Take a transfer off in whatever state it is."""
+        self.remove(transfer)
+        if not transfer.sends and _is_resolving(transfer):
             self.resolves = True
-        super().remove(transfer)
 
     def give_back(self, transfer: Transfer) -> None:
         """End the loan that a transfer held; it has ended."""
@@ -123,7 +142,7 @@ class LentDriver(Driver):
         """Take a transfer off in whatever state it is, and end the loan that it held."""
         transfer.driver = None
         try:
-            self.remove(transfer)
+            self.leave(transfer)
         finally:
             self._to_resume.clear()
             self._owner.take_back(self)
@@ -131,7 +150,7 @@ class LentDriver(Driver):
 
 def _is_resolving(transfer: Transfer) -> bool:
     """Return whether the name may be being looked up still."""
-    return (
-        transfer.code != pycurl.E_COULDNT_RESOLVE_HOST
-        and transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T) == 0
-    )
+    if transfer.code == pycurl.E_COULDNT_RESOLVE_HOST:
+        return False
+    seconds: int = transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T)
+    return not seconds

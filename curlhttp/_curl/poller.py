@@ -83,29 +83,28 @@ class EpollSockets:
 class PollSockets:
     """The readiness of a handful of sockets, for a thread that waits itself (poll).
 
-    No change of what is watched is a call into the system, and there is no descriptor to hold.
+    A change of what is watched is no call into the system: most are taken back before a wait.
     """
 
     def __init__(self) -> None:
-        self._poll = _select.poll()
+        self._wanted: dict[int, int] = {}
+        self.watch = self._wanted.__setitem__
 
     def fileno(self) -> int:
         """Refuse: whoever drives must call `poll` instead of waiting for a descriptor."""
         raise NotImplementedError("poll has no descriptor of its own")
 
-    def watch(self, descriptor: int, what: int) -> None:
-        """Report from now on when a socket is ready for what libcurl wants of it."""
-        # POLL_IN is POLLIN; POLL_OUT is 2 and POLLOUT 4
-        self._poll.register(descriptor, (what & _IN) | ((what & _OUT) << 1))
-
     def forget(self, descriptor: int) -> None:
         """Report nothing of a socket any more."""
-        with suppress(KeyError):
-            self._poll.unregister(descriptor)
+        self._wanted.pop(descriptor, None)
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return what is ready."""
-        found = self._poll.poll(None if seconds is None else ceil(seconds * 1000))
+        poller = _select.poll()
+        for descriptor, what in self._wanted.items():
+            # POLL_IN is POLLIN; POLL_OUT is 2 and POLLOUT 4
+            poller.register(descriptor, (what & _IN) | ((what & _OUT) << 1))
+        found = poller.poll(None if seconds is None else ceil(seconds * 1000))
         return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ class BlockingEngine:
         driver: LentDriver = transfer.driver
         try:
             while not transfer.done:
-                driver.run_once(driver.wait_seconds())
+                driver.step()
             response = response_of(transfer)
             transfer.clean()
         except BaseException:
@@ -94,8 +94,7 @@ class BlockingEngine:
             transfer.queue_seconds = transfer.last_activity - begun
             transfer.driver = self._drivers.lend()
             transfer.wake = _ignore
-            transfer.driver.add(transfer)
-            transfer.driver.run_due()
+            transfer.driver.begin(transfer)
         except BaseException:
             self._pool.drop(transfer)
             raise
@@ -119,7 +118,7 @@ class BlockingEngine:
         driver: LentDriver = transfer.driver
         try:
             while transfer.head is None and not transfer.done:
-                driver.run_once(driver.wait_seconds())
+                driver.step()
             transfer.wake = None  # from here on nobody waits, until the caller reads
             check_opened(transfer)
         except BaseException:
@@ -142,7 +141,7 @@ class BlockingEngine:
                 incoming.last_activity = time.monotonic()
                 incoming.wake = _ignore
                 while not (incoming.pieces or incoming.done):
-                    driver.run_once(driver.wait_seconds())
+                    driver.step()
                 incoming.wake = None
             piece = take_piece(incoming)
             if piece:
@@ -216,7 +215,7 @@ class BlockingEngine:
 
     def _leave(self, driver: LentDriver, loser: Transfer, other: Transfer) -> None:
         """Let go of an attempt; if the driver was lent to it, the other one inherits it."""
-        driver.remove(loser)
+        driver.leave(loser)
         if loser.driver is not None:
             loser.driver, other.driver = None, driver
         connection = loser.connection
@@ -244,7 +243,7 @@ class BlockingEngine:
         try:
             # Its driver stays with it: taken off that, libcurl would close the connection.
             while not transfer.done:
-                transfer.driver.run_once(transfer.driver.wait_seconds())
+                transfer.driver.step()
             raise_failure(transfer)
             stream = ThreadStream(transfer, self._pool.drop, self._pool.drop_from_finalizer)
         except BaseException:
