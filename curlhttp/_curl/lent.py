@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from weakref import WeakSet
 
 import pycurl
 
@@ -34,7 +35,7 @@ class LentDrivers:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.all: set[LentDriver] = set()
+        self.all: WeakSet[LentDriver] = WeakSet()  # Ctrl-C may lose one on its way
         self._limits = limits
         self._idle: list[LentDriver] = []
         self._is_closed = False

@@ -79,10 +79,10 @@ class BlockingEngine:
                 driver.step()
             response = response_of(transfer)
             transfer.clean()
+            driver.give_back(transfer)
         except BaseException:
             self._pool.drop(transfer)
             raise
-        driver.give_back(transfer)
         self._pool.give(transfer)
         return response
 
