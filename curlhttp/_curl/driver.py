@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import NoReturn
@@ -20,7 +19,7 @@ from curlhttp._curl.connections import Connection, shut_down
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.head import switches_unasked
 from curlhttp._curl.multiplexing import Multiplexing
-from curlhttp._curl.poller import Poller, make_poller
+from curlhttp._curl.poller import make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
 from curlhttp._curl.rejections import no_head
 from curlhttp._curl.result import finish
@@ -54,7 +53,7 @@ class Driver:
             add_handle would fail (pycurl 7.47: kill the process).
     """
 
-    _make_poller: Callable[[], Poller] = staticmethod(make_poller)
+    _make_poller = staticmethod(make_poller)
 
     def __init__(self, limits: Limits, connections: int) -> None:
         self.running: dict[object, Transfer] = {}  # by pycurl's handle
@@ -149,9 +148,8 @@ class Driver:
             self.fail_all()
 
     def _watch_silence(self, transfer: Transfer, request: Request) -> None:
-        limit = request.timeout.read
-        if request.timeout.write is not None:
-            limit = first_limit(request)
+        timeout = request.timeout
+        limit = timeout.read if timeout.write is None else first_limit(request)
         if limit is not None:
             check = self._read_timeouts.start(transfer, limit)
             if check < self._check_at:

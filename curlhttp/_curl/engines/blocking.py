@@ -92,9 +92,9 @@ class BlockingEngine:
         try:
             transfer.prepare(request)
             transfer.queue_seconds = transfer.last_activity - begun
-            transfer.driver = self._drivers.lend()
+            driver = transfer.driver = self._drivers.lend()
             transfer.wake = _ignore
-            transfer.driver.begin(transfer)
+            driver.begin(transfer)
         except BaseException:
             self._pool.drop(transfer)
             raise
