@@ -15,7 +15,7 @@ from curlhttp._models.request import Request
 from curlhttp._network import network
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
-from tests.support.colours import AnyClient
+from tests.support.colours import AnyClient, AnyStream
 
 pytestmark = pytest.mark.anyio
 URL = "http://nowhere.test/"
@@ -104,3 +104,30 @@ def test_the_drop_in_is_served_in_threads_too(begin: Callable[[], _Stand]) -> No
     thread.start()
     thread.join()
     assert found == [b"stood in"] * 2
+
+
+class _Fleeting:
+    """A network whose stand-in another thread ends between two looks."""
+
+    skipped = 0.0
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.stand = _Stand()
+
+    @property
+    def stand_in(self) -> _Stand | None:
+        self.looks += 1
+        return self.stand if self.looks == 1 else None
+
+
+async def test_a_stand_in_may_end_while_it_is_looked_at(
+    client: AnyClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stream in (False, True):
+        for home in ("blocking", "multi"):
+            monkeypatch.setattr(f"curlhttp._curl.engines.{home}.network", _Fleeting())
+        response = await client.request("GET", URL, stream=stream)
+        assert response.status_code == 200
+        if stream:
+            assert await AnyStream(client, response).read() == b"stood in"

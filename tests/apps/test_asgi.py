@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import gc
 import gzip
+import random
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -663,6 +664,50 @@ async def test_the_app_sees_the_callers_context_and_keeps_its_own(make: Make) ->
         _var.set("of the caller")
         await client.get(URL)
     assert (seen, _var.get()) == (["of the caller"], "of the caller")
+
+
+async def test_whatever_is_cancelled_nothing_is_left(make: Make) -> None:
+    live = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal live
+        live += 1
+        chance = random.Random(scope["path"])
+        try:
+            while (message := await receive()).get("more_body"):
+                await anyio.sleep(0)
+            if chance.random() < 0.1:
+                raise ZeroDivisionError(message["type"])
+            await send({"type": "http.response.start", "status": 200})
+            for _ in range(chance.randrange(9)):
+                body = bytes(chance.randrange(30_000))
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                await anyio.sleep(chance.random() * SOON / 10)
+        finally:
+            live -= 1
+
+    async def body(chance: random.Random) -> AsyncIterator[bytes]:
+        for _ in range(chance.randrange(5)):
+            await anyio.sleep(chance.random() * SOON / 10)
+            yield b"some"
+
+    async def ask(number: int) -> None:
+        chance = random.Random(number)
+        known = (e.RequestException, ZeroDivisionError)
+        with contextlib.suppress(*known), anyio.move_on_after(chance.random() * SOON):
+            if number % 2:
+                await client.post(f"{URL}/{number}", content=body(chance))
+                return
+            async with client.stream("GET", f"{URL}/{number}") as response:
+                async for _ in response.aiter_bytes():
+                    if chance.random() < 0.1:
+                        break
+
+    settings = {"hedge": curlhttp.Hedge(after=SOON / 5), "retry": 1}
+    async with make(app, settings) as client, anyio.create_task_group() as tasks:
+        for number in range(300):
+            tasks.start_soon(ask, number)
+    assert live == 0
 
 
 async def test_a_thousand_requests_at_once(make: Make) -> None:
