@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from curlhttp._engine import Engine, HedgePlan, Incoming
+from curlhttp._engine import Engine, HedgePlan, Incoming, connector
 from curlhttp._models.body.body import Body, BytesBody
 from curlhttp._models.closed import client_closed
 from curlhttp._models.head import Head
@@ -29,6 +29,10 @@ _PIECE = 64 * 1024
 
 class Recorder(Protocol):
     """What the engine asks for each request."""
+
+    @property
+    def records(self) -> bool:
+        """Return whether requests are sent that cannot be played back."""
 
     def find(self, request: Request, body: bytes) -> Played | None:
         """Return what to play back, or None to record."""
@@ -53,9 +57,16 @@ class RecordingEngine:
         self.close = engine.close
 
     async def connect(self, request: Request) -> ByteStream:
-        """Open a connection for another protocol; of what goes over it nothing is recorded."""
-        stream: ByteStream = await self._engine.connect(request)  # type: ignore[attr-defined]
-        return stream
+        """Open a connection for another protocol; of what goes over it nothing is recorded.
+
+        Raises:
+            AssertionError: the network is not to be touched.
+        """
+        if not self._recorder.records:
+            raise AssertionError(
+                f"{request}: this is not HTTP, of which alone there is a recording"
+            )
+        return await connector(self._engine).connect(request)
 
     def _find(self, request: Request, body: bytes) -> Played | None:
         if getattr(self._engine, "is_closed", False):  # the real one would say so itself

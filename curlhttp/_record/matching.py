@@ -11,7 +11,7 @@ from curlhttp._models.request import Request
 from curlhttp._record.masks import Masks
 from curlhttp._record.reading import Played
 
-__all__ = ["Key", "Part", "key_of", "key_of_entry", "nearest", "same"]
+__all__ = ["Key", "Part", "key_of", "key_of_entry", "nearest", "only"]
 
 Part: TypeAlias = Literal["method", "url", "body"]
 
@@ -51,9 +51,13 @@ def _steady(body: bytes, media_type: str) -> bytes:
     return body if found is None else body.replace(found[1].encode("latin-1", "replace"), b"-")
 
 
-def same(one: Key, other: Key, parts: Collection[Part]) -> bool:
-    """Return whether two keys are the same in the parts that count."""
-    return all(getattr(one, part) == getattr(other, part) for part in parts)
+def only(key: Key, parts: Collection[Part]) -> Key:
+    """Return a key that has the parts that count, and is equal where they are."""
+    return Key(
+        key.method if "method" in parts else "",
+        key.url if "url" in parts else "",
+        key.body if "body" in parts else b"",
+    )
 
 
 def nearest(key: Key, known: Sequence[Key], parts: Sequence[Part]) -> tuple[int, list[Part]] | None:

@@ -17,7 +17,7 @@ from curlhttp._models.scrub import shown_url
 from curlhttp._record.engine import RecordingEngine
 from curlhttp._record.har import Exchanged, JSONObject, empty_log, write_log
 from curlhttp._record.masks import Masks
-from curlhttp._record.matching import Key, Part, key_of, key_of_entry, nearest, same
+from curlhttp._record.matching import Key, Part, key_of, key_of_entry, nearest, only
 from curlhttp._record.reading import Played, read_log
 
 __all__ = ["HarLog", "Record"]
@@ -66,6 +66,11 @@ class _Recording:
         self._tape = tape
         self._keeps_errors = keeps_errors
         self._numbers = itertools.count()
+
+    @property
+    def records(self) -> bool:
+        """Return whether a request that no entry answers is sent."""
+        return True
 
     def around(self, engine: Engine) -> Engine:
         """Return an engine that records what one does, or plays back."""
@@ -149,7 +154,9 @@ class Record(_Recording):
         self._has_file = mode != "all" and self.path.exists()
         log, played = read_log(self.path) if self._has_file else (empty_log(), [])
         self._played = [(key_of_entry(each, self._masks), each) for each in played]
-        self._is_used = [False] * len(played)
+        self._left: dict[Key, deque[Played]] = {}
+        for key, each in self._played:
+            self._left.setdefault(only(key, self._match), deque()).append(each)
         self._lock = threading.Lock()
         tape = _Tape(self.path, self._masks, log)
         super().__init__(tape, keeps_errors=False)
@@ -164,10 +171,9 @@ class Record(_Recording):
         """Return the entry that answers a request and was not played back yet, else None."""
         key = key_of(request, body, self._masks)
         with self._lock:
-            for position, (known, played) in enumerate(self._played):
-                if not self._is_used[position] and same(key, known, self._match):
-                    self._is_used[position] = True
-                    return played
+            left = self._left.get(only(key, self._match))
+            if left:
+                return left.popleft()
         if self.records:
             return None
         raise AssertionError(self._explain(request, key))

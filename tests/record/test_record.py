@@ -514,6 +514,16 @@ async def test_a_file_that_cannot_be_written_leaves_the_old_one(
     assert len(entries(path)) == 2
 
 
+async def test_a_connection_that_is_not_http_is_refused_where_nothing_is_recorded(
+    path: Path,
+) -> None:
+    request = curlhttp.ClientRequest("GET", URL)
+    with pytest.raises(AssertionError, match="this is not HTTP"):
+        await Record(path, "none").around(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"has no connect\(\)"):
+        await Record(path).around(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
+
+
 # --- client.har ---
 
 
