@@ -244,7 +244,7 @@ class AsyncClient(Core):
         from curlhttp._websocket.opening import open_async
 
         wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
-        return open_async(self, self._engine, url, wanted, options)
+        return open_async(self, lambda: self.around(self._engine()), url, wanted, options)
 
     def sse(
         self,

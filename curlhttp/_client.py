@@ -255,7 +255,7 @@ class Client(Core):
         from curlhttp._websocket.opening import open_blocking
 
         wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
-        return open_blocking(self, self._engine, url, wanted, options)
+        return open_blocking(self, self.around(self._engine), url, wanted, options)
 
     def sse(
         self,

@@ -524,6 +524,18 @@ async def test_a_connection_that_is_not_http_is_refused_where_nothing_is_recorde
         await Record(path).around(ScriptedEngine([])).connect(request)  # type: ignore[attr-defined]
 
 
+async def test_a_websocket_does_not_get_past_a_recording(make_client: Make, path: Path) -> None:
+    pytest.importorskip("websockets")
+    async with make_client(transport=Record(path, "none")) as client:
+        with pytest.raises(AssertionError, match="this is not HTTP"):
+            if client.is_blocking:
+                with client.real.websocket("ws://127.0.0.1:1/"):
+                    pass
+            else:
+                async with client.real.websocket("ws://127.0.0.1:1/"):
+                    pass
+
+
 # --- client.har ---
 
 
