@@ -92,7 +92,8 @@ class Client(Core):
         self.exchange: Exchange = self._last_step()
 
     def _last_step(self) -> Exchange:
-        return exchange(self.around(self._engine), self._engine.now, StreamedResponse)
+        self._outer_engine: Engine = self.around(self._engine)
+        return exchange(self._outer_engine, self._engine.now, StreamedResponse)
 
     def request(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -255,7 +256,7 @@ class Client(Core):
         from curlhttp._websocket.opening import open_blocking
 
         wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
-        return open_blocking(self, self.around(self._engine), url, wanted, options)
+        return open_blocking(self, self._outer_engine, url, wanted, options)
 
     def sse(
         self,
