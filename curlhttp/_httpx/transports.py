@@ -96,6 +96,10 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             trusts_system=self._trusts_system,
         )
         self._retries = retries
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Make what engines need."""
 
     @abstractmethod
     def _engine(self) -> Engine:
@@ -198,8 +202,7 @@ class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
 class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
     """Carry out the requests of an AsyncClient, in each event loop with connections of its own."""
 
-    def __init__(self, *arguments: object, **settings: object) -> None:
-        super().__init__(*arguments, **settings)  # type: ignore[arg-type]
+    def _set_up(self) -> None:
         from curlhttp import _loops
 
         self._loops = _loops
