@@ -276,16 +276,14 @@ class Client(Core):
 
         The request is sent by `with`, or by the first event that is asked for. A connection that
         ends or breaks is made anew: with the id of the last event, after the time that the server
-        asks for, or else after 1 to 2 s, and longer as long as no event comes, up to 30 s; a
-        backoff_strategy of the request's retry policy, other than its default, takes the place of
-        that. A status of 204 ends the stream. The hook "before_sleep" hears of each wait.
+        asks for, or else after 1 to 2 s, and up to 30 s while no event comes; a backoff_strategy
+        that was chosen takes the place of that. A status of 204 ends the stream. The hook
+        "before_sleep" hears of each wait.
 
-        Only what does no harm twice is sent again: idempotent methods, or a request with an
+        Only what may be sent twice is sent again: idempotent methods, or a request with an
         Idempotency-Key or a policy with retry_non_idempotent. The events of any other, such as a
-        POST, end with its body, and what breaks it is raised.
-
-        The read timeout is how long the server may be silent, the total covers all connections,
-        and the client's max_response_size does not count.
+        POST, end with its body, and what breaks it is raised. The read timeout is how long the
+        server may be silent, the total covers all connections, max_response_size does not count.
 
         Args:
             url: absolute, or relative to base_url.
