@@ -88,7 +88,6 @@ class AppExchange:
         self.first_byte: float = 0.0
         self._total = 0.0
         self._has_all = False  # of the response
-        self._has_trailers = False  # are to come
         self._is_gone = False  # the client
         self._is_read = False  # the request's body
         self._is_reading = False
@@ -190,7 +189,6 @@ class AppExchange:
         self._last_activity = monotonic()
         if kind == "http.response.start" and self._start is None:
             self._start = head_of(message)
-            self._has_trailers = bool(message.get("trailers"))
         elif kind == "http.response.body" and self._start is not None and not self._has_all:
             self._take(bytes(message.get("body", b"")), more=bool(message.get("more_body")))
             while self.request.stream and self._waiting >= _ROOM and not self._is_gone:
