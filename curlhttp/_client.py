@@ -80,12 +80,11 @@ class Client(Core):
 
     def _set_engine(self, transport: Engine | None) -> None:
         self._is_given = transport is not None
-        if transport is not None:
-            check_transport(transport, "Client")
         if transport is None:
             from curlhttp._curl.engines.blocking import BlockingEngine
 
             transport = BlockingEngine(self._limits)
+        check_transport(transport, "Client")
         self._engine: Engine = transport
         self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
         self.gate: MakeGate = transport.gate
