@@ -7,6 +7,7 @@ kept apart by a lock, which none of them holds while it waits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from websockets.protocol import State
 
 from curlhttp._engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
+from curlhttp._fork import register
 from curlhttp._websocket.handshake import Settings
 from curlhttp._websocket.heartbeat import Heartbeat
 from curlhttp._websocket.inbox import Inbox, Message
@@ -69,6 +71,7 @@ class WebSocketConnection:
         self._slice = _SLICE if protocol.extensions else 1 << 30
         self._raw = response.rest  # was received, and is not parsed yet
         self.inbox = Inbox()
+        self._is_at_end = False  # the server sends no more bytes
         self._receives = False
         self._enders: list[Gate] = []  # of callers that wait for the end
         self._has_ended = False
@@ -76,6 +79,12 @@ class WebSocketConnection:
         self._is_our_end = False  # the caller closes it
         self._closing_since: float | None = None
         self.heartbeat = Heartbeat(settings.ping_interval, settings.ping_timeout, now())
+
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        """Renew the lock, which a thread that is not here may have had."""
+        self._lock = type(self._lock)()
 
     # receiving
 
@@ -144,19 +153,19 @@ class WebSocketConnection:
         self.heartbeat.heard_at = self._now()
         if data:
             self._raw = self._raw + data if self._raw else data
-        elif not self._has_ended:
-            self._parse(all_of_it=True)
-            self._finish(None)
+        else:
+            self._is_at_end = True
 
-    def _parse(self, *, all_of_it: bool = False) -> None:
-        """Parse up to the next message, or everything."""
-        messages = self.inbox.messages
-        while self._raw and (all_of_it or not messages) and not self._has_ended:
+    def _parse(self, most: float = 0) -> None:
+        """Parse up to the next message, or until there are so many bytes of messages."""
+        while self._raw and self.inbox.size <= most and not self._has_ended:
             piece, self._raw = self._raw[: self._slice], self._raw[self._slice :]
             self.protocol.receive_data(piece)
             for frame in self.protocol.events_received():
                 self._on_frame(frame)  # type: ignore[arg-type]  # the handshake is done
             self._flush()
+        if self._is_at_end and not self._raw:
+            self._finish(None)
 
     def _on_frame(self, frame: Frame) -> None:
         opcode = frame.opcode
@@ -263,7 +272,7 @@ class WebSocketConnection:
                 await gate.wait(self.settings.close_timeout)
             while not self._has_ended and is_mine:
                 with self._lock:
-                    self._parse(all_of_it=True)
+                    self._parse(math.inf)
                 if not self._has_ended:
                     await self._receive_more(None)
         finally:
@@ -279,11 +288,7 @@ class WebSocketConnection:
             self._flush()
 
     def abort(self, code: int | None = None) -> None:
-        """End it at once; say so to the server if it can be said without a wait.
-
-        Args:
-            code: of the close frame, or None for none.
-        """
+        """End it at once, after a close frame with a code, if there is one."""
         with self._lock:
             if code is not None:
                 self._begin_to_close(code, "")
@@ -304,8 +309,7 @@ class WebSocketConnection:
     @property
     def reason(self) -> str:
         """Return the reason that came, or went, with the close code."""
-        close = self.protocol.close_rcvd or self.protocol.close_sent
-        return "" if close is None else close.reason
+        return getattr(self.protocol.close_rcvd or self.protocol.close_sent, "reason", "")
 
     def closed(self) -> RequestException:
         """Return the exception for the use of a WebSocket that has ended, or is about to."""
@@ -366,7 +370,9 @@ class WebSocketConnection:
         try:
             self._stream.write(b"")  # what an earlier caller left behind
             while self.inbox.size <= _MOST_AHEAD and not self._has_ended:
-                self._parse(all_of_it=True)  # also what came with the handshake
+                self._parse(_MOST_AHEAD)  # also what came with the handshake
+                if self._raw or self._has_ended:
+                    break
                 data = self._stream.receive_now()
                 if data is None:
                     return True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
 import threading
 import zlib
@@ -490,7 +492,7 @@ async def test_a_slow_reader_slows_the_server(client: AnyClient) -> None:
         assert await ws.recv() == bytes(64 * 1024)
         assert await anyio.to_thread.run_sync(stopped.wait, 30)
         assert sent < 1000  # of 640 MB
-        assert ws.real._connection.inbox.size <= 4 * 64 * 1024
+        assert ws.real._connection.inbox.size <= 6 * 65 * 1024
         await ws.aclose()
 
 
@@ -830,3 +832,68 @@ async def test_threads_send_while_one_receives(client: AnyClient, echo_server: R
         for thread in threads:
             thread.join()
     assert len(set(got)) == 400
+
+
+async def test_what_is_read_ahead_is_bounded_when_it_is_decompressed(client: AnyClient) -> None:
+    coder = zlib.compressobj(wbits=-15)
+    data = coder.compress(bytes(1 << 20)) + coder.flush(zlib.Z_SYNC_FLUSH)
+    bomb = frame(BINARY, data[:-4], rsv1=True)
+    fields = "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover"
+    sent = threading.Event()
+
+    def talk(conn: RawConnection) -> None:
+        conn.send(bomb * 100)  # 100 KB, and 100 MiB
+        sent.set()
+        echo(conn)
+
+    with RawServer(speaking(talk, fields)) as server:
+        ws = await client.websocket(url_of(server), ping_interval=0.02, close_timeout=0.1)
+        assert await anyio.to_thread.run_sync(sent.wait, 30)
+        assert await ws.recv() == bytes(1 << 20)
+        await anyio.sleep(paced(0.1))
+        assert ws.real._connection.inbox.size < 40 << 20
+        for _ in range(99):
+            assert await ws.recv() == bytes(1 << 20)
+        await ws.aclose()
+
+
+# --- forks, interrupts ---
+
+
+@pytest.mark.colours("blocking")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+async def test_a_forked_child_leaves_it_to_its_parent(
+    client: AnyClient, echo_server: RawServer
+) -> None:
+    with client.real.websocket(url_of(echo_server)) as ws:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                ws.send("from the child")
+            except RequestException:
+                ws.close()
+                with client.real.websocket(url_of(echo_server)) as own:
+                    own.send("x")
+                    code = 0 if own.recv(30) == "x" else 2
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        ws.send("still here")
+        assert ws.recv(30) == "still here"
+
+
+@pytest.mark.colours("blocking")
+async def test_ctrl_c_ends_a_wait_and_leaves_it_as_it_was(
+    client: AnyClient, echo_server: RawServer
+) -> None:
+    with client.real.websocket(url_of(echo_server)) as ws:
+        timer = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            ws.recv(30)
+        timer.join()
+        ws.send("still here")
+        assert ws.recv(30) == "still here"

@@ -22,7 +22,7 @@ from curlhttp.exceptions import ConnectionError
 
 __all__ = ["ConnectionRequest", "Stream", "connection_to", "given_up"]
 
-PIECE = 64 * 1024  # bytes that are received at once
+PIECE = 256 * 1024  # bytes that are received at once
 _PASTED = 16 * 1024  # bytes: smaller pieces go out together with what waits before them
 
 
