@@ -24,6 +24,7 @@ from curlhttp import (
     RetryPolicy,
     Timeout,
     Transition,
+    _network,
 )
 from curlhttp import exceptions as e
 from curlhttp._models.headers import Headers
@@ -297,11 +298,16 @@ async def test_a_call_with_a_policy_of_its_own_forgets_no_times(scripted: Script
 # --- time ---
 
 
-def test_the_clock_of_real_engines_only_goes_forward() -> None:
+def test_the_clock_of_real_engines_only_goes_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the wall clock shows is for dates in headers alone."""
     with Client() as client:
         for clock in (client.clock, AsyncClient().clock):
-            assert (clock.now, clock.wall) == (time.monotonic, time.time)
+            before = time.monotonic()
+            assert before <= clock.now() <= time.monotonic()
+            monkeypatch.setattr(_network, "time", lambda: 0.0)  # somebody set it back
+            assert clock.wall() == 0.0
+            assert clock.now() >= before
+            monkeypatch.undo()
 
 
 # --- scripts ---
