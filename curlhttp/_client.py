@@ -55,7 +55,7 @@ class Client(Core):
         proxies: a proxy URL or requests' mapping; it beats the environment.
         trust_env: heed proxy variables, NO_PROXY, CA variables and netrc, as they are when the
             client is made. It has no say in SSLKEYLOGFILE, to which libcurl writes the keys of
-            TLS: libcurl reads it itself, once a process, when the first client is made.
+            TLS: libcurl reads it itself, once a process, with the first request.
         follow_redirects: the default of all requests.
         max_redirects: how many to follow.
         max_response_size: bytes a body may have, on the wire and decoded.

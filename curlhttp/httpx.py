@@ -8,10 +8,10 @@ from __future__ import annotations
 
 try:
     import httpx
-except ImportError as error:
+except ImportError as _missing:
     raise ImportError(
         "curlhttp.httpx needs httpx: pip install 'curlhttp[httpx]'", name="httpx"
-    ) from error
+    ) from _missing
 
 from curlhttp._httpx.binding import Binding
 from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase

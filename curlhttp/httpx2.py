@@ -8,10 +8,10 @@ from __future__ import annotations
 
 try:
     import httpx2
-except ImportError as error:
+except ImportError as _missing:
     raise ImportError(
         "curlhttp.httpx2 needs httpx2: pip install 'curlhttp[httpx2]'", name="httpx2"
-    ) from error
+    ) from _missing
 
 from curlhttp._httpx.binding import Binding
 from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase

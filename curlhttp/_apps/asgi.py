@@ -198,8 +198,15 @@ class ASGITransport:
 
     # waits
 
-    now = staticmethod(time.monotonic)
-    wall = staticmethod(time.time)
+    @staticmethod
+    def now() -> float:
+        """Return monotonic seconds."""
+        return time.monotonic()
+
+    @staticmethod
+    def wall() -> float:
+        """Return the time of day in seconds since the epoch."""
+        return time.time()
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -121,8 +121,15 @@ class WSGITransport:
         """Wait."""
         time.sleep(seconds)  # noqa: ASYNC251  # there is no loop to block
 
-    now = staticmethod(time.monotonic)
-    wall = staticmethod(time.time)
+    @staticmethod
+    def now() -> float:
+        """Return monotonic seconds."""
+        return time.monotonic()
+
+    @staticmethod
+    def wall() -> float:
+        """Return the time of day in seconds since the epoch."""
+        return time.time()
 
     def gate(self) -> ThreadGate:
         """Return a closed gate, for a caller to wait at."""

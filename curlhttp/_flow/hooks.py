@@ -112,7 +112,7 @@ class Hooks:
     def __init__(self, functions: Mapping[str, list[Hook]], *, awaits: bool) -> None:
         self._functions = {event: functions.get(event) or [] for event in EVENTS}
         self._awaits = awaits
-        self.watches_attempts = any(self._functions[event] for event in ATTEMPT_EVENTS)
+        self.watches_attempts: bool = any(self._functions[event] for event in ATTEMPT_EVENTS)
 
     def hears(self, event: str) -> bool:
         """Return whether there is a function for an event."""

@@ -42,7 +42,7 @@ class Reconnections:
     def __init__(self, request: Request, most: bool | int) -> None:
         if not isinstance(most, int) or most < 0:
             raise ValueError(f"reconnect must be True, False or a number, not {most!r}")
-        self.count = 0
+        self.count: int = 0
         self._request = request
         self._policy = request.retry or _DEFAULT
         chosen = self._policy.backoff_strategy

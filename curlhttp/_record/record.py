@@ -147,7 +147,7 @@ class Record(_Recording):
             raise ValueError(f"mode must be one of {', '.join(map(repr, _MODES))}, not {mode!r}")
         if not set(match) <= set(_PARTS):
             raise ValueError(f"match takes some of {', '.join(map(repr, _PARTS))}, not {match!r}")
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self.mode: Mode = mode
         self._masks = Masks(secrets)
         self._match = tuple(match)

@@ -70,7 +70,7 @@ class WebSocketConnection:
         self._on_end = on_end
         self._slice = _SLICE if protocol.extensions else 1 << 30
         self._raw = response.rest  # was received, and is not parsed yet
-        self.inbox = Inbox()
+        self.inbox: Inbox = Inbox()
         self._is_at_end = False  # the server sends no more bytes
         self._receives = False
         self._enders: list[Gate] = []  # of callers that wait for the end
@@ -78,7 +78,7 @@ class WebSocketConnection:
         self._error: RequestException | None = None  # what the connection broke with
         self._is_our_end = False  # the caller closes it
         self._closing_since: float | None = None
-        self.heartbeat = Heartbeat(settings.ping_interval, settings.ping_timeout, now())
+        self.heartbeat: Heartbeat = Heartbeat(settings.ping_interval, settings.ping_timeout, now())
 
         register(self)
 

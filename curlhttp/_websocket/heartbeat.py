@@ -23,8 +23,8 @@ class Heartbeat:
 
     def __init__(self, interval: float | None, limit: float | None, now: float) -> None:
         self.latency: float | None = None
-        self.heard_at = now
-        self.due = now + (interval or 0.0)
+        self.heard_at: float = now
+        self.due: float = now + (interval or 0.0)
         self._interval = interval
         self._limit = limit
         self._count = 0

@@ -30,7 +30,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self.messages: deque[Message] = deque()
-        self.size = 0
+        self.size: int = 0
         self.discards = False
         self._parts: list[bytes] = []  # of a message whose end is missing
         self._texts: list[str] = []  # likewise, if it is text

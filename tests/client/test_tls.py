@@ -370,6 +370,7 @@ if when == "before":
     os.environ["SSLKEYLOGFILE"] = log
 import curlhttp
 with curlhttp.Client(verify=ca, trust_env=False) as client:
+    assert client.get(url).ok
     os.environ["SSLKEYLOGFILE"] = log
     assert client.get(url).ok
 print(os.path.exists(log))
@@ -378,7 +379,7 @@ print(os.path.exists(log))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ("before", "after"))
-def test_libcurl_reads_sslkeylogfile_when_the_first_client_is_made(
+def test_libcurl_reads_sslkeylogfile_with_the_first_request(
     tls_app: AppServer, certs: Certs, tmp_path: Path, when: str
 ) -> None:
     """S83: the documented truth: no setting of a client can switch it off."""
