@@ -110,7 +110,7 @@ class Connection:
         self.is_buried = False
         self.last_stream: float = math.inf
         self.counts = is_tls and _TCP_INFO is not None
-        self._tcp = _Borrowed(fileno=descriptor) if self.counts else None
+        self._tcp = _borrow(descriptor) if self.counts else None
         self._read = 0  # bytes up to the end of the last exchange, 0 if not known
 
     def is_clean(self) -> bool:
@@ -159,6 +159,11 @@ class _Borrowed(socket.socket):
 
     def __del__(self) -> None:
         self.detach()
+
+
+def _borrow(descriptor: int) -> _Borrowed:
+    # Whatever it is: unless told, Python asks the system three times.
+    return _Borrowed(socket.AF_INET, socket.SOCK_STREAM, 0, descriptor)
 
 
 class Connections:
@@ -236,7 +241,7 @@ def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
     """Return the socket that has the local port; all others lost, and may be closed by now."""
     for descriptor in reversed(sockets):
         with suppress(OSError):
-            if _Borrowed(fileno=descriptor).getsockname()[1] == port:
+            if _borrow(descriptor).getsockname()[1] == port:
                 return descriptor
     return None
 

@@ -61,8 +61,8 @@ class Driver:
         self.multiplexing = Multiplexing()
         self.broken: BaseException | None = None
         self._acts_at: float | None = None  # when libcurl wants to act, as it said last
-        # Registered descriptors that libcurl wants nothing of for now: of kept-alive connections,
-        # of paused transfers, or closed ones. Most are wanted again soon.
+        self._unfinished = 0  # transfers that libcurl is not done with, as it said last
+        # Registered descriptors of which libcurl wants nothing for now; most are wanted again soon.
         self._idle: set[int] = set()
         self._has_forked = False  # a child has copies of the sockets
         self._last_event: dict[int, float] = {}  # by socket
@@ -190,8 +190,7 @@ class Driver:
             try:
                 transfer.easy.pause(pycurl.PAUSE_CONT)
             except pycurl.error as error:
-                # Of what libcurl had kept: a body that is too large. A transfer that has ended
-                # and was not collected cannot go on either, which is no failure.
+                # A body that is too large; but one that has ended cannot go on either.
                 if error.args[0] != pycurl.E_BAD_FUNCTION_ARGUMENT:
                     self._finish(transfer.easy, *error.args)
             except BaseException as error:
@@ -220,7 +219,7 @@ class Driver:
 
     def _socket_action(self, descriptor: int, bits: int) -> None:
         try:
-            self.multi.socket_action(descriptor, bits)
+            self._unfinished = self.multi.socket_action(descriptor, bits)[1]
         except pycurl.error as error:
             self.broken = self.broken or error
         except BaseException as error:
@@ -284,7 +283,8 @@ class Driver:
 
     def _collect(self) -> None:
         """Finish the transfers that libcurl is done with."""
-        more = 1
+        # What it said of the last action spares most questions: nothing has ended since.
+        more = self._unfinished < len(self.running) or self.broken is not None
         while more:
             more, finished, failed = self.multi.info_read()
             for easy in finished:
@@ -328,7 +328,7 @@ class Driver:
             transfer.handle.bury()
 
     def fail_all(self) -> None:
-        """Give up: after one failed callback nothing may be reported ever after."""
+        """Give up: after one failed callback nothing may be reported."""
         for transfer in list(self.running.values()):
             self._fail(transfer, self.broken)
 
