@@ -59,10 +59,12 @@ class Inbox:
 
     def _add_piece(self, data: bytes, is_last: bool) -> None:
         decoder = self._decoder
-        if decoder is None:
+        # max_size does not count pieces without data, of which there may be any number.
+        if decoder is not None:
+            if text := decoder.decode(data, is_last):
+                self._texts.append(text)
+        elif data:
             self._parts.append(data)
-        else:
-            self._texts.append(decoder.decode(data, is_last))
         if is_last:
             self._put(b"".join(self._parts) if decoder is None else "".join(self._texts))
             self._parts, self._texts = [], []

@@ -857,6 +857,25 @@ async def test_what_is_read_ahead_is_bounded_when_it_is_decompressed(client: Any
         await ws.aclose()
 
 
+@pytest.mark.parametrize("opcode", [TEXT, BINARY])
+async def test_pieces_without_data_are_not_kept(client: AnyClient, opcode: int) -> None:
+    def talk(conn: RawConnection) -> None:
+        conn.send(frame(opcode, fin=False) + frame(CONT, fin=False) * 1000 + frame(PING))
+        assert read_frame(conn)[0] == PONG  # it has read all of that
+        read_frame(conn)
+        conn.send(frame(CONT, b"end"))
+        echo(conn)
+
+    with RawServer(speaking(talk)) as server:
+        async with await client.websocket(url_of(server)) as ws:
+            with pytest.raises(ReadTimeout):
+                await ws.recv(timeout=paced(0.3))
+            inbox = ws.real._connection.inbox
+            assert len(inbox._parts) + len(inbox._texts) == 0
+            await ws.send("go on")
+            assert await ws.recv() == ("end" if opcode == TEXT else b"end")
+
+
 # --- forks, interrupts ---
 
 
