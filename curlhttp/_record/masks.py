@@ -34,9 +34,14 @@ class Masks:
 
     Args:
         names: of headers, parameters, form fields and members of JSON to be masked as well.
+
+    Raises:
+        TypeError: the names are one string, whose letters would be masked, and it would not.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
+        if isinstance(names, (str, bytes)):
+            raise TypeError("secrets must be a list of names, not one string")
         self._names = frozenset(name.lower() for name in names)
 
     def url(self, url: URL | str) -> str:

@@ -344,6 +344,14 @@ def test_a_wrong_mode_or_part_is_refused(path: Path) -> None:
         Record(path, match=("headers",))  # type: ignore[arg-type]
 
 
+async def test_one_string_for_names_of_secrets_is_refused(make_client: Make, path: Path) -> None:
+    with pytest.raises(TypeError, match="secrets must be a list of names"):
+        Record(path, secrets="iban")
+    async with make_client() as client:
+        with pytest.raises(TypeError, match="secrets must be a list of names"):
+            client.real.har(path, secrets="iban")
+
+
 async def test_what_is_to_match_can_be_said(
     make_client: Make, server: AppServer, path: Path
 ) -> None:
