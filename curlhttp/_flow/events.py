@@ -21,6 +21,7 @@ from curlhttp.exceptions import (
     DeadlineExceeded,
     HTTPError,
     RequestException,
+    ResponseTooLarge,
     StreamConsumedError,
     UnrewindableBodyError,
 )
@@ -120,10 +121,14 @@ class Events:
         try:
             for event in self._ready:
                 return event
-        except RequestException as error:
+        except ResponseTooLarge as error:
             self._break_off()
-            error.request, error.response, error.request_sent = self._request, self.response, True
-            raise
+            raise ResponseTooLarge(
+                f"{self._request}: {error}",
+                request=self._request,
+                response=self.response,
+                request_sent=True,
+            ) from None
         return None
 
     def end(self) -> None:

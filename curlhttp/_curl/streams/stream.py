@@ -68,6 +68,7 @@ class Stream:
         self.descriptor: int = info(pycurl.ACTIVESOCKET)
         request = transfer.request
         assert request is not None
+        self._request = request
         proxy = request.transport.proxy
         # OpenSSL holds decoded bytes of which no look at the socket tells.
         self._holds_bytes = request.url.scheme == "https" or (
@@ -152,7 +153,7 @@ class Stream:
     def _broken(self, error: pycurl.error) -> ConnectionError:
         code, message = error.args
         self._error = ConnectionError(
-            f"the connection broke (curl error {code}: {message})", curl_code=code
+            f"{self._request}: the connection broke (curl error {code}: {message})", curl_code=code
         )
         return self._error
 
