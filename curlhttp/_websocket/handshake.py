@@ -74,7 +74,7 @@ class Settings(NamedTuple):
         """Return settings that make sense.
 
         Raises:
-            TypeError: the subprotocols are one string.
+            TypeError: the subprotocols are one string, or max_size is no whole number.
             ValueError: one of them has no sense.
         """
         if isinstance(subprotocols, (str, bytes)):
@@ -87,6 +87,8 @@ class Settings(NamedTuple):
             raise ValueError("subprotocols must not repeat")
         if compression not in ("deflate", None):
             raise ValueError(f"compression must be 'deflate' or None, not {compression!r}")
+        if max_size is not None and not isinstance(max_size, int):
+            raise TypeError(f"max_size must be a whole number of bytes, or None, not {max_size!r}")
         if max_size is not None and max_size < 1:
             raise ValueError(f"max_size must be at least 1 byte, or None, not {max_size}")
         limits = (

@@ -18,6 +18,7 @@ import pytest
 import curlhttp
 from curlhttp.exceptions import (
     ClientClosed,
+    ConnectionError,
     ConnectTimeout,
     InvalidSchema,
     InvalidURL,
@@ -38,6 +39,7 @@ from tests.servers import (
     RawServer,
     SOCKSProxy,
     respond_and_close,
+    respond_and_reset,
     response,
 )
 from tests.servers.websocket import (
@@ -356,6 +358,7 @@ async def test_what_is_no_url_of_a_websocket_is_refused(client: AnyClient, url: 
         ({"subprotocols": [""]}, ValueError),
         ({"compression": "gzip"}, ValueError),
         ({"max_size": 0}, ValueError),
+        ({"max_size": 1.5}, TypeError),
         ({"ping_interval": 0}, ValueError),
         ({"close_timeout": -1}, ValueError),
         ({"json": {}}, TypeError),
@@ -436,6 +439,13 @@ async def test_a_server_that_is_silent_is_an_error(client: AnyClient) -> None:
         await client.websocket(url_of(server), timeout=timeout)
     with BlackHole() as hole, pytest.raises(ConnectTimeout):
         await client.websocket(f"ws://127.0.0.1:{hole.port}/", timeout=timeout)
+
+
+async def test_a_server_that_breaks_off_the_handshake_is_named(client: AnyClient) -> None:
+    with RawServer(respond_and_reset(b"")) as server:
+        with pytest.raises(ConnectionError, match=r"^GET http://[^ ]+: ") as caught:
+            await client.websocket(url_of(server, "/?token=secret"))
+    assert "secret" not in str(caught.value)
 
 
 # --- bounds ---
