@@ -7,6 +7,7 @@ it closed would take a POST along. So we look ourselves, right before each reque
 
 from __future__ import annotations
 
+import _socket
 import math
 import os
 import select
@@ -157,8 +158,8 @@ class Connection:
 class _Borrowed(socket.socket):
     """A socket that is another's to close."""
 
-    def __del__(self) -> None:
-        self.detach()
+    # No function in Python: what a signal's handler raises in a finalizer is lost.
+    __del__ = _socket.socket.detach
 
 
 def _borrow(descriptor: int) -> _Borrowed:

@@ -283,8 +283,11 @@ class ThreadPool:
             if transfer not in self.all:  # it is the parent process's, or gone already
                 return
             self.all.discard(transfer)
-            self.slots.give(transfer.key[0])
-        transfer.close()
+        try:
+            transfer.close()  # first, since whoever is granted the slot may open a connection
+        finally:
+            with self._lock:
+                self.slots.give(transfer.key[0])
 
     def close(self) -> None:
         """Close the idle transfers now, and those in use when they are given back."""

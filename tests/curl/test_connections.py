@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import curlhttp.requests
 from curlhttp import exceptions as e
-from curlhttp._curl.connections import Connections, Suspects
+from curlhttp._curl.connections import Connections, Suspects, _borrow
 from tests.servers import AppServer, Certs, HTTPProxy
 from tests.servers.raw import RawConnection, RawServer, respond, response
 from tests.support.colours import AnyClient
@@ -276,3 +277,17 @@ def test_a_socket_that_is_closed_or_another_is_not_taken_for_the_connection() ->
             assert found is not None
             assert found.descriptor == own.fileno()
             assert connections.find(route) is found
+
+
+def test_no_function_in_python_runs_when_a_borrowed_socket_ends() -> None:
+    """A signal's handler that raises in a finalizer is not heard: Ctrl-C would be lost."""
+    calls: list[str] = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        borrowed = _borrow(ours.fileno())
+        sys.setprofile(lambda frame, event, arg: calls.append(event))
+        del borrowed
+        sys.setprofile(None)
+        assert "call" not in calls
+        theirs.send(b"x")
+        assert ours.recv(1) == b"x"

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from curlhttp import Client, ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
 from curlhttp._curl.slots import Slots, SlotWaiter, open_files_bound
 from curlhttp._curl.thread_pool import KeyedTransfers
+from curlhttp._curl.transfer import Transfer
 from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient
 from tests.support.inner import (
@@ -560,6 +561,24 @@ async def test_many_dropped_responses_are_let_go_of_together(
     await until_idle(client)
     assert app.wait_for(lambda: app.open_connections <= 1)
     assert len(engine_of(client)._pool.all) <= 20
+
+
+def test_a_connection_that_is_dropped_is_closed_before_another_may_be_opened(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    with Client(max_connections=1) as client:
+        slots = client._engine._pool.slots  # type: ignore[attr-defined]
+        close = Transfer.close
+
+        def observe(transfer: Transfer) -> None:
+            used.append(slots.used)
+            close(transfer)
+
+        monkeypatch.setattr(Transfer, "close", observe)
+        client.stream("GET", app.url + "/bytes/1000").close()
+        assert used == [1]
+        assert slots.used == 0
 
 
 # --- the drivers that blocking calls borrow ---

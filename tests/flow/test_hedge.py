@@ -19,6 +19,7 @@ import pytest
 
 from curlhttp import (
     CircuitBreaker,
+    Client,
     ConcurrencyLimit,
     Hedge,
     RateLimit,
@@ -26,6 +27,8 @@ from curlhttp import (
     RetryPolicy,
 )
 from curlhttp import exceptions as e
+from curlhttp._curl.lent import LentDriver
+from curlhttp._curl.race import HedgeRace
 from tests.servers import (
     HTTP2,
     AppConnection,
@@ -632,6 +635,33 @@ assert not engine._pool.all
 client.close()
 print("usable")
 """
+
+
+@pytest.mark.parametrize("step", ["__init__", "next", "add", "_settle"])
+def test_ctrl_c_at_a_step_of_a_race_leaves_no_slot_and_no_room_for_rivals(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The driver is lent again, and must keep one connection for each transfer then."""
+
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    expected: list[int] = []
+    expect = LentDriver.expect
+
+    def observe(driver: LentDriver, connections: int) -> None:
+        expected.append(connections)
+        expect(driver, connections)
+
+    monkeypatch.setattr(LentDriver, "expect", observe)
+    with Client(hedge=Hedge(SOON)) as client:
+        with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+            context.setattr(HedgeRace, step, interrupt)
+            client.get(app.url + "/delay/0.2")
+        assert expected[-1] == 1
+        pool = client._engine._pool  # type: ignore[attr-defined]
+        assert pool.slots.used == len(pool._ready) == len(pool.all) == 0
+        assert client.get(app.url + "/").status_code == 200
 
 
 @pytest.mark.slow

@@ -181,13 +181,15 @@ class BlockingEngine:
                 due = seconds if due is None else min(seconds, due)
             driver.run_once(due)
 
-        race = HedgeRace(plan, first, partial(self._leave, driver))
+        race: HedgeRace | None = None
         try:
+            race = HedgeRace(plan, first, partial(self._leave, driver))
             driver.expect(1 + plan.most)
             winner = await race.run_out(wait, partial(self._join, race, driver))
             driver.expect(1)
         except BaseException:
-            self._pool.drop(race.abandon())
+            driver.expect(1)  # it may be lent again
+            self._pool.drop(first if race is None else race.abandon())
             raise
         return winner
 
@@ -197,21 +199,25 @@ class BlockingEngine:
         origin = race.request.url.origin
         if not self._pool.take_slot(origin):
             return race.stop()
-        request = race.next()
-        if request is None:
+        try:
+            request, first = race.next(), race.running[0]
+            rival = None if request is None else Transfer(self._limits, first.share)
+        except BaseException:
+            self._pool.give_slot(origin)
+            raise
+        if request is None or rival is None:
             return self._pool.give_slot(origin)
-        first = race.running[0]
-        rival = Transfer(self._limits, first.share)
         self._pool.add_in_slot(rival, first)
         try:
             rival.connections = first.connections
             rival.prepare(request)
             rival.wake = _ignore
             driver.add(rival)
+            race.add(rival, driver)
         except BaseException:
-            self._pool.drop(rival)
+            if rival not in race.running:
+                self._pool.drop(rival)
             raise
-        return race.add(rival, driver)
 
     def _leave(self, driver: LentDriver, loser: Transfer, other: Transfer) -> None:
         """Let go of an attempt; if the driver was lent to it, the other one inherits it."""
