@@ -143,7 +143,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             try:
                 return await engine.open(sent)
             except RequestException as error:
-                if not left or not self._binding.was_connecting(error) or not _rewinds(sent):
+                if left <= 0 or not self._binding.was_connecting(error) or not _rewinds(sent):
                     raise
             left -= 1
             await engine.sleep(pause)

@@ -241,6 +241,20 @@ async def test_retries_are_of_connecting(
         assert len(server.requests) == 1
 
 
+async def test_a_negative_number_of_retries_is_none(
+    library: Any, make_httpx: Make, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    client = make_httpx(transport={"retries": -1})
+    engine: Any = client.transport._engine()
+
+    async def nap(seconds: float) -> None:
+        raise AssertionError("it tries again")
+
+    monkeypatch.setattr(type(engine), "sleep", lambda self, seconds: nap(seconds))
+    error = await error_of(library, client, "GET", f"http://127.0.0.1:{refused}/")
+    assert is_ours(error, "ConnectError")
+
+
 # --- of the code itself ---
 
 
