@@ -265,11 +265,16 @@ def check_transport(transport: Engine, client: str) -> None:
         client: "Client" or "AsyncClient".
 
     Raises:
-        TypeError: it is for the other kind.
+        TypeError: it is for the other kind, or no engine, such as a transport of httpx.
     """
     needed = getattr(transport, "needs_client", client)
+    name = type(transport).__name__
+    if not hasattr(transport, "now"):
+        raise TypeError(
+            f"{name} is no transport of {client}: it takes such as curlhttp.Record(...), an app in "
+            "ASGITransport or WSGITransport, or a ScriptedEngine"
+        )
     if needed != client:
-        name = type(transport).__name__
         hint = f"use {needed}(transport={name}(...))"
         raise TypeError(f"{name} is for {needed}, not {client}: {hint}")
 

@@ -415,6 +415,10 @@ def test_the_wrong_app_or_client_says_what_to_use() -> None:
         WSGITransport("app:app")
     with pytest.raises(TypeError, match=r"use Client\(transport=WSGITransport"):
         curlhttp.AsyncClient(transport=WSGITransport(hello))
+    app: Any = hello  # as who forgot WSGITransport gives it
+    for client in (curlhttp.Client, curlhttp.AsyncClient):
+        with pytest.raises(TypeError, match=rf"^function is no transport of {client.__name__}: "):
+            client(transport=app)
 
 
 # --- frameworks ---
