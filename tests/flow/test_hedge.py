@@ -27,6 +27,7 @@ from curlhttp import (
     RetryPolicy,
 )
 from curlhttp import exceptions as e
+from curlhttp._curl.engines import blocking
 from curlhttp._curl.lent import LentDriver
 from curlhttp._curl.race import HedgeRace
 from tests.servers import (
@@ -881,6 +882,18 @@ async def test_races_leave_no_descriptors(hedging: MakeClient, course: Course) -
     assert course.server.wait_for(lambda: course.server.open_connections <= 2)
     assert descriptors() <= before + 2  # of both sides of a connection more
     assert len(course.requests) > 20
+
+
+def test_a_connection_that_libcurl_closed_is_not_shut_down_by_its_number(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number may be of another socket by then."""
+    ended: list[int] = []
+    monkeypatch.setattr(blocking, "shut_down", ended.append)
+    one = Course(app).answer(after(0.1, breaks), after(0.3, says(b"second")))
+    with Client(hedge=Hedge(SOON)) as client:
+        assert client.get(one.url).content == b"second"
+    assert ended == [-1]
 
 
 @contextmanager

@@ -226,7 +226,9 @@ class BlockingEngine:
             loser.driver, other.driver = None, driver
         connection = loser.connection
         if loser.done and connection is not None and connection is not other.connection:
-            shut_down(connection.descriptor)  # it was answered, too late: one connection is kept
+            # It was answered, too late: one connection is kept. Where libcurl has closed it, the
+            # number may be of another socket by now.
+            shut_down(loser.easy.getinfo(pycurl.ACTIVESOCKET))
         self._pool.drop(loser)
 
     # connections for other protocols
