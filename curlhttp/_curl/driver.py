@@ -61,7 +61,6 @@ class Driver:
         self.multiplexing = Multiplexing()
         self.broken: BaseException | None = None
         self._acts_at: float | None = None  # when libcurl wants to act, as it said last
-        self._unfinished = 0  # transfers that libcurl is not done with, as it said last
         # Registered descriptors of which libcurl wants nothing for now; most are wanted again soon.
         self._idle: set[int] = set()
         self._has_forked = False  # a child has copies of the sockets
@@ -219,7 +218,7 @@ class Driver:
 
     def _socket_action(self, descriptor: int, bits: int) -> None:
         try:
-            self._unfinished = self.multi.socket_action(descriptor, bits)[1]
+            self.multi.socket_action(descriptor, bits)
         except pycurl.error as error:
             self.broken = self.broken or error
         except BaseException as error:
@@ -283,8 +282,7 @@ class Driver:
 
     def _collect(self) -> None:
         """Finish the transfers that libcurl is done with."""
-        # What it said of the last action spares most questions: nothing has ended since.
-        more = self._unfinished < len(self.running) or self.broken is not None
+        more = 1
         while more:
             more, finished, failed = self.multi.info_read()
             for easy in finished:

@@ -5,7 +5,9 @@ It writes what hung and where all threads are: nothing else could, of a call tha
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
+import gc
 import os
 import sys
 import threading
@@ -13,10 +15,27 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
+
+from curlhttp._curl.transfer import Transfer
 
 __all__ = ["HUNG", "Watchdog"]
 
 HUNG = 3  # the exit status
+_STATE = ("done", "code", "failed", "sends", "wake", "paused", "starving", "lines", "restarts")
+
+
+def _waiting() -> Iterator[str]:
+    """Give what all tasks of asyncio wait for, and the state of all transfers under way."""
+    for thing in gc.get_objects():
+        if isinstance(thing, asyncio.Task) and not thing.done():
+            awaited: Any = thing.get_coro()
+            while (frame := getattr(awaited, "cr_frame", None)) is not None:
+                yield f"{thing.get_name()}: {frame.f_code.co_filename}:{frame.f_lineno}"
+                awaited = awaited.cr_await
+        elif isinstance(thing, Transfer) and thing.request is not None:
+            state = {name: getattr(thing, name, None) for name in _STATE}
+            yield f"{thing.request} attached={thing.attached is not None} {state}"
 
 
 class Watchdog:
@@ -61,6 +80,9 @@ class Watchdog:
     def _bark(self, late: list[str]) -> None:
         print(f"\n=== hangs for more than {self._seconds} s", *late, sep="\n", file=self._file)
         faulthandler.dump_traceback(self._file, all_threads=True)
+        for line in _waiting():
+            print(line, file=self._file)
+        self._file.flush()
         os._exit(HUNG)
 
     def __enter__(self) -> Watchdog:
