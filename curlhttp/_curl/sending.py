@@ -321,7 +321,7 @@ class Sending:
 
     def _may_be_left_out(self) -> bool:
         """Return whether the server may have said so, of a request that it may see twice."""
-        if self.sends_once or self.is_second or self.lines:
+        if self.sends_once or self.is_second or self.lines or self._detours >= _MOST_DETOURS:
             return False
         # It may have done so just before the connection broke, which was there already.
         is_broken = self.code == pycurl.E_SEND_ERROR and self._shares and not self.is_new_connection

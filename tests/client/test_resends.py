@@ -5,6 +5,7 @@ RFC 9113, section 8.7: REFUSED_STREAM, and GOAWAY with the number of an earlier 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,7 +18,15 @@ import pytest
 import curlhttp.requests
 from curlhttp import Hedge
 from curlhttp import exceptions as e
-from tests.servers import Certs, H2Server, Nginx, Stream, has_nginx
+from tests.servers import (
+    Certs,
+    H2Server,
+    Nginx,
+    RawConnection,
+    RawServer,
+    Stream,
+    has_nginx,
+)
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import download
@@ -174,6 +183,38 @@ async def test_a_get_that_is_refused_for_ever_is_given_up(
     assert caught.value.request_sent
     assert not caught.value.refused
     assert len(h2_app.requests) == 1 + 8
+
+
+def _refuse_and_break_off(connection: RawConnection) -> None:
+    """Answer on the first connection; then refuse what is asked, and answer in broken HTTP/2."""
+    connection.read_exactly(len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+    connection.send(b"\0\0\0\x04\0\0\0\0\0")
+    kind = -1
+    while kind != 1:  # up to the head of the request
+        frame = connection.read_exactly(9)
+        kind = frame[3]
+        connection.read_exactly(int.from_bytes(frame[:3], "big"))
+    if not connection.index:
+        connection.send(b"\0\0\x01\x01\x05\0\0\0\x01\x88")  # 200, without a body
+        return
+    goaway = b"\0\0\x08\x07\0\0\0\0\0" + b"\0\0\0\0" + b"\0\0\0\x01"
+    head = b"\x10\x07:status\x03200" + b"\x10\x02x\x00\x01\x00"  # a name with a NUL
+    connection.send(goaway + len(head).to_bytes(3, "big") + b"\x01\x04\0\0\0\x01" + head)
+    connection.wait_closed(1.0)
+
+
+async def test_a_server_that_refuses_and_breaks_http_2_is_given_up(
+    make_client: MakeClient,
+) -> None:
+    """Each alone had an end; both together went round for as long as the server liked."""
+    with RawServer(_refuse_and_break_off) as server:
+        client = make_client(http2="prior-knowledge")
+        assert (await client.get(server.url)).ok
+        while server.open_connections:
+            await anyio.to_thread.run_sync(time.sleep, 0.01)
+        with pytest.raises(e.RequestException):
+            await client.get(server.url)
+        assert 2 < server.connections < 20
 
 
 @pytest.mark.parametrize("path", [f"/refuse?times={FOR_EVER}", "/goaway?processed=0"])
