@@ -104,21 +104,35 @@ class Tally:
         mark = stamp(fate.name)
         if (mark * (len(body) // len(mark) + 1)).startswith(body):
             return True
-        told = {stranger: self._child.ask(stranger) for stranger in owners_in(body) - {fate.name}}
-        if any(_came_too_late(stranger, came, began) for stranger, came in told.items()):
-            self.count("races")
-        else:
+        told = self._told_of_strangers(body, fate.name)
+        if not self._is_race(told, began):
             outcomes = {name: self._outcomes.get(name) for name in told}
             text = f"{body[:200]!r}\nof these, with what else their connections carried: {told}\n"
             text += f"which ended with {outcomes}\nasked at {began}; {self._child.ask(fate.name)}"
             self.report(fate, "a wrong body", None, text)
         return False
 
+    def _told_of_strangers(self, body: bytes, name: str) -> dict[str, list[Any]]:
+        """Return what the server tells of the other requests that a body is the answer to."""
+        return {stranger: self._child.ask(stranger) for stranger in owners_in(body) - {name}}
+
+    def _is_race(self, told: dict[str, list[Any]], began: float) -> bool:
+        """Return whether nobody could tell the strangers' answers from right ones; count that."""
+        found = any(_came_too_late(stranger, came, began) for stranger, came in told.items())
+        if found:
+            self.count("races")
+        return found
+
     def controlled(self, name: str, body: bytes, began: float) -> None:
         """Judge the answer to a request that is answered properly."""
         self.count("controls")
-        if body != stamp(name):
-            text = f"{name} got {body[:200]!r}"
+        if body == stamp(name):
+            return
+        told = self._told_of_strangers(body, name)
+        if not self._is_race(told, began):
+            text = (
+                f"{name} got {body[:200]!r}\nof these, with what their connections carried: {told}"
+            )
             self._findings.add(f"{self.colour}: a control gets a wrong body", text)
 
     def report(self, fate: Fate, what: str, error: BaseException | None, more: str = "") -> None:
