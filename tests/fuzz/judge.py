@@ -103,8 +103,8 @@ class Judge:
             look_at_response(response)
         except Surprise as surprise:
             self._report(case, str(surprise), surprise.__cause__ or surprise)
-        self.read(case, bytes_of(response), began)
-        self._compare(case, response, began)
+        if self.read(case, bytes_of(response), began):
+            self._compare(case, response, began)
         return None
 
     def iterated(
@@ -140,7 +140,8 @@ class Judge:
 
     def saved(self, case: Case, response: Any, content: bytes, began: float) -> None:
         """Judge a file that a download of the whole left."""
-        self.read(case, content, began)
+        if not self.read(case, content, began):
+            return  # judged already; the server may never have seen the request itself
         expected = self._expected(case, response)
         if expected is not None and response.status_code == 200 and content != expected.body:
             self._mismatch(case, "another file than was sent", f"{content!r}", f"{expected}", began)
@@ -172,13 +173,14 @@ class Judge:
         text = f"{got:.900}, not {right:.900}\nits connection carried {history}, asked at {began}"
         self._report(case, what, None, text)
 
-    def read(self, case: Case, data: bytes, began: float) -> None:
-        """Judge bytes that a case got: nobody else's stamp may be in them."""
+    def read(self, case: Case, data: bytes, began: float) -> bool:
+        """Judge bytes that a case got, and return whether nobody else's stamp is in them."""
         with self._lock:
             self.responses += 1
         strangers = owners_in(data) - {case.owner}
         if strangers:
             self._wrong(case, strangers.pop(), data, began)
+        return not strangers
 
     def controlled(
         self, case: Case, name: str, got: bytes | RequestException, began: float

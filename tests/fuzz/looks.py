@@ -34,7 +34,8 @@ def look_at_response(response: Any) -> None:
         Surprise: something raised what it must not, or did not survive a pickle.
     """
     for earlier in response.history:
-        if getattr(earlier, "_content", None) is not False:  # else its body is broken, and says so
+        # Else its body is broken, or was left unread as too long to discard, and says so.
+        if getattr(earlier, "_content", None) not in (None, False):
             _look_at_one(earlier)
     _look_at_one(response)
 
