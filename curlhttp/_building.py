@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._config import (
-    HTTP2,
-    Cert,
-    Proxies,
-    Transport,
-    Verify,
-    transport_for,
-)
+from curlhttp._config import HTTP2
 from curlhttp._models.body.arguments import encode_body
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Fields, Request
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
-from curlhttp._policy.environment import proxy_for, select_proxy
+from curlhttp._routing import RouteOptions, Routing
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp._config import Transport
     from curlhttp._engine import Clock
     from curlhttp._models.body.body import Body
     from curlhttp._models.cookies.jar import Cookies
@@ -60,7 +56,7 @@ UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client'
 MAX_EVENT_SIZE = 1024 * 1024  # bytes
 
 
-class DownloadOptions(TypedDict, total=False):
+class DownloadOptions(RouteOptions, total=False):
     """The keywords that every verb takes, and download and map."""
 
     params: ParamsInput | None
@@ -70,9 +66,6 @@ class DownloadOptions(TypedDict, total=False):
     timeout: TimeoutInput
     follow_redirects: bool
     allow_redirects: bool
-    proxies: Proxies
-    verify: Verify
-    cert: Cert
     max_response_size: int | None
     retry: RetryInput
 
@@ -94,15 +87,10 @@ class RequestBuilder:
     clock: Clock
     _parse: Callable[[str | bytes | URL], URL]  # what parser() returned
     _fields: Fields  # of a request that says nothing of its own
-    _is_routed: bool  # proxies depend on the URL
+    _routing: Routing
+    _route: Callable[[URL], Transport] | None  # the client's, where it depends on the URL
     _headers: Headers
     _http2: HTTP2 = False
-    _http3: bool
-    _verify: Verify
-    _authorities: Verify  # what verify=True comes to
-    _cert: Cert
-    _proxies: Mapping[str, str | None] | None
-    _environ: Mapping[str, str] | None
     _retry: RetryPolicy | None
     # What a request's own number of retries varies, where the client has no policy.
     _default_retry: RetryPolicy | None = None
@@ -128,13 +116,11 @@ class RequestBuilder:
         timeout: TimeoutInput = UNSET,
         follow_redirects: bool = UNSET,
         allow_redirects: bool = UNSET,
-        proxies: Proxies = None,
-        verify: Verify = UNSET,
-        cert: Cert = UNSET,
         stream: bool = False,
         max_response_size: int | None = UNSET,
         retry: RetryInput = UNSET,
         progress: Progress | None = None,
+        **route: Unpack[RouteOptions],
     ) -> Request:
         """Return the request that the verbs would send; `send` sends it.
 
@@ -156,9 +142,6 @@ class RequestBuilder:
             timeout: seconds for connect and read, (connect, read), a Timeout, or None.
             follow_redirects: follow redirects.
             allow_redirects: follow redirects, as requests calls it.
-            proxies: a proxy URL, or a mapping as in requests.
-            verify: see TLS.
-            cert: see TLS.
             stream: return once the head is in; the body is read from the response.
             max_response_size: bytes that the body may have, on the wire and decoded.
             retry: a RetryPolicy, a number of retries with the client's policy (or the default
@@ -168,6 +151,8 @@ class RequestBuilder:
                 again when the body starts over, for a redirect, a challenge or a retry. What it
                 raises ends the request. Such a body counts as streamed. For the response's body
                 there are stream and download.
+            route: how it travels, in place of the client's: proxies (a proxy URL, or a mapping as
+                in requests), verify and cert (see TLS).
 
         Raises:
             RequestException: some of it cannot be sent as it is; nothing was.
@@ -204,8 +189,8 @@ class RequestBuilder:
             request.max_response_size = checked_size(max_response_size)
         if retry is not UNSET:
             request.retry = self._own_retry(retry)
-        if not (verify is UNSET and cert is UNSET and proxies is None):
-            self._set_route(request, verify, cert, proxies)
+        if route:
+            self._set_route(request, self._routing.route_of(route))
         return request
 
     def _request(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
@@ -231,13 +216,13 @@ class RequestBuilder:
         if url.username is not None:
             request.auth = BasicAuth(url.username, url.password or "")
             request.url = url.without_userinfo()
-        if self._is_routed:
-            self._set_route(request, UNSET, UNSET, None)
+        if self._route is not None:
+            self._set_route(request, self._route)
         return request
 
-    def _set_route(self, request: Request, verify: Verify, cert: Cert, proxies: Proxies) -> None:
-        request.route = partial(self._transport_to, verify=verify, cert=cert, proxies=proxies)
-        request.transport = request.route(request.url)  # raises now, if it must
+    def _set_route(self, request: Request, route: Callable[[URL], Transport]) -> None:
+        request.route = route
+        request.transport = route(request.url)  # raises now, if it must
 
     def _watched(self, body: Body | None, progress: Progress) -> Body:
         from curlhttp._models.progress import Meter
@@ -263,27 +248,6 @@ class RequestBuilder:
         if self._default_retry is None:
             self._default_retry = RetryPolicy()
         return RetryPolicy.of(retry, self._default_retry)
-
-    def _transport_to(self, url: URL, verify: Verify, cert: Cert, proxies: Proxies) -> Transport:
-        if verify is UNSET:
-            verify = self._verify
-        return transport_for(
-            self._authorities if verify is True else verify,  # type: ignore[arg-type]  # any path can be hashed
-            self._cert if cert is UNSET else cert,  # type: ignore[arg-type]
-            self._proxy_to(url, proxies),
-            self._http2,
-            self._http3,
-        )
-
-    def _proxy_to(self, url: URL, proxies: Proxies) -> str | None:
-        """Return the proxy: the request's choice, else the client's, else the environment's."""
-        for choice in (proxies, self._proxies):
-            if choice is not None:
-                mapping = {"all": choice} if isinstance(choice, str) else choice
-                proxy = select_proxy(url, mapping)
-                if proxy is not None:
-                    return proxy or None
-        return None if self._environ is None else proxy_for(url, self._environ)
 
 
 def checked_size(size: int | None) -> int | None:

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from curlhttp._building import UNSET, RequestBuilder, checked_size, parser
-from curlhttp._config import (
-    HTTP2,
-    Cert,
-    Limits,
-    Proxies,
-    Verify,
-    transport_for,
-)
+from curlhttp._config import HTTP2, Cert, Limits, Proxies, Verify
 from curlhttp._engine import Around, Engine, Exchange, MakeGate, Middleware, Send
 from curlhttp._flow.chain import Chain
-from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.cookies.late import Jar
-from curlhttp._models.decoders import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request, fields_of
 from curlhttp._models.scrub import shown_url
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import as_auth
-from curlhttp._policy.environment import (
-    ca_bundle,
-    names_proxies,
-    netrc_credentials,
-    netrc_path,
-    read_environment,
+from curlhttp._routing import Routing
+from curlhttp._settings import (
+    checked_hooks,
+    client_headers,
+    limits_of,
+    netrc_of,
+    retry_policy,
 )
-from curlhttp._version import __version__
-from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
     from curlhttp._building import RequestOptions
@@ -45,7 +33,6 @@ if TYPE_CHECKING:
         AuthInput,
         CookiesInput,
         HeaderChanges,
-        Hook,
         HooksInput,
         ParamsInput,
     )
@@ -62,11 +49,6 @@ __all__ = ["Core", "Self"]
 
 Self = TypeVar("Self", bound="Core")
 
-_DEFAULT_HEADERS = (
-    ("User-Agent", f"curlhttp/{__version__}"),
-    ("Accept-Encoding", ACCEPT_ENCODING),
-    ("Accept", "*/*"),
-)
 _DEFAULT_MAX_REDIRECTS = 30
 
 
@@ -127,12 +109,12 @@ class Core(RequestBuilder):
         self.keepers: dict[object, Keeper] = {}
         self._base_url = parse_url(base_url) if base_url else None
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
-        self._headers = _client_headers(headers, self._sensitive)
+        self._headers = client_headers(headers, self._sensitive)
         self._parse = parser(self._base_url, params)
         self._jar = Jar(cookies)
         method = as_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
-        self._limits = _limits(
+        self._limits = limits_of(
             limits,
             max_connections=max_connections,
             max_connections_per_host=max_connections_per_host,
@@ -142,34 +124,28 @@ class Core(RequestBuilder):
             dns_ttl=dns_ttl,
         )
         most = checked_size(max_response_size)
-        self._http2 = type(self)._http2 if http2 is None else _checked_http2(http2)
-        self._http3 = _checked_http3(http3)
-        environ = read_environment() if trust_env else {}
-        self._authorities = ca_bundle(environ) or True  # what verify=True comes to
-        self._verify = self._authorities if verify is True else verify
-        self._cert = cert
-        self._proxies = {"all": proxies} if isinstance(proxies, str) else proxies
-        self._environ = environ if trust_env and names_proxies(environ) else None
-        self._is_routed = self._proxies is not None or self._environ is not None
-        direct = transport_for(
-            self._verify,  # type: ignore[arg-type]  # any path can be hashed
-            self._cert,  # type: ignore[arg-type]
-            None,
-            self._http2,
-            self._http3,
+        self._http2 = type(self)._http2 if http2 is None else http2
+        self._routing = Routing(
+            http2=self._http2,
+            http3=http3,
+            verify=verify,
+            cert=cert,
+            proxies=proxies,
+            trust_env=trust_env,
         )
-        self._retry = _retry_policy(retry)
+        self._route = self._routing.route
+        self._retry = retry_policy(retry)
         self._fields = fields_of(
             self._headers,
             self._timeout,
-            direct,
+            self._routing.direct,
             auth=method,
             jar=self._jar,
             follow_redirects=follow_redirects,
             max_response_size=most,
             retry=self._retry,
         )
-        found = _hooks(hooks, self._awaits_hooks)
+        found = checked_hooks(hooks, self._awaits_hooks)
         if hasattr(transport, "around"):
             self._arounds, transport = (cast(Around, transport),), None
         self._set_engine(transport)
@@ -179,7 +155,7 @@ class Core(RequestBuilder):
             awaits_hooks=self._awaits_hooks,
             max_redirects=max_redirects,
             sensitive=self._sensitive,
-            netrc=_netrc(environ) if trust_env else None,
+            netrc=netrc_of(self._routing.environ) if trust_env else None,
             middleware=middleware,
             retry=self._retry,
             rate_limit=rate_limit,
@@ -248,7 +224,7 @@ class Core(RequestBuilder):
 
     @headers.setter
     def headers(self, headers: HeaderChanges | None) -> None:
-        self._headers = _client_headers(headers, self._sensitive)
+        self._headers = client_headers(headers, self._sensitive)
         self._fields = (None, self._headers, *self._fields[2:])
 
     @property
@@ -329,63 +305,3 @@ class Core(RequestBuilder):
             f"a {type(self).__name__} cannot be pickled or copied: it holds connections and "
             "credentials; make a new one where it is needed"
         )
-
-
-# --- from settings to values ---
-
-
-def _client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) -> Headers:
-    merged = Headers(_DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
-    for name in ("Content-Length", "Transfer-Encoding"):
-        if name in merged:
-            raise InvalidHeader(f"{name} belongs to one request: it cannot go with every one")
-    return merged
-
-
-# Any: each field has a type of its own, which Limits checks.
-def _limits(limits: Limits | None, **fields: Any) -> Limits:
-    given = {name: value for name, value in fields.items() if value is not UNSET}
-    if limits is not None:
-        given = {name: getattr(limits, name) for name in Limits.__slots__} | given
-    return Limits(**given)
-
-
-def _hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook]]:
-    found: dict[str, list[Hook]] = {event: [] for event in ("request", "response", *EVENTS)}
-    for event, functions in cast("Mapping[str, Hook | Sequence[Hook]]", hooks or {}).items():
-        if event not in found:
-            raise ValueError(f"unknown hook {event!r}: there are {', '.join(map(repr, found))}")
-        found[event] = [functions] if callable(functions) else list(functions)
-        if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
-            raise TypeError(f"an async hook for {event!r} needs AsyncClient")
-    return found
-
-
-def _retry_policy(retry: RetryInput) -> RetryPolicy | None:
-    if not retry:
-        return None
-    from curlhttp._policy.retry import RetryPolicy
-
-    return RetryPolicy.of(retry)
-
-
-def _checked_http2(http2: HTTP2) -> HTTP2:
-    if http2 not in (True, False, "prior-knowledge"):
-        raise ValueError(f"http2 must be True, False or 'prior-knowledge', not {http2!r}")
-    return http2
-
-
-def _checked_http3(http3: bool) -> bool:
-    if http3:
-        from curlhttp._curl.version import has_http3
-
-        if not has_http3():
-            raise ValueError("this libcurl was built without HTTP/3; leave http3 off")
-    return http3
-
-
-def _netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] | None] | None:
-    path = netrc_path(environ)
-    if path is None or not os.path.exists(path):
-        return None
-    return partial(netrc_credentials, environ=environ)

@@ -30,7 +30,9 @@ SEAM = ("curlhttp._engine", "curlhttp._network", "curlhttp._run")
 POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._curl",)
 
 FACADE = ("curlhttp.requests", "curlhttp._alias")
-BUILDING, CORE = ("curlhttp._building",), ("curlhttp._building", "curlhttp._core")
+ROUTING = ("curlhttp._routing",)
+BUILDING = (*ROUTING, "curlhttp._building")
+CORE = (*BUILDING, "curlhttp._settings", "curlhttp._core")
 LOOP_TOOLS = ("curlhttp._loops", "curlhttp._background")
 BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + CORE + LOOP_TOOLS
 CLIENTS = {"curlhttp._client", "curlhttp._async_client"}
@@ -56,10 +58,18 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_flow": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS}),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
     # the edge
-    "_building.py": (VALUES + SEAM + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_routing.py": (
+        (*VALUES, *POLICY, *CURL, "curlhttp._ssl_context"),
+        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
+    ),
+    "_building.py": (VALUES + SEAM + POLICY + ROUTING, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_settings.py": (
+        VALUES + SEAM + POLICY + FLOW + BUILDING,
+        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
+    ),
     "_core.py": (
-        (*VALUES, *SEAM, *POLICY, *FLOW, *BUILDING, *CURL, "curlhttp._record"),
-        {*LOOPS, *SOCKETS, *CLOCKS},
+        (*VALUES, *SEAM, *POLICY, *FLOW, *CORE, "curlhttp._record"),
+        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
     ),
     "_stream.py": (VALUES + SEAM + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_record": ((*VALUES, *SEAM, "curlhttp._record"), {"pycurl", *LOOPS, *SOCKETS, "time"}),
