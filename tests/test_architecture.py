@@ -46,7 +46,7 @@ PARTS_OF_CLIENTS = (
 
 # part: (what of the package it may import, what else it must not import)
 RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
-    "exceptions.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "exceptions": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_fork.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_config.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_version.py": ((), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),

@@ -1,0 +1,132 @@
+"""What keeps a request from reaching its server, or from an answer in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from curlhttp.exceptions._base import RequestException
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp._models.inputs import ErrorFacts
+
+__all__ = [
+    "BlockedAddress",
+    "CircuitBreakerOpen",
+    "ConnectTimeout",
+    "ConnectionError",
+    "DeadlineExceeded",
+    "PoolTimeout",
+    "ProxyError",
+    "ReadTimeout",
+    "RemoteProtocolError",
+    "RetryError",
+    "SSLError",
+    "Timeout",
+    "WriteTimeout",
+]
+
+
+class ConnectionError(RequestException):  # requests' name, shadows the builtin on purpose
+    """Report that the connection could not be made or broke."""
+
+
+class ProxyError(ConnectionError):
+    """Report that the proxy refused, failed or could not be reached.
+
+    Attributes:
+        connect_status: what it answered to CONNECT, or None.
+    """
+
+    connect_status: int | None = None
+
+
+class SSLError(ConnectionError):
+    """Report that TLS failed: certificate, host name or handshake.
+
+    Attributes:
+        tls_failure: "handshake" when the server broke it off or sent an alert, "untrusted" when
+            its certificate or key is not to be trusted, None for anything else.
+    """
+
+    tls_failure: Literal["handshake", "untrusted"] | None = None
+
+
+class RemoteProtocolError(ConnectionError):
+    """Report that the server broke HTTP: bad or cut header block, bad framing.
+
+    Attributes:
+        broken_part: "head" for a header block that ended early, "content-length" for a length that
+            is no number, None for anything else.
+    """
+
+    broken_part: Literal["head", "content-length"] | None = None
+
+
+class BlockedAddress(ConnectionError):
+    """Report that a policy refused the address that the host resolved to."""
+
+
+class CircuitBreakerOpen(ConnectionError):
+    """Report that the origin's circuit breaker refused the request; nothing was sent.
+
+    Attributes:
+        retry_after: seconds until it may let requests through again; math.inf when it was forced.
+    """
+
+    def __init__(
+        self, *args: object, retry_after: float = 0.0, **facts: Unpack[ErrorFacts]
+    ) -> None:
+        super().__init__(*args, **facts)
+        self.retry_after = retry_after
+
+
+class Timeout(RequestException):
+    """Report that a time limit was reached.
+
+    requests has this name for an exception, httpx for a setting; here it is both: called with
+    limits, as in Timeout(connect=5, total=30) or Timeout(5), it returns the setting.
+    """
+
+    # Any: facts of an error, or limits of the setting.
+    def __new__(cls, *args: object, **facts: Any) -> Timeout:
+        """Return the exception, or the setting when nothing but limits is given."""
+        if cls is Timeout and (args or facts) and _LIMITS.issuperset(facts):
+            from curlhttp._models.timeout import Timeout as Setting
+
+            if not args:
+                return Setting(**facts)  # type: ignore[return-value]  # see above
+            if len(args) == 1 and not facts and isinstance(args[0], (int, float)):
+                return Setting.of(args[0])  # type: ignore[return-value]
+        return super().__new__(cls, *args)
+
+
+_LIMITS = frozenset({"total", "connect", "read", "write", "pool"})
+
+
+class ConnectTimeout(ConnectionError, Timeout):
+    """Report that no connection was made in time; the request was not sent."""
+
+
+class ReadTimeout(Timeout):
+    """Report that the server was silent for longer than the read timeout."""
+
+
+class WriteTimeout(Timeout):
+    """Report that the server took no more of the request's body for longer than the write timeout.
+
+    Part of the request was sent: it may be sent again only if it may be processed twice.
+    """
+
+
+class PoolTimeout(Timeout):
+    """Report that no handle of the pool became free in time; nothing was sent."""
+
+
+class DeadlineExceeded(Timeout):
+    """Report that the total time of the request ran out."""
+
+
+class RetryError(RequestException):
+    """Report that a custom retry gave up."""
