@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from curlhttp._loops import install_uvloop
     from curlhttp._map.blocking import Results
     from curlhttp._map.tasks import AsyncResults
-    from curlhttp._models.attempt import Attempt
+    from curlhttp._models.attempt import Attempt, AttemptCancelled
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.events import ServerSentEvent
     from curlhttp._models.headers import Headers
@@ -144,6 +144,7 @@ __all__ = [
     "AsyncStreamedResponse",
     "AsyncWebSocket",
     "Attempt",
+    "AttemptCancelled",
     "AttemptEvent",
     "Auth",
     "BasicAuth",
@@ -270,7 +271,7 @@ _HOMES = {
     "curlhttp._models.cookies.jar": "Cookies",
     "curlhttp._models.events": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
-    "curlhttp._models.attempt": "Attempt",
+    "curlhttp._models.attempt": "Attempt AttemptCancelled",
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url.url": "URL",
     "curlhttp._policy.auth": "Auth BasicAuth BearerAuth",

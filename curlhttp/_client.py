@@ -63,6 +63,7 @@ class Client(Core):
             or pickled.
         middleware: `async def middleware(request, send)`, outermost first; each hop of a
             redirect goes through them.
+        attempt_middleware: as middleware, around each attempt: each retry and hedge, too.
         hooks: functions by event. "request" gets the Request and "response" the Response; what
             they return takes its place. "before_attempt", "after_attempt", "before_sleep" and
             "on_give_up" get an AttemptEvent, "breaker_transition" a Transition; what they return

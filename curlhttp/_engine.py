@@ -39,8 +39,8 @@ __all__ = [
 
 DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
 
-AttemptResult: TypeAlias = "int | Exception | None"
-"""What came of an attempt: its status, its error, or None when it was cancelled."""
+AttemptResult: TypeAlias = "Response | Exception | None"
+"""What came of an attempt: its response without the body, its error, None if it was cancelled."""
 
 # Any: an engine gets back what its own `open` returned, whose class other engines need not know.
 _Opened: TypeAlias = Any
@@ -75,16 +75,26 @@ class HedgePlan(Protocol):
     after: float | None
     most: int
 
-    def again(self) -> Request | None:
+    async def again(self) -> Request | None:
         """Return one more attempt's request, or None when there shall be none, now or later."""
 
     def is_good(self, status_code: int) -> bool:
         """Return whether an answer wins while other attempts are under way."""
 
-    def dropped(self, result: AttemptResult, elapsed: float, was_sent: bool) -> None:
+    def surfaces(self, request: Request) -> None:
+        """Hear which attempt's outcome is what the engine returns or raises.
+
+        Args:
+            request: of the attempt.
+        """
+
+    def dropped(
+        self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
+    ) -> None:
         """Count an attempt that does not surface.
 
         Args:
+            request: of the attempt.
             result: what came of it.
             elapsed: seconds that it took.
             was_sent: the server may have seen it.

@@ -7,7 +7,10 @@ from time import monotonic
 
 from curlhttp._apps.exchange import AppExchange
 from curlhttp._engine import HedgePlan
+from curlhttp._models.head import Head
 from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.timings import Timings
 
 __all__ = ["race"]
 
@@ -37,7 +40,7 @@ async def race(
                     exchange.give_up_late()
             if after is None or monotonic() < latest + after:
                 continue
-            again = None if any(one.head for one in running) else plan.again()
+            again = None if any(one.head for one in running) else await plan.again()
             if again is None:
                 left = 0
                 continue
@@ -49,9 +52,10 @@ async def race(
         raise
     if first in running and (first is not winner or first.head is not None):
         plan.timed(monotonic() - first.begun if first.head is None else first.first_byte)
+    plan.surfaces(winner.request)
     for exchange in running:
         if exchange is not winner:
-            plan.dropped(None, monotonic() - exchange.begun, True)
+            plan.dropped(exchange.request, None, monotonic() - exchange.begun, True)
             exchange.abort()
     return winner
 
@@ -66,10 +70,16 @@ def _winner(running: list[AppExchange], plan: HedgePlan) -> AppExchange | None:
         if failed is not None and not isinstance(failed, Exception):
             return exchange  # Ctrl-C ends everything
         running.remove(exchange)
-        result = failed if failed is not None or head is None else head.status_code
-        plan.dropped(result, monotonic() - exchange.begun, True)
+        result = failed if failed is not None or head is None else _beaten(exchange, head)
+        plan.dropped(exchange.request, result, monotonic() - exchange.begun, True)
         exchange.abort()
     return None
+
+
+def _beaten(exchange: AppExchange, head: Head) -> Response:
+    seconds = exchange.first_byte
+    times = Timings(0.0, 0.0, 0.0, 0.0, seconds, seconds, False, None)
+    return Response(exchange.request, head, b"", times)
 
 
 def _is_over(exchange: AppExchange) -> bool:

@@ -13,6 +13,7 @@ from curlhttp._curl.result import head_of, raise_failure, status_of
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import AttemptResult, HedgePlan
 from curlhttp._models.request import Request
+from curlhttp._models.response import Response
 
 __all__ = ["HedgeRace"]
 
@@ -88,9 +89,9 @@ class HedgeRace:
         assert request is not None
         return request
 
-    def next(self) -> Request | None:
+    async def next(self) -> Request | None:
         """Return the request of the attempt that is due, None if there shall be no more."""
-        request = self._plan.again()
+        request = await self._plan.again()
         # What was refused once is not asked for again: nothing here waits until there is room.
         self._left = 0 if request is None else self._left - 1
         self._set_due(monotonic())
@@ -127,6 +128,8 @@ class HedgeRace:
     def _settle(self, winner: Transfer) -> None:
         """Let go of all but the winner."""
         # The first attempt alone is a fair sample: the others run where it was slow.
+        assert winner.request is not None
+        self._plan.surfaces(winner.request)
         first = self._first
         if first is not None and status_of(first):
             self._plan.timed(first.timings().first_byte)
@@ -158,7 +161,9 @@ class HedgeRace:
         if transfer is self._first:
             self._first = None
         # First of all, since a transfer that was dropped has forgotten its timings.
-        self._plan.dropped(result, transfer.timings().total, transfer.was_sent)
+        assert transfer.request is not None
+        total = transfer.timings().total
+        self._plan.dropped(transfer.request, result, total, transfer.was_sent)
         self._drop(transfer, self.running[0])
 
 
@@ -169,10 +174,11 @@ def _has_ended(transfer: Transfer) -> bool:
     return transfer.done or (request.stream and transfer.head is not None)
 
 
-def _outcome(transfer: Transfer) -> int | Exception:
+def _outcome(transfer: Transfer) -> AttemptResult:
+    assert transfer.request is not None
     try:
         raise_failure(transfer)
-        return head_of(transfer).status_code
+        return Response(transfer.request, head_of(transfer), b"", transfer.timings())
     # Ctrl-C is no outcome of an attempt, and goes on to the caller.
     except Exception as error:
         return error

@@ -39,6 +39,7 @@ class Chain:
         sensitive: lower-case header names that must not reach another origin.
         netrc: gives the user name and password that netrc has for a host, or None.
         middleware: the user's own, outermost first.
+        attempt_middleware: the user's own around each attempt, outermost first.
         retry: the policy of requests that have none of their own.
         rate_limit: of attempts, or None.
         concurrency_limit: of attempts, or None.
@@ -60,6 +61,7 @@ class Chain:
         sensitive: frozenset[str],
         netrc: Callable[[str], tuple[str, str] | None] | None,
         middleware: Sequence[Middleware],
+        attempt_middleware: Sequence[Middleware] = (),
         retry: RetryPolicy | None,
         rate_limit: RateLimit | None,
         concurrency_limit: ConcurrencyLimit | None,
@@ -78,6 +80,7 @@ class Chain:
         self.told: Hooks = Hooks(hooks, awaits=awaits_hooks)
         self._max_redirects = max_redirects
         self._sensitive = sensitive
+        self._attempt_middleware = tuple(attempt_middleware)
         self._netrc = netrc
         self._rate_limit = rate_limit
         self._concurrency_limit = concurrency_limit
@@ -114,6 +117,8 @@ class Chain:
             *self._limits(clock, gate),
             *self._guard(clock),
             *(() if self._hedge is None else (self._hedge,)),
+            # Below all of them, since a hedge is an attempt, too, and is made by the engine.
+            *self._around_attempts(),
         )
         send: Send = last
         for layer in reversed(layers):
@@ -138,6 +143,13 @@ class Chain:
         from curlhttp._flow.breaker import breaker
 
         return (breaker(self._breaker, clock, self.told),)
+
+    def _around_attempts(self) -> tuple[Layer, ...]:
+        if not self._attempt_middleware:
+            return ()
+        from curlhttp._flow.attempt_middleware import attempt_middleware
+
+        return (attempt_middleware(self._attempt_middleware),)
 
     def _hedging(self, policy: Hedge, retry: RetryPolicy | None, now: Callable[[], float]) -> Layer:
         from curlhttp._flow.hedge import hedge

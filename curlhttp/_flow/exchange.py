@@ -95,7 +95,11 @@ async def _open(
 ) -> Response:
     """Return a streamed response; of a redirect that is followed, a finished one."""
     # Engines of the user's own may know nothing of plans.
-    incoming = await (engine.open(request) if plan is None else engine.open(request, plan))
+    if plan is None:
+        incoming = await engine.open(request)
+    else:
+        incoming = await engine.open(request, plan)
+        request = getattr(incoming, "request", request)  # of the attempt that surfaced
     response = kind(request, incoming, engine)
     # Its body is wanted by nobody; the layer that follows it needs the connection.
     if request.follow_redirects and response.is_redirect:

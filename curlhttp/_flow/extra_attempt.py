@@ -6,7 +6,6 @@ layers, which may wait.
 
 from __future__ import annotations
 
-from curlhttp._engine import AttemptResult
 from curlhttp._models.request import Request
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
 from curlhttp._policy.breaker.health import Judge, ProxyJudge, Verdict
@@ -32,11 +31,13 @@ class Ticket:
         self._lease = lease
         self._permits = permits
 
-    def settle(self, result: AttemptResult, now: float, elapsed: float) -> list[Transition]:
+    def settle(
+        self, result: int | Exception | None, now: float, elapsed: float
+    ) -> list[Transition]:
         """Count the attempt, and return the changes of state that it led to.
 
         Args:
-            result: what became of it.
+            result: its status, its error, or None when it was cancelled.
             now: monotonic seconds.
             elapsed: seconds that it took.
         """
@@ -127,7 +128,7 @@ def _release(permits: list[tuple[Permit, Judge]]) -> None:
         permit.release()
 
 
-def _verdict(result: AttemptResult, judge: Judge) -> Verdict:
+def _verdict(result: int | Exception | None, judge: Judge) -> Verdict:
     if result is None:
         # It was cut off because another attempt had won: that says nothing of the server.
         return Verdict.IGNORED

@@ -55,7 +55,7 @@ def hedge(
     extra = ExtraAttempts(rate_limit, concurrency_limit, breaker, pays)
 
     def around(send: Send) -> Send:
-        exchange = cast(Exchange, send)  # nothing but the engine is below
+        exchange = cast(Exchange, send)  # below are attempt middleware and the engine
 
         def hedged(request: Request) -> Awaitable[Response]:
             if not may_hedge(request, policy):
@@ -119,7 +119,7 @@ class _HedgedRequest:
         self._now = now
         self._tickets: list[Ticket] = []
 
-    def again(self) -> Request | None:
+    async def again(self) -> Request | None:
         """Return one more attempt's request, admitted and paid for, or None."""
         request, body = self.request, None
         if request.body is not None:
@@ -140,7 +140,12 @@ class _HedgedRequest:
         """Return whether an answer wins while other attempts are under way."""
         return status_code not in HEDGED_STATUSES
 
-    def dropped(self, result: AttemptResult, elapsed: float, was_sent: bool) -> None:
+    def surfaces(self, request: Request) -> None:
+        """Hear which attempt's outcome the engine returns or raises."""
+
+    def dropped(
+        self, request: Request, result: AttemptResult, elapsed: float, was_sent: bool
+    ) -> None:
         """Count an attempt that does not surface.
 
         There are as many as tickets: the layers above have one for the attempt that does.
@@ -148,7 +153,8 @@ class _HedgedRequest:
         self.was_sent = self.was_sent or was_sent
         if self._tickets:
             ticket = self._tickets.pop()
-            self.transitions += ticket.settle(result, self._now(), elapsed)
+            outcome = result.status_code if isinstance(result, Response) else result
+            self.transitions += ticket.settle(outcome, self._now(), elapsed)
 
     def timed(self, seconds: float) -> None:
         """Learn how long a first attempt takes."""
@@ -157,7 +163,7 @@ class _HedgedRequest:
     def close(self) -> None:
         """Give back the tickets of attempts that were let in and could not begin."""
         while self._tickets:
-            self.dropped(None, 0.0, was_sent=False)
+            self.dropped(self.request, None, 0.0, was_sent=False)
 
 
 def _twin(body: Body) -> Body | None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from curlhttp.exceptions import RequestException
 
-__all__ = ["Attempt"]
+__all__ = ["Attempt", "AttemptCancelled"]
+
+
+class AttemptCancelled(BaseException):
+    """What an attempt middleware gets from `send` when another attempt of a hedge has won.
+
+    No failure of the server's, so that neither `except RequestException` nor `except Exception`
+    takes it for one. It goes no further than the middleware.
+    """
 
 
 class Attempt(NamedTuple):

@@ -68,13 +68,14 @@ class Attempted:
                 return
 
     @property
-    def outcome(self) -> int | RequestException:
-        """Return its status or its error."""
+    def outcome(self) -> Response | RequestException:
+        """Return its response without the body, or its error."""
         failed = self.error or self.broken
         if failed is not None:
             return failed
         assert isinstance(self.step, Answer)
-        return self.step.status_code
+        answer = self.step
+        return Response.of(self.request, answer.status_code, headers=answer.all_headers)
 
     def take_error(self) -> RequestException:
         """Return the error to raise, and forget it: its traceback will hold this attempt."""
@@ -211,6 +212,7 @@ class ScriptedRace:
     def cancel_others(self) -> int:
         """Cancel what runs beside the winner, and return how many attempts that were."""
         first, winner = self._first, self.winner
+        self._plan.surfaces(winner.request)
         if first in self._running and (first is not winner or first.error is None):
             self._plan.timed(min(first.ends, winner.over) - first.begun)
         others = [attempt for attempt in self._running if attempt is not winner]
@@ -219,8 +221,9 @@ class ScriptedRace:
         return len(others)
 
     def _is_good(self, attempt: Attempted) -> bool:
-        return isinstance(attempt.outcome, int) and self._plan.is_good(attempt.outcome)
+        outcome = attempt.outcome
+        return isinstance(outcome, Response) and self._plan.is_good(outcome.status_code)
 
     def _drop(self, attempt: Attempted, result: AttemptResult, now: float) -> None:
         was_sent = isinstance(attempt.step, Answer) or attempt.step.error.request_sent
-        self._plan.dropped(result, now - attempt.begun, was_sent)
+        self._plan.dropped(attempt.request, result, now - attempt.begun, was_sent)

@@ -87,6 +87,7 @@ class ScriptedEngine:
         pieces = []
         while piece := await self.read(incoming):
             pieces.append(piece)
+        request = incoming.request  # of a race, the one that came through
         response = Response(request, incoming.head, b"".join(pieces), incoming.timings())
         self._decode(response, request)
         return response
@@ -123,7 +124,7 @@ class ScriptedEngine:
         race = ScriptedRace(first, plan)
         while (due := race.due()) is not None:
             await self._wait_until(due)
-            again = plan.again()
+            again = await plan.again()
             race.add(None if again is None else await self._begin(again))
         self.cancelled += race.cancel_others()
         return race.winner

@@ -200,7 +200,7 @@ class BlockingEngine:
         if not self._pool.take_slot(origin):
             return race.stop()
         try:
-            request, first = race.next(), race.running[0]
+            request, first = await race.next(), race.running[0]
             rival = None if request is None else Transfer(self._limits, first.share)
         except BaseException:
             self._pool.give_slot(origin)

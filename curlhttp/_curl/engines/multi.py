@@ -189,8 +189,13 @@ class MultiEngine(PooledEngine):
         slot = self._slot_of(race.request)
         if self.is_closed or not self._pool.slots.take(slot):
             return race.stop()
-        request = race.next()
-        if request is None:
+        try:
+            request = await race.next()
+        except BaseException:
+            self._pool.slots.give(slot)
+            raise
+        # A middleware may have waited, and the race may be decided since.
+        if request is None or self.is_closed or race.winner() is not None:
             return self._pool.slots.give(slot)
         rival = self._start_in_slot(request, slot)
         race.add(rival, self._driver)

@@ -1,0 +1,420 @@
+"""Middleware around each attempt: hops, challenges, retries and hedges, in every way of sending."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import curlhttp
+from curlhttp import AttemptCancelled, Hedge, Response, RetryPolicy, Send
+from curlhttp import ClientRequest as Request
+from curlhttp import exceptions as e
+from curlhttp.testing import Answer, Fault, ScriptedEngine, refused
+from tests.servers import AppServer, RawServer
+from tests.servers.websocket import echo, speaking
+from tests.support.colours import ONE_OF_EACH, AnyClient
+from tests.support.downloads import download
+from tests.support.scripted import URL, Scripted, moved, steady
+from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+
+
+class Attempts:
+    """A middleware that numbers the attempts, and notes what comes of each."""
+
+    def __init__(self) -> None:
+        self.begun: list[Request] = []
+        self.ends: list[tuple[int, int | str]] = []
+
+    async def __call__(self, request: Request, send: Send) -> Response:
+        self.begun.append(request)
+        number = len(self.begun)
+        assert "X-Attempt" not in request.headers  # what another attempt has got
+        request.headers["X-Attempt"] = str(number)
+        try:
+            response = await send(request)
+        except BaseException as error:
+            self.ends.append((number, type(error).__name__))
+            raise
+        self.ends.append((number, response.status_code))
+        return response
+
+
+def numbers(engine: ScriptedEngine) -> list[str | None]:
+    return [sent.headers.get("X-Attempt") for sent in engine.sent]
+
+
+# --- what is an attempt ---
+
+
+@ONE_OF_EACH
+async def test_each_retry_is_an_attempt(scripted: Scripted) -> None:
+    attempts, told = Attempts(), []
+    client, engine = scripted(
+        [refused(), Answer(503), Answer(200)],
+        retry=steady(),
+        attempt_middleware=[attempts],
+        hooks={"before_attempt": lambda event: told.append(event.number)},
+    )
+    response = await client.get(URL)
+    assert response.status_code == 200
+    assert attempts.ends == [(1, "ConnectionError"), (2, 503), (3, 200)]
+    assert numbers(engine) == ["1", "2", "3"]
+    assert told == [1, 2, 3]
+
+
+async def test_hops_and_answers_to_challenges_are_attempts(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    attempts = Attempts()
+    client = make_client(attempt_middleware=[attempts])
+    app.route(
+        "/hop", lambda record, out: out.reply(302, b"", [("Location", "/digest?user=u&password=p")])
+    )
+    response = await client.get(app.url + "/hop", auth=curlhttp.DigestAuth("u", "p"))
+    assert response.status_code == 200
+    assert attempts.ends == [(1, 302), (2, 401), (3, 200)]
+    sent = [record.header("x-attempt") for record in app.requests]
+    assert sent == [str(number) for number, _ in attempts.ends]
+
+
+@ONE_OF_EACH
+async def test_what_one_attempt_adds_no_other_sees(scripted: Scripted) -> None:
+    above: list[Request] = []
+
+    async def outer(request: Request, send: Send) -> Response:
+        above.append(request)
+        return await send(request)
+
+    client, engine = scripted(
+        [Answer(503), moved("http://other.test/"), Answer(200)],
+        retry=steady(),
+        middleware=[outer],
+        attempt_middleware=[Attempts()],
+    )
+    response = await client.get(URL)
+    assert numbers(engine) == ["1", "2", "3"]
+    assert [request.headers.get("X-Attempt") for request in above] == [None, None]
+    assert response.request.headers["X-Attempt"] == "3"  # what was sent
+    assert "X-Attempt" not in client.real.headers
+
+
+@ONE_OF_EACH
+async def test_the_first_attempt_middleware_is_the_outermost(scripted: Scripted) -> None:
+    log: list[str] = []
+
+    def noted(name: str) -> Any:
+        async def middleware(request: Request, send: Send) -> Response:
+            log.append(f"{name} >")
+            response = await send(request)
+            log.append(f"{name} <")
+            return response
+
+        return middleware
+
+    client, _ = scripted(
+        [Answer(503), Answer(200)],
+        retry=steady(),
+        middleware=[noted("m")],
+        attempt_middleware=[noted("a"), noted("b")],
+    )
+    await client.get(URL)
+    assert log == ["m >", *(["a >", "b >", "b <", "a <"] * 2), "m <"]
+
+
+@ONE_OF_EACH
+async def test_an_attempt_middleware_may_answer_or_fail_by_itself(scripted: Scripted) -> None:
+    outcomes: list[Any] = [e.ConnectTimeout("made up"), 503, None]
+
+    async def faults(request: Request, send: Send) -> Response:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return await send(request) if outcome is None else Response.of(request, outcome)
+
+    client, engine = scripted([Answer(200)], retry=steady(), attempt_middleware=[faults])
+    response = await client.get(URL)
+    assert [(past.status_code, type(past.error).__name__) for past in response.attempts] == [
+        (None, "ConnectTimeout"),
+        (503, "NoneType"),
+        (200, "NoneType"),
+    ]
+    assert len(engine.sent) == 1
+
+
+@ONE_OF_EACH
+async def test_what_the_breaker_refuses_is_no_attempt(scripted: Scripted) -> None:
+    attempts = Attempts()
+    client, _ = scripted(
+        [refused()] * 9,
+        breaker=curlhttp.CircuitBreaker(2),
+        attempt_middleware=[attempts],
+    )
+    for _ in range(2):
+        with pytest.raises(e.ConnectionError):
+            await client.get(URL)
+    with pytest.raises(e.CircuitBreakerOpen):
+        await client.get(URL)
+    assert len(attempts.begun) == 2
+
+
+@EVERY_WAY_OF_CLIENTS
+async def test_every_way_of_sending_goes_through_attempt_middleware(
+    make_client: MakeClient, app: AppServer, way: str, tmp_path: Path, session: Any
+) -> None:
+    attempts = Attempts()
+    client = make_client(attempt_middleware=[attempts], retry=2)
+    await make_ask(client, way, tmp_path, session)(app.url + "/redirect/1")
+    assert attempts.ends == [(1, 302), (2, 200)]
+    assert [record.header("x-attempt") for record in app.requests] == ["1", "2"]
+
+
+async def test_each_part_of_a_resumed_download_is_an_attempt(
+    make_client: MakeClient, app: AppServer, tmp_path: Path
+) -> None:
+    attempts = Attempts()
+    asked: list[str | None] = []
+
+    def cut(record: Any, out: Any) -> None:
+        asked.append(record.header("range"))
+        tag = ("ETag", '"1"')
+        if len(asked) == 1:
+            out.begin(200, [tag, ("Content-Length", "6")])
+            out.send(b"abc")
+            out.closing = True
+        else:
+            out.reply(206, b"def", [tag, ("Content-Range", "bytes 3-5/6")])
+
+    app.route("/cut", cut)
+    at_once = RetryPolicy(2, backoff_strategy=curlhttp.ExponentialBackoff(base=0.001))
+    client = make_client(attempt_middleware=[attempts], retry=at_once)
+    await download(client, app.url + "/cut", tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"abcdef"
+    assert attempts.ends == [(1, 200), (2, 206)]
+    assert asked == [None, "bytes=3-"]
+
+
+async def test_the_handshake_of_a_websocket_is_an_attempt(
+    make_client: MakeClient,
+) -> None:
+    pytest.importorskip("websockets", reason="the extra ws is not installed")
+    attempts = Attempts()
+    client = make_client(attempt_middleware=[attempts], hedge=Hedge(30))
+    with RawServer(speaking(echo)) as server:
+        async with await client.websocket(server.url.replace("http", "ws")) as socket:
+            await socket.send("hello")
+            assert await socket.recv() == "hello"
+    assert attempts.ends == [(1, 101)]
+
+
+# --- hedges ---
+
+
+@ONE_OF_EACH
+@pytest.mark.parametrize("stream", (False, True))
+async def test_a_hedge_goes_through_attempt_middleware_by_itself(
+    scripted: Scripted, stream: bool
+) -> None:
+    attempts = Attempts()
+    client, engine = scripted(
+        [Answer(200, delay=9), Answer(201, delay=1)],
+        hedge=Hedge(1),
+        attempt_middleware=[attempts],
+    )
+    response = await client.request("GET", URL, stream=stream)
+    assert response.status_code == 201
+    assert response.request.headers["X-Attempt"] == "2"  # that which was answered
+    assert numbers(engine) == ["1", "2"]
+    assert attempts.ends == [(2, 201), (1, "AttemptCancelled")]
+    assert engine.cancelled == 1
+    if stream:
+        assert (response.close() if client.is_blocking else await response.aclose()) is None
+
+
+@ONE_OF_EACH
+async def test_each_attempt_of_a_hedge_hears_of_its_own_end(scripted: Scripted) -> None:
+    attempts = Attempts()
+    client, _ = scripted(
+        [Answer(200, delay=9), Answer(503, delay=1), Fault(e.ConnectionError("broken"), delay=1)],
+        hedge=Hedge(1, max=2),
+        attempt_middleware=[attempts],
+    )
+    assert (await client.get(URL)).status_code == 200
+    assert attempts.ends == [(3, "ConnectionError"), (2, 503), (1, 200)]
+
+
+@ONE_OF_EACH
+async def test_a_hedged_attempt_may_be_answered_for_and_sent_again(scripted: Scripted) -> None:
+    """What a middleware does beside one `send` it does around hedges, too."""
+
+    async def twice(request: Request, send: Send) -> Response:
+        response = await send(request)
+        if response.status_code == 401:
+            request.headers["Authorization"] = "Bearer new"
+            response = await send(request)
+        return response
+
+    client, engine = scripted(
+        [Answer(401, delay=9), Answer(401, delay=1), Answer(200)],
+        hedge=Hedge(1),
+        attempt_middleware=[twice],
+    )
+    assert (await client.get(URL)).status_code == 200
+    assert [sent.headers.get("Authorization") for sent in engine.sent] == [
+        None,
+        None,
+        "Bearer new",
+    ]
+
+
+@ONE_OF_EACH
+async def test_an_attempt_middleware_that_fails_for_a_hedge_does_not_harm_the_first(
+    scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[Request] = []
+
+    async def fails_later(request: Request, send: Send) -> Response:
+        calls.append(request)
+        if len(calls) > 1:
+            raise KeyError("a bug")
+        return await send(request)
+
+    limit = curlhttp.ConcurrencyLimit(9)
+    client, engine = scripted(
+        [Answer(200, delay=9)],
+        hedge=Hedge(1),
+        attempt_middleware=[fails_later],
+        concurrency_limit=limit,
+    )
+    with caplog.at_level(logging.ERROR, "curlhttp"):
+        assert (await client.get(URL)).status_code == 200
+    assert len(engine.sent) == 1
+    assert len(calls) == 2
+    assert limit.in_use(curlhttp.URL(URL).origin) == 0
+    assert "a bug" in caplog.text
+
+
+@ONE_OF_EACH
+async def test_what_a_beaten_attempt_does_with_its_end_changes_nothing(
+    scripted: Scripted,
+) -> None:
+    async def stubborn(request: Request, send: Send) -> Response:
+        while True:
+            try:
+                return await send(request)
+            except AttemptCancelled:
+                if (request.extensions or {}).setdefault("seen", 0) == 2:
+                    return Response.of(request, 299)
+                request.extensions = {"seen": (request.extensions or {}).get("seen", 0) + 1}
+
+    client, engine = scripted(
+        [Answer(200, delay=9), Answer(201, delay=1)],
+        hedge=Hedge(1),
+        attempt_middleware=[stubborn],
+    )
+    assert (await client.get(URL)).status_code == 201
+    assert len(engine.sent) == 2
+
+
+async def test_attempt_middleware_may_wait_around_a_hedge(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    """Waits and timeouts of a middleware run in the caller's task, in the order of a stack."""
+    begun: list[str] = []
+    ends: list[str] = []
+
+    def answer(record: Any, out: Any) -> None:
+        if record.header("x-number") == "1":
+            out.wait_closed(30)
+            out.closing = True
+        else:
+            out.reply(200, b"second")
+
+    app.route("/slow", answer)
+
+    async def waits(request: Request, send: Send) -> Response:
+        number = request.headers["X-Number"] = str(len(begun) + 1)
+        begun.append(number)
+        if client.is_blocking:
+            return await send(request)
+        try:
+            with anyio.fail_after(30):
+                await anyio.sleep(0)
+                response = await send(request)
+                await anyio.sleep(0)
+            return response
+        finally:
+            await anyio.sleep(0)
+            ends.append(number)
+
+    client = make_client(hedge=Hedge(0), attempt_middleware=[waits])
+    for _ in range(3):
+        begun.clear()
+        assert (await client.get(app.url + "/slow")).content == b"second"
+    if not client.is_blocking:
+        assert ends == ["2", "1"] * 3
+
+
+async def test_a_middleware_that_awaits_a_loop_in_a_blocking_client_is_told_so() -> None:
+    async def waits(request: Request, send: Send) -> Response:
+        await anyio.sleep(0)
+        return await send(request)
+
+    for hedge in (None, Hedge(1)):
+        engine = ScriptedEngine([Answer(200)])
+        client = curlhttp.Client(transport=engine, hedge=hedge, attempt_middleware=[waits])
+        with client, pytest.raises(RuntimeError, match="needs an event loop"):
+            client.get(URL)
+        assert not engine.sent
+
+
+@pytest.mark.colours("asyncio", "uvloop")
+async def test_sending_in_another_task_around_hedges_is_refused(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    async def elsewhere(request: Request, send: Send) -> Response:
+        async def sending() -> Response:
+            return await send(request)
+
+        return await asyncio.ensure_future(sending())
+
+    client = make_client(hedge=Hedge(9), attempt_middleware=[elsewhere])
+    with pytest.raises(RuntimeError, match=r"awaits send\(request\) itself"):
+        await client.get(app.url)
+    assert not app.requests
+
+
+async def test_a_cancelled_race_is_cancelled_for_each_middleware(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    attempts = Attempts()
+
+    def silent(record: Any, out: Any) -> None:
+        out.wait_closed(30)
+        out.closing = True
+
+    app.route("/silent", silent)
+    client = make_client(hedge=Hedge(0), attempt_middleware=[attempts], timeout=None)
+    if client.is_blocking:
+        with pytest.raises(e.ReadTimeout):
+            await client.get(app.url + "/silent", timeout=curlhttp.Timeout(read=0.1))
+        assert len(attempts.ends) == 2
+        return
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.get, app.url + "/silent")
+        await anyio.to_thread.run_sync(app.wait_for, lambda: len(app.requests) == 2)
+        tasks.cancel_scope.cancel()
+    assert sorted(name for _, name in attempts.ends) == sorted(
+        ["AttemptCancelled", anyio.get_cancelled_exc_class().__name__]
+    )
+    app.route("/fine", lambda record, out: out.reply(200, b"fine"))
+    assert (await client.get(app.url + "/fine")).content == b"fine"
