@@ -90,6 +90,7 @@ class Exchanged:
             "response": _no_response() if answer is None else _response(answer, masks),
             "cache": {},
             "timings": spent,
+            "_resourceType": "fetch",  # or browsers take answers in JSON for scripts
         }
         if timings.peer is not None and timings.peer[0]:
             entry["serverIPAddress"] = timings.peer[0]

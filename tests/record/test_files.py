@@ -40,6 +40,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "timings": "timings",
         "serverIPAddress?": str,
         "connection?": str,
+        "_resourceType": str,
         "_error?": str,
     },
     "request": {
