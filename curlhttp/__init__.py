@@ -42,13 +42,14 @@ if TYPE_CHECKING:
     from curlhttp._models.timeout import Timeout as _Setting
     from curlhttp._models.timings import Timings
     from curlhttp._models.url.url import URL
-    from curlhttp._policy.auth import Auth, BasicAuth, BearerAuth
+    from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.backoff import (
         DecorrelatedJitterBackoff,
         EqualJitterBackoff,
         ExponentialBackoff,
         FullJitterBackoff,
     )
+    from curlhttp._policy.bearer import BearerAuth
     from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
     from curlhttp._policy.breaker.circuit import BreakerMetrics, Circuit
     from curlhttp._policy.breaker.store import Store
@@ -138,6 +139,7 @@ __all__ = [
     "TLS",
     "URL",
     "ASGITransport",
+    "AsyncAuthFlow",
     "AsyncClient",
     "AsyncEventStream",
     "AsyncResults",
@@ -147,6 +149,7 @@ __all__ = [
     "AttemptCancelled",
     "AttemptEvent",
     "Auth",
+    "AuthFlow",
     "BasicAuth",
     "BearerAuth",
     "BlockedAddress",
@@ -274,7 +277,8 @@ _HOMES = {
     "curlhttp._models.attempt": "Attempt AttemptCancelled",
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url.url": "URL",
-    "curlhttp._policy.auth": "Auth BasicAuth BearerAuth",
+    "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
+    "curlhttp._policy.bearer": "BearerAuth",
     "curlhttp._policy.backoff": (
         "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff"
     ),

@@ -78,6 +78,7 @@ class AsyncClient(Core):
 
         self._loops = _loops
         self._running_loop = _loops.running_loop
+        self._run_blocking = _loops.in_thread_or_leave
         self._engines: dict[Loop, EventLoopEngine] = {}
         if transport is not None:
             check_transport(transport, "AsyncClient")

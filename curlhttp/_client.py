@@ -13,7 +13,7 @@ from curlhttp._flow.exchange import exchange
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url.url import URL
-from curlhttp._run import run_sync
+from curlhttp._run import run_here, run_sync
 from curlhttp._stream import StreamedResponse
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Client(Core):
                 BlockingIOError.
             ValueError: the checksum has a form that cannot be read; nothing was sent.
         """
-        from curlhttp._download.download import download, run_here
+        from curlhttp._download.download import download
 
         downloading = download(
             self,

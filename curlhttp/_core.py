@@ -18,6 +18,7 @@ from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import as_auth
 from curlhttp._routing import Routing
+from curlhttp._run import Offload, run_here
 from curlhttp._settings import (
     checked_hooks,
     client_headers,
@@ -69,6 +70,7 @@ class Core(RequestBuilder):
     exchange: Exchange
     is_closed = False
     _awaits_hooks = False
+    _run_blocking: Offload = staticmethod(run_here)
     _arounds: tuple[Around, ...] = ()
 
     def __init__(
@@ -164,6 +166,7 @@ class Core(RequestBuilder):
             concurrency_limit=concurrency_limit,
             breaker=breaker,
             hedge=hedge,
+            run_blocking=self._run_blocking,
         )
         self.flow: Send = self.chain.ending_in(self.exchange, self.clock, self.gate)
 

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["NEEDS_A_LOOP", "run_sync"]
+__all__ = ["NEEDS_A_LOOP", "Offload", "run_here", "run_sync"]
 
 T = TypeVar("T")
+
+
+class Offload(Protocol):
+    """Call a function where it may block."""
+
+    # Any: the arguments are those of the function.
+    def __call__(self, call: Callable[..., T], /, *arguments: Any) -> Awaitable[T]:
+        """Return what gives the function's result."""
+
+
+async def run_here(call: Callable[..., T], /, *arguments: Any) -> T:  # Any: see Offload
+    """Call a function right here: in Client, everything may block."""
+    return call(*arguments)
+
 
 NEEDS_A_LOOP = (
     "a middleware, hook or auth of this Client awaited something that needs an event loop; "

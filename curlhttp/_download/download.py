@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from curlhttp._download.checksum import Checksum
 from curlhttp._download.partial_file import PartialFile
@@ -42,26 +42,11 @@ if TYPE_CHECKING:
     from curlhttp._building import DownloadOptions
     from curlhttp._core import Core
     from curlhttp._models.url.url import URL
+    from curlhttp._run import Offload
 
-__all__ = ["Offload", "download", "run_here"]
-
-T = TypeVar("T")
-
-
-class Offload(Protocol):
-    """Call a function where it may block."""
-
-    # Any: the arguments are those of the function.
-    def __call__(self, call: Callable[..., T], /, *arguments: Any) -> Awaitable[T]:
-        """Return what gives the function's result."""
-
+__all__ = ["download"]
 
 _OWN = ("Range", "If-Range", "Content-Range")
-
-
-async def run_here(call: Callable[..., T], /, *arguments: Any) -> T:  # Any: see Offload
-    """Call a function right here: in Client, everything may block."""
-    return call(*arguments)
 
 
 async def download(

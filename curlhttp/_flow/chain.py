@@ -9,13 +9,17 @@ going when a server fails are in the chain, and loaded, only where they are aske
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from curlhttp._engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
+from curlhttp._flow.auth import SignIn
+from curlhttp._flow.cookies import cookies
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, observe
 from curlhttp._flow.hops import hops
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._run import Offload
 
 if TYPE_CHECKING:
     from curlhttp._models.inputs import Hook
@@ -45,6 +49,7 @@ class Chain:
         concurrency_limit: of attempts, or None.
         breaker: refuses attempts, or None.
         hedge: when to send a slow request again, or None.
+        run_blocking: calls what may block.
 
     Attributes:
         retries: requests may have a retry policy, or hooks want to hear of attempts.
@@ -67,6 +72,7 @@ class Chain:
         concurrency_limit: ConcurrencyLimit | None,
         breaker: CircuitBreaker | None,
         hedge: Hedge | None,
+        run_blocking: Offload,
     ) -> None:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         # Hooks and middleware may give a request a policy of its own.
@@ -77,6 +83,8 @@ class Chain:
             or hedge is not None
         )
         self._hooks = hooks
+        self._is_async = awaits_hooks
+        self._run_blocking = run_blocking
         self.told: Hooks = Hooks(hooks, awaits=awaits_hooks)
         self._max_redirects = max_redirects
         self._sensitive = sensitive
@@ -96,6 +104,7 @@ class Chain:
         *,
         retries: bool | None = None,
         within_retry: Layer | None = None,
+        plain: Exchange | None = None,
     ) -> Send:
         """Return the function that takes a request through all layers to an engine.
 
@@ -104,12 +113,33 @@ class Chain:
             clock: the engine's.
             gate: makes a gate of the engine.
             retries: what to take in place of the attribute, or None.
-            within_retry: one more layer, whose work is part of each attempt, or None.
+            within_retry: one more layer, whose work is part of each attempt, or None. It is not
+                for what an Auth sends beside the request.
+            plain: the last step of what an Auth sends beside, or None for the same.
         """
+        below = partial(self._below, clock=clock, gate=gate, retries=retries)
+        beside = None
+        if within_retry is not None:
+            beside = partial(_with_cookies, below, last if plain is None else plain)
+        sign_in = SignIn(clock, gate, self._is_async, self._run_blocking, beside)
         layers: tuple[Layer, ...] = (
             observe(self._hooks),  # sees the request first and the final response last
             # Deadline, redirects, credentials and cookies.
-            hops(clock, self._max_redirects, self._sensitive, self._netrc),
+            hops(clock, self._max_redirects, self._sensitive, self._netrc, sign_in),
+        )
+        return _around(below(last, within_retry=within_retry), layers)
+
+    def _below(
+        self,
+        last: Exchange,
+        *,
+        clock: Clock,
+        gate: MakeGate,
+        retries: bool | None,
+        within_retry: Layer | None = None,
+    ) -> Send:
+        """Return what takes a request through all layers below its credentials."""
+        layers: tuple[Layer, ...] = (
             *map(_layer, self.middleware),
             # Repeats all below: each attempt is admitted and counted by itself.
             *(self._retry(clock) if (self.retries if retries is None else retries) else ()),
@@ -120,10 +150,7 @@ class Chain:
             # Below all of them, since a hedge is an attempt, too, and is made by the engine.
             *self._around_attempts(),
         )
-        send: Send = last
-        for layer in reversed(layers):
-            send = layer(send)
-        return send
+        return _around(last, layers)
 
     def _retry(self, clock: Clock) -> tuple[Layer, ...]:
         from curlhttp._flow.retry import retry
@@ -163,6 +190,16 @@ class Chain:
             breaker=self._breaker,
             hooks=self.told,
         )
+
+
+def _around(send: Send, layers: tuple[Layer, ...]) -> Send:
+    for layer in reversed(layers):
+        send = layer(send)
+    return send
+
+
+def _with_cookies(below: Callable[[Exchange], Send], last: Exchange) -> Send:
+    return cookies(below(last))
 
 
 def _layer(middleware: Middleware) -> Layer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from curlhttp._engine import Clock, Layer, Send
-from curlhttp._flow.auth import FindCredentials, authenticate, method_from_netrc
+from curlhttp._flow.auth import FindCredentials, SignIn, authenticate, method_from_netrc
 from curlhttp._flow.cookies import cookies, store_cookies, with_cookies
 from curlhttp._flow.deadline import bounded
 from curlhttp._flow.redirect import next_hop
@@ -22,7 +22,11 @@ __all__ = ["hops"]
 
 
 def hops(
-    clock: Clock, max_redirects: int, sensitive: frozenset[str], netrc: FindCredentials | None
+    clock: Clock,
+    max_redirects: int,
+    sensitive: frozenset[str],
+    netrc: FindCredentials | None,
+    sign_in: SignIn,
 ) -> Layer:
     """Return the layer that takes a request through all its hops.
 
@@ -31,6 +35,7 @@ def hops(
         max_redirects: how many to follow, before TooManyRedirects.
         sensitive: lower-case header names that must not reach another origin.
         netrc: gives user name and password for a host; None when the environment is not asked.
+        sign_in: what an Auth needs beside.
     """
     now = clock.now
 
@@ -48,7 +53,7 @@ def hops(
                     method = method_from_netrc(request, netrc)
                 if method is not None and method is not NO_AUTH:
                     # Cookies are below: the answer to a challenge carries what the challenge set.
-                    response = await authenticate(request, send_with_cookies, method)
+                    response = await authenticate(request, send_with_cookies, method, sign_in)
                 elif jar is None:
                     response = await send(request)
                 else:

@@ -204,6 +204,14 @@ class Streamed(Response):
             pieces.append(piece)
         return Response(self.request, self._head, b"".join(pieces), self.timings)
 
+    async def load(self) -> None:
+        """Read the body into memory, where its readers find it."""
+        await self._read_all()
+
+    def let_go(self) -> None:
+        """Close the connection, if the body has not ended."""
+        self._abort()
+
     async def discard(self) -> None:
         """Do without the body: read a little to save the connection, else close that."""
         self._consumed = True

@@ -71,6 +71,10 @@ class Upgraded(Response):
         """Do without the connection."""
         self.end()
 
+    def let_go(self) -> None:
+        """Close the connection."""
+        self.end()
+
     def close(self) -> None:
         """Close the connection."""
         self.end()

@@ -105,8 +105,19 @@ FilesInput: TypeAlias = (
 
 # --- authentication ---
 
-AuthInput: TypeAlias = "tuple[Text, Text] | Auth | Callable[[Request], Request | None]"
-"""(user, password), an Auth, or a function that changes a request."""
+
+class _HasAuthFlow(Protocol):
+    """What was written for httpx, and is driven like an Auth."""
+
+    @property
+    def auth_flow(self) -> Callable[..., object]:
+        """Return the method that gives the flow."""
+
+
+AuthInput: TypeAlias = (
+    "tuple[Text, Text] | Auth | _HasAuthFlow | Callable[[Request], Request | None]"
+)
+"""(user, password), an Auth or what has its methods, or a function that changes a request."""
 
 # --- errors ---
 

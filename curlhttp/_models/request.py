@@ -281,6 +281,19 @@ class Request:
         return (self._shared_headers if headers is None else headers).sensitive
 
     @property
+    def content(self) -> bytes:
+        """Return the body, b"" where there is none.
+
+        Raises:
+            RuntimeError: it is streamed.
+        """
+        if self.body is None:
+            return b""
+        if self.body.data is None:
+            raise RuntimeError("the body is streamed; an Auth with requires_request_body has it")
+        return self.body.data
+
+    @property
     def is_idempotent(self) -> bool:
         """Return whether the method may be sent twice without harm (RFC 9110, section 9.2.2)."""
         return self.method in IDEMPOTENT

@@ -294,6 +294,12 @@ class Response:
         for piece in Response.iter_bytes(self, chunk_size):
             yield piece
 
+    async def load(self) -> None:
+        """Read the body into memory, where it is."""
+
+    def let_go(self) -> None:
+        """Do without the body, at once."""
+
     async def discard(self) -> None:
         """Do without the body, for another response that takes this one's place."""
 

@@ -6,39 +6,104 @@ It sends nothing itself, reads no clock and no file, and shows no secret in a re
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
 from binascii import b2a_base64
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
-
-from curlhttp.exceptions import InvalidHeader
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
     from curlhttp._models.inputs import AuthInput
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
+    from curlhttp.requests import Request as UserRequest
 
-__all__ = ["NO_AUTH", "Auth", "AuthFlow", "BasicAuth", "BearerAuth", "as_auth", "encoded"]
+__all__ = [
+    "NO_AUTH",
+    "AsyncAuthFlow",
+    "Auth",
+    "AuthFlow",
+    "BasicAuth",
+    "as_auth",
+    "encoded",
+    "flow_method",
+]
 
-AuthFlow = Generator["Request", "Response", None]
+AuthFlow: TypeAlias = Generator["Request | UserRequest", "Response", None]
+"""What auth_flow and sync_auth_flow return: yields requests, is sent their responses."""
 
-_VISIBLE = re.compile(r"[\x21-\x7e]+")
+AsyncAuthFlow: TypeAlias = AsyncGenerator["Request | UserRequest", "Response"]
+"""What async_auth_flow returns."""
+
+_IN_ASYNC_CLIENT, _IN_CLIENT = "async_auth_flow", "sync_auth_flow"
 
 
-class Auth(ABC):
-    """Authenticate requests, one at a time and from any thread."""
+class Auth:
+    """Authenticate requests, one at a time and from any thread; derive your own from this.
 
-    @abstractmethod
-    def flow(self, request: Request) -> AuthFlow:
+        class TokenAuth(curlhttp.Auth):
+            def auth_flow(self, request):
+                answer = yield curlhttp.Request("POST", "https://id.example.org/token")
+                request.headers["Authorization"] = f"Bearer {answer.json()['token']}"
+                yield request
+
+    One generator serves both clients. A flow that has to wait for something else than responses
+    is written as two, with the names that httpx has for them: `sync_auth_flow(request)`, for
+    Client, and the async generator `async_auth_flow(request)`, for AsyncClient; each goes before
+    `auth_flow`.
+
+    What is yielded goes through cookies, middleware, retries, limits and proxies as the request
+    itself does, with its time limits; redirects of it are not followed, and this Auth is not asked
+    again. A `curlhttp.Request` is sent to another origin without the client's own headers.
+
+    Attributes:
+        requires_request_body: the flow reads `request.content`: a streamed body is read into
+            memory first.
+        requires_response_body: the flow reads bodies of responses to streamed requests. Those of
+            a `curlhttp.Request` are always there.
+    """
+
+    __slots__ = ()
+
+    requires_request_body = False
+    requires_response_body = False
+
+    # It obtains something first that requests share: see curlhttp._policy.shared.
+    obtains = False
+
+    def auth_flow(self, request: Request) -> AuthFlow:
         """Yield the request to send, receive its response, and perhaps yield another.
 
         Args:
             request: the request; its headers belong to this flow and may be changed.
         """
+        raise TypeError(f"{type(self).__name__} has no auth_flow")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
+
+
+def flow_method(kind: type, *, is_async: bool) -> str:
+    """Return the name of the method that gives the flow, of a class that may be httpx's.
+
+    Args:
+        kind: the class; what it says of its own goes before what it inherits.
+        is_async: the client is AsyncClient.
+
+    Raises:
+        TypeError: the class has no flow for such a client.
+    """
+    special = _IN_ASYNC_CLIENT if is_async else _IN_CLIENT
+    for each in kind.__mro__:
+        if each is not Auth:
+            for name in (special, "auth_flow"):
+                if name in vars(each):
+                    return name
+    other = _IN_CLIENT if is_async else _IN_ASYNC_CLIENT
+    needed = (
+        f"needs {'Client' if is_async else 'AsyncClient'}: it has "
+        if hasattr(kind, other)
+        else "has "
+    )
+    raise TypeError(f"{kind.__name__} {needed}no {special} and no auth_flow")
 
 
 # --- credentials that need no challenge ---
@@ -58,7 +123,7 @@ class BasicAuth(Auth):
         pair = encoded(username) + b":" + encoded(password)
         self._value = "Basic " + b2a_base64(pair, newline=False).decode("ascii")
 
-    def flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: Request) -> AuthFlow:
         """Yield the request with its Authorization."""
         request.headers["Authorization"] = self._value
         yield request
@@ -70,29 +135,6 @@ class BasicAuth(Auth):
         return hash(self._value)
 
 
-class BearerAuth(Auth):
-    """Send a bearer token with every request (RFC 6750).
-
-    Args:
-        token: the token, or a function that returns the one to use now.
-
-    Raises:
-        InvalidHeader: the token is empty or not visible ASCII.
-    """
-
-    __slots__ = ("_token",)
-
-    def __init__(self, token: str | Callable[[], str]) -> None:
-        self._token = token if callable(token) else _checked_token(token)
-
-    def flow(self, request: Request) -> AuthFlow:
-        """Yield the request with its Authorization."""
-        token = self._token
-        value = _checked_token(token()) if callable(token) else token
-        request.headers["Authorization"] = f"Bearer {value}"
-        yield request
-
-
 class _CallableAuth(Auth):
     """Run requests' kind of auth: a function that takes a request and returns it."""
 
@@ -101,7 +143,7 @@ class _CallableAuth(Auth):
     def __init__(self, function: Callable[[Request], Request | None]) -> None:
         self._function = function
 
-    def flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: Request) -> AuthFlow:
         """Yield what the function returns; None stands for the request itself."""
         changed = self._function(request)
         yield request if changed is None else changed
@@ -110,7 +152,7 @@ class _CallableAuth(Auth):
 class _NoAuth(Auth):
     """Say that the caller wants none: neither the client's nor what netrc holds."""
 
-    def flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: Request) -> AuthFlow:
         """Yield the request as it is."""
         yield request
 
@@ -122,7 +164,8 @@ def as_auth(value: AuthInput | None) -> Auth | None:
     """Return the Auth for what users give as auth=.
 
     Args:
-        value: None, (user, password), an Auth, or a function from request to request.
+        value: None, (user, password), an Auth or what has its methods, or a function from request
+            to request.
 
     Raises:
         TypeError: it is none of these.
@@ -131,6 +174,8 @@ def as_auth(value: AuthInput | None) -> Auth | None:
         return value
     if isinstance(value, tuple) and len(value) == 2:
         return BasicAuth(*value)
+    if any(hasattr(value, name) for name in ("auth_flow", _IN_CLIENT, _IN_ASYNC_CLIENT)):
+        return cast(Auth, value)  # it has httpx's methods
     if callable(value):
         return _CallableAuth(value)
     raise TypeError(
@@ -148,11 +193,3 @@ def encoded(text: str | bytes) -> bytes:
         return text.encode("latin-1")
     except UnicodeEncodeError:
         return text.encode()
-
-
-def _checked_token(token: str) -> str:
-    if not isinstance(token, str):
-        raise TypeError(f"a bearer token is a str, not {type(token).__name__}")
-    if not _VISIBLE.fullmatch(token):
-        raise InvalidHeader("A bearer token must be visible ASCII without blanks")
-    return token

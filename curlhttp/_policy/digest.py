@@ -203,7 +203,7 @@ class DigestAuth(Auth):
         self._lock = threading.Lock()
         self._sessions: dict[str, _DigestSession] = {}
 
-    def flow(self, request: Request) -> AuthFlow:
+    def auth_flow(self, request: Request) -> AuthFlow:
         """Yield the request, and again with an answer when it is challenged."""
         origin = request.url.origin
         session = self._sessions.get(origin)

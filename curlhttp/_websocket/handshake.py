@@ -126,7 +126,11 @@ async def shake_hands(
     request = _request(core, url, options)
     handshake = _Handshake(make_protocol)
     send = core.chain.ending_in(
-        upgrade(choose, core.clock.now), core.clock, core.gate, within_retry=handshake.around
+        upgrade(choose, core.clock.now),
+        core.clock,
+        core.gate,
+        within_retry=handshake.around,
+        plain=core.exchange,
     )
     response = await send(request)
     if not isinstance(response, Upgraded) or handshake.protocol is None:

@@ -54,7 +54,7 @@ async def test_a_function_of_the_request_authenticates(client: AnyClient, app: A
 
 async def test_an_auth_object_may_ask_elsewhere_first(client: AnyClient, app: AppServer) -> None:
     class Token(curlhttp.Auth):
-        def flow(self, request: curlhttp.ClientRequest) -> Any:
+        def auth_flow(self, request: curlhttp.ClientRequest) -> Any:
             token = yield request.derive(url=app.url + "/json", method="POST")
             request.headers["Authorization"] = f"Bearer {token.json()['hello']}"
             yield request
@@ -70,7 +70,7 @@ async def test_an_auth_that_raises_leaves_the_client_usable(
     client = make_client(max_connections=1, timeout=curlhttp.Timeout(pool=30))
 
     class Broken(curlhttp.Auth):
-        def flow(self, request: curlhttp.ClientRequest) -> Any:
+        def auth_flow(self, request: curlhttp.ClientRequest) -> Any:
             yield request
             raise LookupError("no token")
 

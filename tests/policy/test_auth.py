@@ -17,7 +17,8 @@ from curlhttp._models.head import Head
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
-from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, BearerAuth, as_auth
+from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, as_auth
+from curlhttp._policy.bearer import BearerAuth
 from curlhttp._policy.digest import Challenge, DigestAuth, parse_challenges, parse_parameters
 from curlhttp.exceptions import InvalidHeader, UnrewindableBodyError
 
@@ -35,8 +36,8 @@ def answered(status: int, url: str, *fields: tuple[str, str]) -> Response:
 
 
 def begin(auth: Auth, request: Request) -> tuple[AuthFlow, Request]:
-    flow = auth.flow(request)
-    return flow, next(flow)
+    flow = auth.auth_flow(request)
+    return flow, cast(Request, next(flow))
 
 
 def challenged(flow: AuthFlow, *values: str, url: str = "http://h.test/") -> Request | None:
@@ -49,7 +50,7 @@ def finish(
     flow: AuthFlow, status: int, *fields: tuple[str, str], url: str = "http://h.test/"
 ) -> Request | None:
     try:
-        return flow.send(answered(status, url, *fields))
+        return cast(Request, flow.send(answered(status, url, *fields)))
     except StopIteration:
         return None
 

@@ -1,0 +1,180 @@
+"""Obtain what a request needs to authenticate, or wait for the request that does, and send it.
+
+Who does, and for whom, is decided in _policy/shared.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from curlhttp._engine import Send
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._policy.auth import Auth
+from curlhttp._policy.sent_along import request_beside
+from curlhttp._policy.shared import Call, InLine, Obtained, ObtainingAuth
+from curlhttp.exceptions import (
+    ClientClosed,
+    DeadlineExceeded,
+    PoolTimeout,
+    UnrewindableBodyError,
+)
+
+if TYPE_CHECKING:
+    from curlhttp._flow.auth import SignIn
+
+__all__ = ["send_with_obtained"]
+
+
+class _NeedsAsyncClient(TypeError):
+    """Report an async function in Client."""
+
+
+# What ended the fetch is an affair of the request that did it: another may well succeed.
+_OF_ONE_REQUEST = (ClientClosed, DeadlineExceeded, PoolTimeout, _NeedsAsyncClient)
+
+
+async def send_with_obtained(
+    request: Request, send: Send, beside: Send, method: Auth, client: SignIn
+) -> Response:
+    """Send a request with what a method obtains; once more, if that is refused.
+
+    Args:
+        request: what to send; a copy of it is changed.
+        send: takes it through all below.
+        beside: sends the requests by which something is obtained.
+        method: an ObtainingAuth.
+        client: what the method needs else.
+
+    Raises:
+        RequestException: nothing was obtained, or no response came of it.
+    """
+    obtaining = cast(ObtainingAuth, method)
+    obtained = await _obtain(obtaining, request, beside, client)
+    response = await send(obtaining.apply(request.copy(), obtained.value))
+    if not obtaining.refuses(response):
+        return response
+    obtaining.shared.forget(obtained.value)
+    if not obtained.is_kept or not _can_be_sent_again(request):
+        return response
+    await response.discard()  # before others wait for its connection, or its place
+    obtained = await _obtain(obtaining, request, beside, client)
+    again = await send(obtaining.apply(request.copy(), obtained.value))
+    again.history = [response, *again.history]
+    if obtaining.refuses(again):
+        obtaining.shared.forget(obtained.value)
+    return again
+
+
+def _can_be_sent_again(request: Request) -> bool:
+    if request.body is not None:
+        try:
+            request.body.rewind()
+        except UnrewindableBodyError:
+            return False
+    return True
+
+
+async def _obtain(
+    method: ObtainingAuth, request: Request, beside: Send, client: SignIn
+) -> Obtained:
+    shared, now = method.shared, client.clock.now
+
+    def is_usable(obtained: Obtained) -> bool:
+        return method.is_usable(obtained, now())
+
+    latest = shared.latest
+    if latest is not None and is_usable(latest):
+        return latest
+    woken = client.gate()
+    place = InLine(woken.open)
+    try:
+        shared.join(place, is_usable)
+        if not (place.is_first or place.outcome):
+            await woken.wait(request.pool_seconds(now()))
+            if not (place.is_first or place.outcome):
+                raise _too_late(request, method, now())
+        if place.outcome is None:
+            obtained = await _fetch(method, request, beside, client)
+            shared.finish(place, obtained)
+            return obtained
+    except Exception as error:
+        if place.is_first and not isinstance(error, _OF_ONE_REQUEST):
+            shared.finish(place, error)
+        else:
+            shared.leave(place)
+        raise
+    # BaseException, since a cancelled task has to let the next one go on as well.
+    except BaseException:
+        shared.leave(place)
+        raise
+    outcome = place.outcome
+    if isinstance(outcome, Exception):
+        try:
+            _raise_for(outcome)
+        finally:  # else the error would hold this frame, and this frame the error
+            del outcome, place
+    return outcome
+
+
+async def _fetch(method: ObtainingAuth, request: Request, beside: Send, client: SignIn) -> Obtained:
+    """Run the steps of a method."""
+    steps = method.steps(client.clock.now)
+    try:
+        step = next(steps)
+        while True:
+            result: object
+            if isinstance(step, Call):
+                result = await _call(step, client, type(method).__name__)
+            else:
+                other = request_beside(step, request, request, type(method).__name__)
+                # How large an answer may be is said by the method, not by the request's caller.
+                other.max_response_size = step.max_response_size
+                result = await beside(other)
+            try:
+                step = steps.send(result)
+            except StopIteration as end:
+                return cast(Obtained, end.value)
+    finally:
+        steps.close()
+
+
+async def _call(call: Call, client: SignIn, who: str) -> object:
+    function = call.function
+    if inspect.iscoroutinefunction(function) and not client.is_async:
+        raise _NeedsAsyncClient(f"{who} has an async function, which needs AsyncClient")
+    result = await client.run_blocking(function) if call.blocks else function()
+    if inspect.isawaitable(result):
+        return await _awaited(result, client, who)
+    return result
+
+
+async def _awaited(result: Awaitable[object], client: SignIn, who: str) -> object:
+    if not client.is_async:
+        # Else Python warns of a coroutine that was never awaited, far from here.
+        if inspect.iscoroutine(result):
+            result.close()
+        raise _NeedsAsyncClient(f"{who} has an async function, which needs AsyncClient")
+    return await result
+
+
+def _raise_for(error: Exception) -> NoReturn:
+    """Raise what another request failed with, as an error with a traceback of its own."""
+    twin: Exception = error
+    with suppress(Exception):  # some classes cannot be copied
+        twin = copy.copy(error)
+    if twin is error or type(twin) is not type(error):
+        raise error
+    raise twin from error
+
+
+def _too_late(request: Request, method: Auth, now: float) -> DeadlineExceeded | PoolTimeout:
+    return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
+        f"{request}: another request that fetches what {type(method).__name__} needs did not "
+        "end in time; this one was not sent",
+        request=request,
+    )

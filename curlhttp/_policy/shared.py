@@ -1,0 +1,176 @@
+"""What one request obtains for all: a token, credentials. Who fetches it, who waits, and how long
+it is good.
+
+Requests that need it at the same time stand in line. The first one fetches, in whatever thread or
+event loop it runs; what comes of it, a failure included, is told to all in line. One that is
+cancelled leaves the line, and the next is the first then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._policy.auth import Auth, AuthFlow
+from curlhttp._policy.waiting_line import Limit, Wake
+
+__all__ = ["Call", "InLine", "Obtained", "ObtainingAuth", "Shared", "Steps"]
+
+
+class Obtained(NamedTuple):
+    """What was obtained.
+
+    Attributes:
+        value: what requests need, as the Auth knows it.
+        expires_at: when it is good no more, on the engine's clock; None when nobody knows.
+        is_kept: later requests have it, too; otherwise it is for those alone that waited for it.
+    """
+
+    value: Any  # Any: the Auth knows
+    expires_at: float | None = None
+    is_kept: bool = True
+
+
+class Call(NamedTuple):
+    """Ask whoever runs the steps to call a function, and for what it returns.
+
+    Attributes:
+        function: without arguments; in AsyncClient it may be a coroutine function.
+        blocks: it may take a while, and is called where that holds up nobody.
+    """
+
+    function: Callable[[], object]
+    blocks: bool = False
+
+
+# Any: what comes back is a Response for a Request, and the result for a Call.
+Steps: TypeAlias = Generator["Request | Call", Any, Obtained]
+
+
+class InLine:
+    """A request in line.
+
+    Attributes:
+        wake: lets it go on.
+        outcome: what came of the fetch that it waited for, or None.
+        is_first: it has to fetch.
+    """
+
+    __slots__ = ("is_first", "outcome", "wake")
+
+    def __init__(self, wake: Wake) -> None:
+        self.wake = wake
+        self.outcome: Obtained | Exception | None = None
+        self.is_first = False
+
+
+class Shared(Limit[InLine]):
+    """What was obtained last, and the line of those who wait for the next."""
+
+    def __init__(self) -> None:
+        self.latest: Obtained | None = None
+        super().__init__(None)
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._line: OrderedDict[InLine, None] = OrderedDict()
+
+    def join(self, place: InLine, is_usable: Callable[[Obtained], bool]) -> None:
+        """Put a request into the line; whatever happens, finish() or leave() takes it out.
+
+        Args:
+            place: a new one. It is the caller's before, so that Ctrl-C cannot come in between.
+            is_usable: tells whether something is good still: it may have come meanwhile.
+        """
+        with self._lock:
+            latest = self.latest
+            if latest is not None and is_usable(latest):
+                place.outcome = latest
+            else:
+                place.is_first = not self._line
+                self._line[place] = None
+        self._release_leavers()
+
+    def finish(self, place: InLine, outcome: Obtained | Exception) -> None:
+        """Tell all others in line what came of the fetch of the first."""
+        with self._lock:
+            if place not in self._line:  # in a forked child
+                return
+            if isinstance(outcome, Obtained):
+                self.latest = outcome if outcome.is_kept else None
+            del self._line[place]
+            told, self._line = list(self._line), OrderedDict()
+            for each in told:
+                each.outcome = outcome
+        for each in told:
+            each.wake()
+        self._release_leavers()
+
+    def leave(self, place: InLine) -> None:
+        """Leave the line, which takes no lock that this thread may have."""
+        self._leave(place)
+
+    def _remove(self, place: InLine, wakes: list[Wake]) -> None:
+        if place not in self._line:
+            return
+        del self._line[place]
+        if place.is_first and self._line:
+            following = next(iter(self._line))
+            following.is_first = True
+            wakes.append(following.wake)
+
+    def forget(self, value: object) -> None:
+        """Drop what was refused, unless there is something newer."""
+        with self._lock:
+            if self.latest is not None and self.latest.value is value:
+                self.latest = None
+        self._release_leavers()
+
+
+class ObtainingAuth(Auth):
+    """Authenticate by what is obtained first, and shared by all requests."""
+
+    __slots__ = ("shared",)
+
+    obtains = True
+
+    def __init__(self) -> None:
+        self.shared = Shared()
+
+    def steps(self, now: Callable[[], float]) -> Steps:
+        """Yield the requests and calls of which comes what is to be obtained, and return it.
+
+        Args:
+            now: gives monotonic seconds.
+        """
+        raise NotImplementedError
+
+    def is_usable(self, obtained: Obtained, now: float) -> bool:
+        """Return whether what was obtained is good still."""
+        return obtained.expires_at is None or now < obtained.expires_at
+
+    def apply(self, request: Request, value: Any) -> Request:  # Any: see Obtained
+        """Return a request with what authenticates it.
+
+        Args:
+            request: a copy, which may be changed.
+            value: what was obtained.
+        """
+        raise NotImplementedError
+
+    def refuses(self, response: Response) -> bool:
+        """Return whether a response says that what was obtained is not good any more."""
+        return False
+
+    def auth_flow(self, request: Request) -> AuthFlow:
+        """Refuse: this cannot be done by a generator alone, since requests wait for each other."""
+        raise TypeError(f"{type(self).__name__} is for clients, and not to be called by a flow")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled or copied: it holds credentials, and what "
+            "its requests share; make a new one where it is needed"
+        )
