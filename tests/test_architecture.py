@@ -26,7 +26,7 @@ VALUES = (
     "curlhttp._models",
     "curlhttp._version",
 )
-SEAM = ("curlhttp._engine", "curlhttp._network", "curlhttp._run")
+SEAM = ("curlhttp._engine", "curlhttp._network", "curlhttp._run", "curlhttp._watch")
 POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._curl",)
 
 FACADE = ("curlhttp.requests", "curlhttp._alias")
@@ -55,6 +55,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_engine.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_network.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, "datetime"}),
     "_run.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_watch.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_flow": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS}),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
     # the edge

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pycurl
 
@@ -24,6 +24,9 @@ from curlhttp._curl.options import (
 )
 from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
+
+if TYPE_CHECKING:
+    from curlhttp._curl.wire_log import WireLog
 
 __all__ = ["Callbacks", "Handle", "may_multiplex"]
 
@@ -77,6 +80,7 @@ class Handle:
         "_has_body",
         "_header_lines",
         "_limits",
+        "_log",
         "_method",
         "_needs_reset",
         "_reads_log",
@@ -116,6 +120,7 @@ class Handle:
         self._connect_ms = self._timeout_ms = 0
         self._has_body = self._waits_to_share = self._avoids_reuse = self._streams = False
         self._needs_reset = self._clears_headers = self._reads_log = False
+        self._log: WireLog | None = None
         self.connects_only = False
         self.is_dirty = self.is_burying = False
         for option, value in (*base_options(), *limit_options(self._limits)):
@@ -299,11 +304,23 @@ class Handle:
 
     # its log, and its end
 
-    def read_log(self) -> None:
-        """Read libcurl's log of the request, which costs 10 us."""
+    def read_log(self, log: WireLog | None = None) -> None:
+        """Read libcurl's log of the request, which costs 10 us.
+
+        Args:
+            log: collects it and passes it on, until the handle is clean again; or None.
+        """
+        if self._reads_log:  # by one that passes it on
+            return
         self.easy.setopt(pycurl.VERBOSE, 1)
-        self.easy.setopt(pycurl.DEBUGFUNCTION, self._callbacks.on_log)
+        self.easy.setopt(pycurl.DEBUGFUNCTION, log or self._callbacks.on_log)
+        self._log = log
         self._reads_log = self.is_dirty = True
+
+    def note(self, text: str) -> None:
+        """Tell the log, if there is one, what was done for a reason that libcurl does not know."""
+        if self._log is not None:
+            self._log.note(text)
 
     def clean(self) -> None:
         """Take off what must not stay on an idle handle."""
@@ -316,6 +333,7 @@ class Handle:
         if self._reads_log:
             self.easy.setopt(pycurl.VERBOSE, 0)
             self._reads_log = False
+            self._log = None
         if self._clears_headers:
             self.easy.setopt(pycurl.HTTPHEADER, [])
             self._header_lines = self._bare_lines = None

@@ -275,9 +275,13 @@ class Sending:
         self.last_activity = monotonic()
         if handle.is_burying:
             handle.end_burial()
+            handle.note("another connection: the kept one had ended, and was closed")
         elif not self.sends or self._was_left_out():
+            why = "the server left the request out" if self.sends else "the kept one is not clean"
+            handle.note(f"another connection: {why}")
             self._detours += 1
         else:
+            handle.note("another connection: this one broke, or answered out of turn")
             self.is_second = True
         # At first all that a GOAWAY left out share a new connection, later each gets its own.
         handle.avoid_reuse(not shares or self._detours > _SHARED_DETOURS)

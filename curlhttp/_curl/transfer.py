@@ -154,6 +154,8 @@ class Transfer(Sending):
         """
         self.request = request
         self.handle.prepare(request)
+        if request.extensions is not None:
+            self._listen(request)
         body = request.body
         if body is not None and body.data is None:
             self.feed = body.read
@@ -165,6 +167,11 @@ class Transfer(Sending):
         now = monotonic()
         self.idle = now - self.last_activity
         self.last_activity = now
+
+    def _listen(self, request: Request) -> None:
+        from curlhttp._curl.wire_log import listen
+
+        listen(self, request)
 
     def restart(self) -> None:
         """Make ready to go out on another connection."""

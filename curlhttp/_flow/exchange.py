@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 
 from curlhttp._engine import Engine, Exchange, HedgePlan
 from curlhttp._flow.deadline import LEAST
+from curlhttp._flow.observe import logged
 from curlhttp._flow.streamed import Streamed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._watch import INFO, log
 from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError
 
 __all__ = ["exchange", "exchange_in_loops", "fit"]
@@ -30,10 +32,12 @@ def exchange(engine: Engine, now: Callable[[], float], kind: type[Streamed]) -> 
                 raise TypeError("an async body needs AsyncClient")
             fit(request, now)
         if request.stream:
-            return _open(engine, request, kind, plan)
-        if plan is not None:
-            return engine.perform(request, plan)
-        return engine.perform(request)
+            sent: Awaitable[Response] = _open(engine, request, kind, plan)
+        elif plan is not None:
+            sent = engine.perform(request, plan)
+        else:
+            sent = engine.perform(request)
+        return logged(request, sent) if log.takes(INFO) else sent
 
     return send
 
@@ -55,10 +59,12 @@ def exchange_in_loops(
         # For each attempt, since a client may be used in several event loops, one after the other.
         engine = choose()
         if request.stream:
-            return _open(engine, request, kind, plan)
-        if plan is not None:
-            return engine.perform(request, plan)
-        return engine.perform(request)
+            sent: Awaitable[Response] = _open(engine, request, kind, plan)
+        elif plan is not None:
+            sent = engine.perform(request, plan)
+        else:
+            sent = engine.perform(request)
+        return logged(request, sent) if log.takes(INFO) else sent
 
     return send
 

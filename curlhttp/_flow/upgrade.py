@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable
 
 from curlhttp._engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
 from curlhttp._flow.exchange import fit
+from curlhttp._flow.observe import logged
 from curlhttp._models.decoders import codings, decode
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._watch import INFO, log
 from curlhttp.exceptions import (
     ConnectionError,
     DeadlineExceeded,
@@ -104,7 +106,8 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # No plan: of two connections that are meant to last, one would be for nothing.
         fit(request, now)
-        return _upgrade(connector(choose()), request, now)
+        sent = _upgrade(connector(choose()), request, now)
+        return logged(request, sent) if log.takes(INFO) else sent
 
     return send
 

@@ -14,6 +14,7 @@ from curlhttp._config import Limits, transport_for
 from curlhttp._models.head import REDIRECT_STATUSES
 from curlhttp._models.url.url import URL
 from curlhttp._run import run_sync
+from curlhttp._watch import INFO, Watch, log
 from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import is_plain, send_again, send_once
 from curlhttp.requests._elsewhere import Names, names_of
@@ -307,6 +308,8 @@ class HTTPAdapter(Pooling, BaseAdapter):
         engine = self._engine
         if engine is None:
             engine = self._make_engine()
+        if log.takes(INFO):
+            return _logged(engine, sent)
         return _open(engine, sent) if sent.stream else run_sync(engine.perform(sent))
 
     def _make_engine(self) -> BlockingEngine:
@@ -325,6 +328,13 @@ class HTTPAdapter(Pooling, BaseAdapter):
         if engine is not made:
             made.close()
         return engine
+
+
+def _logged(engine: BlockingEngine, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
+    with Watch(sent) as watch:
+        response = _open(engine, sent) if sent.stream else run_sync(engine.perform(sent))
+        watch.answered(response._head, response.timings, response.request)
+    return response
 
 
 def _open(engine: BlockingEngine, sent: CoreRequest) -> StreamedResponse:

@@ -43,7 +43,9 @@ def connection_to(request: Request) -> Request:
         deadline=request.deadline,
         stream=True,
     )
-    return ConnectionRequest.__new__(ConnectionRequest).fill("GET", request.url, fields)
+    made = ConnectionRequest.__new__(ConnectionRequest).fill("GET", request.url, fields)
+    made.extensions = request.extensions
+    return made
 
 
 class Stream:

@@ -1,0 +1,49 @@
+"""What went over the wire, as text for a log: one line each, printable, without credentials."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from curlhttp._models.scrub import scrub_field, scrub_text, shown_url
+
+__all__ = ["head_line", "note_line", "printable"]
+
+_REQUEST_LINE = re.compile(r"([^\s:]+) (\S+) (HTTP/\S+)").fullmatch
+_USERINFO = re.compile(r"//[^/?#]*@")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
+_USER = re.compile(r"\b(user(?:name)?) '.*'", re.DOTALL)  # "Proxy auth using Basic with user 'bob'"
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+
+
+def printable(raw: bytes) -> str:
+    r"""Return bytes as ASCII; what a terminal would obey is written as \xNN."""
+    return raw.decode("ascii", "backslashreplace").translate(_CONTROLS)
+
+
+def head_line(raw: bytes, sensitive: Collection[str]) -> str:
+    """Return a line of a head as it was on the wire, its secrets masked.
+
+    Args:
+        raw: the line, without its end.
+        sensitive: lower-case names of further fields whose values nobody shows.
+    """
+    line = printable(raw)
+    found = _REQUEST_LINE(line)
+    if found is not None:
+        method, target, version = found.groups()
+        return f"{method} {scrub_text(_USERINFO.sub('//***@', target))} {version}"
+    name, colon, value = line.partition(":")
+    if not colon or line.startswith("HTTP/"):
+        return line
+    bare = value.strip(" ")
+    shown = "[secret]" if name.strip().lower() in sensitive else scrub_field(name, bare)
+    return f"{name}:{value if shown == bare else f' {shown}'}"
+
+
+def note_line(raw: bytes) -> str:
+    """Return a line of libcurl's log without user names and the secrets of URLs."""
+    line = printable(raw.rstrip())
+    if "://" in line:
+        line = _URL.sub(lambda found: shown_url(found[0]), line)
+    return _USER.sub(r"\1 '***'", line)
