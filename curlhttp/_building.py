@@ -151,8 +151,7 @@ class RequestBuilder:
                 again when the body starts over, for a redirect, a challenge or a retry. What it
                 raises ends the request. Such a body counts as streamed. For the response's body
                 there are stream and download.
-            route: how it travels, in place of the client's: proxies (a proxy URL, or a mapping as
-                in requests), verify and cert (see TLS).
+            route: how it travels, in place of the client's; see RouteOptions.
 
         Raises:
             RequestException: some of it cannot be sent as it is; nothing was.

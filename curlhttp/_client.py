@@ -41,18 +41,16 @@ class Client(Core):
         cookies: a CookieJar to use, a mapping or pairs.
         auth: (user, password), an Auth, or a function of the request.
         timeout: the default of all requests: connect 10 s, read 60 s, no total.
-        limits: a Limits, or its fields as keywords of their own, which beat it.
-        max_connections: see Limits.
-        max_connections_per_host: see Limits.
-        max_keepalive_connections: see Limits.
-        keepalive_expiry: see Limits; seconds.
-        max_connection_lifetime: see Limits; seconds.
-        dns_ttl: see Limits; seconds.
+        limits: a Limits, or its fields as keywords of their own, which beat it: max_connections,
+            max_connections_per_host, max_keepalive_connections, keepalive_expiry,
+            max_connection_lifetime, dns_ttl.
         http2: see Transport; off by default: one request at a time is faster on HTTP/1.1.
         http3: see Transport.
         verify: see TLS; it beats REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
         cert: see TLS.
-        proxies: a proxy URL or requests' mapping; it beats the environment.
+        proxies: a proxy URL or requests' mapping; it beats the environment. The other settings of
+            a route are those of build_request: pins, uds, resolve, connect_to, local_address,
+            interface, doh, ip_version, happy_eyeballs_timeout.
         trust_env: heed proxy variables, NO_PROXY, CA variables and netrc, as they are when the
             client is made. It has no say in SSLKEYLOGFILE, to which libcurl writes the keys of
             TLS: libcurl reads it itself, once a process, with the first request.

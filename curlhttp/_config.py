@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from curlhttp.exceptions import InvalidProxyURL
@@ -18,20 +18,23 @@ __all__ = [
     "HTTP2",
     "TLS",
     "Cert",
+    "Lane",
     "Limits",
     "Proxies",
     "Proxy",
     "Transport",
     "Verify",
     "transport_for",
+    "varied",
 ]
 
-Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"
+Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"  # a str may be "system"
 _Pem: TypeAlias = "str | bytes | os.PathLike[str]"
 Cert: TypeAlias = "_Pem | tuple[_Pem] | tuple[_Pem, _Pem] | tuple[_Pem, _Pem, str | None] | None"
 SocketOption: TypeAlias = "tuple[int, int, int | bytes] | tuple[int, int, None, int]"
 Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
+Lane: TypeAlias = "tuple[object, ...]"
 
 _PROXY_PORTS = {"http": 80, "https": 443}  # as requests has it; libcurl takes 1080 for http
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
@@ -77,7 +80,8 @@ class TLS:
 
     Args:
         verify: True for certifi's authorities, a path of a PEM file or a directory of hashed
-            certificates, PEM bytes, or False to check nothing. What is given replaces certifi's.
+            certificates, PEM bytes, "system" for what macOS or Windows trust (elsewhere that is a
+            path), or False to check nothing. What is given replaces certifi's.
         cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
             (certificate, key) or (certificate, key, password).
         check_hostname: the certificate must be for the host that is asked.
@@ -95,7 +99,7 @@ class TLS:
         verify = self.verify
         if verify == b"":
             raise ValueError("verify must be True, False, a path or PEM bytes, not empty")
-        if not isinstance(verify, (bool, bytes)):
+        if not isinstance(verify, (bool, bytes)) and verify != "system":
             path = os.fspath(verify)
             if not os.path.exists(path):
                 raise OSError(
@@ -183,28 +187,44 @@ class Transport:
     Args:
         tls: whom to trust and who we are.
         proxy: the proxy to go through, or None to go direct.
+        pins: "sha256//" and the hash of a public key, several of them joined by ";", one of which
+            the server must have (CURLOPT_PINNEDPUBLICKEY); None for any.
         http2: True to offer HTTP/2 on TLS, "prior-knowledge" to speak it at once also without
             TLS, False for HTTP/1.1.
         http3: try HTTP/3 (over QUIC) on TLS, with a fall-back to the others.
         local_address: address and port to connect from, as socket.bind takes them (port 0 for
             any), or None.
         socket_options: tuples for socket.setsockopt, set before it connects.
+        interface: the name of the network interface to connect through, or None.
         ip_version: 4 or 6 to use these addresses only, or None.
-        connect_to: host and port to connect to instead of the URL's; its certificate is for the
-            URL's host all the same.
+        connect_to: "host:port:other:port", each a host to connect to instead of the URL's, whose
+            certificate is for the URL's host all the same; "" for any (CURLOPT_CONNECT_TO).
+        doh: the URL of the server that is asked for addresses (CURLOPT_DOH_URL), or None.
+        happy_eyeballs_ms: how many milliseconds IPv6 has before IPv4 is tried as well; None for
+            libcurl's own, 200.
         unix_socket: the path of a socket to connect to instead, or None; each request connects
             anew, since such connections cannot be told apart.
     """
 
     tls: TLS
     proxy: Proxy | None = None
+    pins: str | None = None
     http2: HTTP2 = False
     http3: bool = False
     local_address: tuple[str, int] | None = None
     socket_options: tuple[SocketOption, ...] = ()
+    interface: str | None = None
     ip_version: Literal[4, 6] | None = None
-    connect_to: tuple[str, int] | None = None
+    connect_to: tuple[str, ...] = ()
+    doh: str | None = None
+    happy_eyeballs_ms: int | None = None
     unix_socket: str | None = None
+
+    @property
+    def lane(self) -> Lane | None:
+        """Return what libcurl would not keep connections and names apart by, None for nothing."""
+        lane = (self.local_address, self.interface, self.ip_version, self.doh)
+        return lane if any(lane) else None
 
 
 @lru_cache(maxsize=256)
@@ -218,3 +238,10 @@ def transport_for(
         http2=http2,
         http3=http3,
     )
+
+
+# Any: each field has a type of its own.
+@lru_cache(maxsize=256)
+def varied(transport: Transport, **fields: Any) -> Transport:
+    """Return a Transport with other fields; one per combination, too."""
+    return replace(transport, **fields)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from curlhttp._building import UNSET, RequestBuilder, checked_size, parser
-from curlhttp._config import HTTP2, Cert, Limits, Proxies, Verify
+from curlhttp._config import HTTP2, Cert, Limits, Proxies
 from curlhttp._engine import Around, Engine, Exchange, MakeGate, Middleware, Send
 from curlhttp._flow.chain import Chain
 from curlhttp._models.cookies.late import Jar
@@ -28,6 +28,7 @@ from curlhttp._settings import (
 )
 
 if TYPE_CHECKING:
+    from curlhttp._addresses import HostMap, IPVersion, UnixSocket
     from curlhttp._building import RequestOptions
     from curlhttp._config import Transport
     from curlhttp._models.inputs import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryInput, RetryPolicy
     from curlhttp._record.record import HarLog
+    from curlhttp._trust import Pins, VerifyInput
     from curlhttp._websocket.keeper import Keeper
     from curlhttp.requests import Request as UserRequest
 
@@ -91,9 +93,18 @@ class Core(RequestBuilder):
         dns_ttl: float = UNSET,
         http2: HTTP2 | None = None,
         http3: bool = False,
-        verify: Verify = True,
+        verify: VerifyInput = True,
         cert: Cert = None,
+        pins: Pins = None,
         proxies: Proxies = None,
+        uds: UnixSocket = None,
+        resolve: HostMap = None,
+        connect_to: HostMap = None,
+        local_address: str | None = None,
+        interface: str | None = None,
+        doh: str | None = None,
+        ip_version: IPVersion = None,
+        happy_eyeballs_timeout: float | None = None,
         trust_env: bool = True,
         follow_redirects: bool = True,
         max_redirects: int = _DEFAULT_MAX_REDIRECTS,
@@ -131,10 +142,21 @@ class Core(RequestBuilder):
         self._routing = Routing(
             http2=self._http2,
             http3=http3,
-            verify=verify,
-            cert=cert,
-            proxies=proxies,
             trust_env=trust_env,
+            settings={
+                "verify": verify,
+                "cert": cert,
+                "pins": pins,
+                "proxies": proxies,
+                "uds": uds,
+                "resolve": resolve,
+                "connect_to": connect_to,
+                "local_address": local_address,
+                "interface": interface,
+                "doh": doh,
+                "ip_version": ip_version,
+                "happy_eyeballs_timeout": happy_eyeballs_timeout,
+            },
         )
         self._route = self._routing.route
         self._retry = retry_policy(retry)

@@ -7,10 +7,10 @@ comes to on a handle is in _curl/options.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from curlhttp._config import HTTP2, Cert, Proxies, Transport, Verify, transport_for
+from curlhttp._addresses import ADDRESSES, HostMap, IPVersion, UnixSocket, address_fields
+from curlhttp._config import HTTP2, Cert, Proxies, Proxy, Transport, transport_for, varied
 from curlhttp._policy.environment import (
     ca_bundle,
     names_proxies,
@@ -18,6 +18,7 @@ from curlhttp._policy.environment import (
     read_environment,
     select_proxy,
 )
+from curlhttp._trust import Pins, VerifyInput, joined_pins, pinned_host, tls_of
 
 if TYPE_CHECKING:
     from curlhttp._models.url.url import URL
@@ -26,15 +27,48 @@ __all__ = ["RouteOptions", "Routing"]
 
 
 class RouteOptions(TypedDict, total=False):
-    """The keywords of a request that say how it travels; what is left out is the client's."""
+    """The keywords of a client and a request that say how requests travel.
+
+    What a request leaves out is as its client has it; None takes it off, but for proxies. None
+    of it goes over to other requests: connections and names are kept apart.
+
+    Attributes:
+        proxies: a proxy URL, or a mapping as in requests.
+        verify: see TLS; "system" for the authorities that the machine trusts; an ssl.SSLContext,
+            whose authorities, check_hostname, versions and ciphers are taken over.
+        cert: see TLS.
+        pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256, one
+            of which the server must have (CURLOPT_PINNEDPUBLICKEY). Other hosts have none.
+        uds: the path of a Unix socket to connect to, whatever the URL (CURLOPT_UNIX_SOCKET_PATH).
+        resolve: an IP address by "host:port", or by "host" for all its ports: names that are not
+            looked up.
+        connect_to: "host:port" to connect to, or "host" for the same port, by "host:port" or
+            "host" of the URL, whose name stays that of TLS and Host (CURLOPT_CONNECT_TO).
+        local_address: the IP address to connect from (CURLOPT_INTERFACE).
+        interface: the name of the network interface to connect through (CURLOPT_INTERFACE).
+        doh: the https URL of a server that is asked for addresses (RFC 8484, CURLOPT_DOH_URL).
+        ip_version: 4 or 6, to connect to such addresses alone (CURLOPT_IPRESOLVE).
+        happy_eyeballs_timeout: seconds that IPv6 has before IPv4 is tried as well, 0.2 if not
+            set (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
+    """
 
     proxies: Proxies
-    verify: Verify
+    verify: VerifyInput
     cert: Cert
+    pins: Pins
+    uds: UnixSocket
+    resolve: HostMap
+    connect_to: HostMap
+    local_address: str | None
+    interface: str | None
+    doh: str | None
+    ip_version: IPVersion
+    happy_eyeballs_timeout: float | None
 
 
-_KNOWN = RouteOptions.__optional_keys__
-_NOTHING_OWN: RouteOptions = {}
+_KNOWN = frozenset(RouteOptions.__annotations__)
+_KEPT = 64  # Transports of one way
+_UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds or proxies"
 
 
 class Routing:
@@ -43,10 +77,8 @@ class Routing:
     Args:
         http2: see Transport.
         http3: the same.
-        verify: see TLS; True for what the environment names, else for certifi's.
-        cert: see TLS.
-        proxies: a proxy URL, or a mapping as in requests.
         trust_env: heed the environment's proxies and authorities.
+        settings: the client's own RouteOptions.
 
     Attributes:
         environ: the variables that count, empty without trust_env.
@@ -59,27 +91,20 @@ class Routing:
     """
 
     def __init__(
-        self,
-        *,
-        http2: HTTP2,
-        http3: bool,
-        verify: Verify,
-        cert: Cert,
-        proxies: Proxies,
-        trust_env: bool,
+        self, *, http2: HTTP2, http3: bool, trust_env: bool, settings: RouteOptions
     ) -> None:
         self.environ: Mapping[str, str] = read_environment() if trust_env else {}
-        self._http2 = _checked_http2(http2)
-        self._http3 = _checked_http3(http3)
-        self._authorities = ca_bundle(self.environ) or True  # what verify=True comes to
-        self._verify = verify
-        self._cert = cert
-        self._proxies = proxies
-        self._asks_environ = trust_env and names_proxies(self.environ)
-        self.direct = self._transport(_NOTHING_OWN, None)
-        self.route: Callable[[URL], Transport] | None = None
-        if proxies is not None or self._asks_environ:
-            self.route = self.route_of(_NOTHING_OWN)
+        self.http2 = _checked_http2(http2)
+        self.http3 = _checked_http3(http3)
+        self.authorities = ca_bundle(self.environ) or True  # what verify=True comes to
+        self.asks_environ = trust_env and names_proxies(self.environ)
+        self._settings = settings
+        self._proxies = settings.get("proxies")
+        way = _Way(self, settings, (self._proxies,))
+        self.direct = way.direct
+        if self._proxies and self.direct.unix_socket is not None:
+            raise ValueError(_UDS_OR_PROXY)
+        self.route: Callable[[URL], Transport] | None = way if way.varies else None
 
     def route_of(self, own: RouteOptions) -> Callable[[URL], Transport]:
         """Return what gives the Transport of a request for a URL.
@@ -89,34 +114,85 @@ class Routing:
 
         Raises:
             TypeError: that is no setting.
+            ValueError: it is not what it should be.
+            OSError: a file is not there.
         """
         if not own.keys() <= _KNOWN:
             name = min(own.keys() - _KNOWN)
             raise TypeError(f"build_request() got an unexpected keyword argument {name!r}")
-        return partial(self._transport_to, own)
+        return _Way(self, {**self._settings, **own}, (own.get("proxies"), self._proxies))
 
-    def _transport_to(self, own: RouteOptions, url: URL) -> Transport:
-        return self._transport(own, self._proxy_to(url, own.get("proxies")))
 
-    def _transport(self, own: RouteOptions, proxy: str | None) -> Transport:
-        verify = own.get("verify", self._verify)
-        return transport_for(
-            self._authorities if verify is True else verify,  # type: ignore[arg-type]  # any path can be hashed
-            own.get("cert", self._cert),  # type: ignore[arg-type]
-            proxy,
-            self._http2,
-            self._http3,
-        )
+class _Way:
+    """Give the Transport for a URL.
 
-    def _proxy_to(self, url: URL, proxies: Proxies) -> str | None:
+    Args:
+        routing: the client's.
+        settings: all that is set, by the request or the client.
+        proxies: what may name a proxy, in the order of precedence; then comes the environment.
+    """
+
+    __slots__ = ("_environ", "_found", "_pins", "_proxies", "direct", "varies")
+
+    def __init__(
+        self, routing: Routing, settings: RouteOptions, proxies: tuple[Proxies, ...]
+    ) -> None:
+        self.direct = _direct(routing, settings)
+        self._pins = joined_pins(settings.get("pins"))
+        self._proxies = [_by_scheme(choice) for choice in proxies if choice is not None]
+        # A Unix socket is no matter of the environment's proxies.
+        asks = routing.asks_environ and self.direct.unix_socket is None
+        self._environ = routing.environ if asks else None
+        self.varies = bool(proxies != (None,) or self._pins or asks)
+        self._found: dict[tuple[str | None, str | None], Transport] = {}
+
+    def __call__(self, url: URL) -> Transport:
+        proxy = self._proxy_to(url)
+        pins = self._pins.get(pinned_host(url)) if self._pins else None
+        found = self._found.get((proxy, pins))
+        if found is None:
+            found = self._found[proxy, pins] = self._through(proxy, pins)
+        return found
+
+    def _proxy_to(self, url: URL) -> str | None:
         """Return the proxy: the request's choice, else the client's, else the environment's."""
-        for choice in (proxies, self._proxies):
-            if choice is not None:
-                mapping = {"all": choice} if isinstance(choice, str) else choice
-                proxy = select_proxy(url, mapping)
-                if proxy is not None:
-                    return proxy or None
-        return proxy_for(url, self.environ) if self._asks_environ else None
+        for choice in self._proxies:
+            proxy = select_proxy(url, choice)
+            if proxy is not None:
+                return proxy or None
+        return None if self._environ is None else proxy_for(url, self._environ)
+
+    def _through(self, proxy: str | None, pins: str | None) -> Transport:
+        if proxy and self.direct.unix_socket is not None:
+            raise ValueError(_UDS_OR_PROXY)
+        if len(self._found) >= _KEPT:  # the environment's proxies are the user's to vary
+            self._found.clear()
+        transport = self.direct
+        if proxy:
+            transport = varied(transport, proxy=Proxy.parse(proxy))
+        return transport if pins is None else varied(transport, pins=pins)
+
+
+def _by_scheme(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
+    return {"all": proxies} if isinstance(proxies, str) else proxies
+
+
+def _direct(routing: Routing, settings: RouteOptions) -> Transport:
+    """Return the Transport that goes through no proxy, and heeds no pins."""
+    verify, cert = settings.get("verify", True), settings.get("cert")
+    if verify is True:
+        verify = routing.authorities
+    # Any: each field of a Transport has a type of its own.
+    where: dict[str, Any] = {
+        name: value for name, value in settings.items() if value is not None and name in ADDRESSES
+    }
+    fields = address_fields(**where) if where else {}
+    if verify == "system" or hasattr(verify, "get_ca_certs"):
+        fields["tls"] = tls_of(verify, cert)
+        verify, cert = True, None
+    # Any path can be hashed, and so can all of a client's certificate.
+    transport = transport_for(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+    return varied(transport, **fields) if fields else transport
 
 
 def _checked_http2(http2: HTTP2) -> HTTP2:

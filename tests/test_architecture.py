@@ -30,7 +30,7 @@ SEAM = ("curlhttp._engine", "curlhttp._network", "curlhttp._run", "curlhttp._wat
 POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._curl",)
 
 FACADE = ("curlhttp.requests", "curlhttp._alias")
-ROUTING = ("curlhttp._routing",)
+ROUTING = ("curlhttp._routing", "curlhttp._addresses", "curlhttp._trust")
 BUILDING = (*ROUTING, "curlhttp._building")
 CORE = (*BUILDING, "curlhttp._settings", "curlhttp._core")
 LOOP_TOOLS = ("curlhttp._loops", "curlhttp._background")
@@ -59,8 +59,13 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_flow": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS}),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
     # the edge
+    "_addresses.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "_trust.py": (
+        (*VALUES, "curlhttp._ssl_context"),
+        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
+    ),
     "_routing.py": (
-        (*VALUES, *POLICY, *CURL, "curlhttp._ssl_context"),
+        VALUES + POLICY + CURL + ROUTING,
         {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
     ),
     "_building.py": (VALUES + SEAM + POLICY + ROUTING, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pycurl
 
-from curlhttp._config import Limits, Transport
+from curlhttp._config import Lane, Limits, Transport
 from curlhttp._curl.options import (
     base_options,
     body_headers,
@@ -22,6 +22,7 @@ from curlhttp._curl.options import (
     limit_options,
     transport_options,
 )
+from curlhttp._curl.shares import Shares
 from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
 
@@ -59,7 +60,7 @@ class Handle:
     Args:
         limits: the client's limits.
         callbacks: are called for each request.
-        share: a pycurl.CurlShare, or None.
+        shares: what has the connections of each lane.
 
     Attributes:
         easy: the pycurl.Curl.
@@ -79,11 +80,13 @@ class Handle:
         "_custom",
         "_has_body",
         "_header_lines",
+        "_lane",
         "_limits",
         "_log",
         "_method",
         "_needs_reset",
         "_reads_log",
+        "_shares",
         "_streams",
         "_timeout",
         "_timeout_ms",
@@ -97,13 +100,13 @@ class Handle:
         "multiplexes",
     )
 
-    def __init__(self, limits: Limits, callbacks: Callbacks, share: object = None) -> None:
+    def __init__(self, limits: Limits, callbacks: Callbacks, shares: Shares) -> None:
         self.easy = pycurl.Curl()
         self._limits = limits
         self._callbacks = callbacks
         self.multiplexes = False
-        if share is not None:
-            self.easy.setopt(pycurl.SHARE, share)  # survives reset()
+        self._shares = shares
+        self._set_lane(None)
         self._set_base()
 
     def _set_base(self) -> None:
@@ -181,6 +184,9 @@ class Handle:
         for option, value in transport_options(transport):
             self._set(option, value)
         self._transport = transport
+        if (lane := transport.lane) != self._lane:
+            self.easy.unsetopt(pycurl.SHARE)
+            self._set_lane(lane)
         # Credentials must not outlive their request on a handle (curl's advisories of 2026 are
         # full of state that did).
         proxy = transport.proxy
@@ -188,6 +194,12 @@ class Handle:
             proxy is not None and (proxy.username is not None or bool(proxy.headers))
         ):
             self._needs_reset = self.is_dirty = True
+
+    def _set_lane(self, lane: Lane | None) -> None:
+        self._lane = lane
+        share = self._shares.of(lane)
+        if share is not None:
+            self.easy.setopt(pycurl.SHARE, share)  # survives reset()
 
     def _set_target(self, target: str) -> None:
         self.easy.setopt(pycurl.REQUEST_TARGET, target)
@@ -343,6 +355,7 @@ class Handle:
     def close(self) -> None:
         """Close the handle, and the connections that are its own."""
         self.easy.close()
+        del self._shares
         del self._callbacks  # they hold the transfer, which holds this: no garbage to collect
 
 

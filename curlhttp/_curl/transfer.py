@@ -19,6 +19,7 @@ from curlhttp._curl.handle import Callbacks, Handle
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
 from curlhttp._curl.rejections import no_head, too_large
 from curlhttp._curl.sending import Sending
+from curlhttp._curl.shares import Shares
 from curlhttp._engine import DRAINED
 from curlhttp._models.head import Head
 from curlhttp._models.parts import MANY, fold
@@ -46,11 +47,11 @@ class Transfer(Sending):
 
     Args:
         limits: the client's limits.
-        share: a pycurl.CurlShare that has the connections, or None for the curl_multi's.
+        shares: what has the connections of each lane.
 
     Attributes:
         easy: the pycurl.Curl of the handle.
-        share: as given.
+        shares: as given.
         head: the final head of a response that streams, or is complete.
         pieces: the body that was received and not taken yet.
         size: bytes of the body that were received.
@@ -94,18 +95,18 @@ class Transfer(Sending):
         "queue_seconds",
         "recheck_at",
         "released",
-        "share",
+        "shares",
         "size",
         "timeout_queue",
         "upload_at",
         "upload_mark",
     )
 
-    def __init__(self, limits: Limits, share: object = None) -> None:
+    def __init__(self, limits: Limits, shares: Shares) -> None:
         self.pieces: list[bytes] = []
         self.key: Any = None  # the thread pool's Key, where one has it
         self.driver: Any = None  # a LentDriver, which imports this module
-        self.share = share
+        self.shares = shares
         self.origin = ""
         self.attached: _Resumes | None = None
         self.timeout_queue: dict[Transfer, float] | None = None
@@ -116,7 +117,7 @@ class Transfer(Sending):
         self.released = 0
         super().__init__()
         self._forget()
-        self.handle = Handle(limits, self._callbacks(), share)
+        self.handle = Handle(limits, self._callbacks(), shares)
         self.easy = self.handle.easy
 
     def _callbacks(self) -> Callbacks:
@@ -359,4 +360,4 @@ class Transfer(Sending):
         if self.driver is not None:
             self.driver.give_up(self)
         self.handle.close()
-        self.share = None
+        del self.shares

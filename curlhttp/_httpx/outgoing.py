@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._config import Transport
+from curlhttp._config import Transport, varied
 from curlhttp._httpx.binding import Binding, RequestLike, URLLike
 from curlhttp._models.body.body import BytesBody
 from curlhttp._models.body.streams import AsyncIterBody, IterBody
@@ -96,14 +96,8 @@ def _checked_for(name: str, url: URL, transport: Transport) -> tuple[URL, Transp
     """Return what makes libcurl ask for a name in TLS, and check for it, and connect as before."""
     shown = f"[{name}]" if ":" in name else name
     other = parse_url(f"https://{shown}:{url.port}/").with_target(url.target)
-    return other, _connecting_to(transport, url.host, url.port)
-
-
-@lru_cache(maxsize=64)  # an engine keeps connections for a transport, and not for its equal
-def _connecting_to(transport: Transport, host: str, port: int) -> Transport:
-    from dataclasses import replace
-
-    return replace(transport, connect_to=(host, port))
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return other, varied(transport, connect_to=(f"::{host}:{url.port}",))
 
 
 @lru_cache(maxsize=64)

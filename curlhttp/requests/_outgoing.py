@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._config import Transport
+from curlhttp._config import Transport, varied
 from curlhttp._models.body.body import BytesBody
 from curlhttp._models.body.streams import open_body
 from curlhttp._models.headers import Headers, check_method, without_userinfo
@@ -92,14 +92,12 @@ def check_for(name: str, sent: CoreRequest) -> None:
     if sent.get_header("host") is None:
         sent._shared_headers = sent._shared_headers.copy()
         sent._shared_headers["Host"] = url.authority
-    sent.transport = _varied(sent.transport, connect_to=(url.host, url.port))
-    shown = f"[{name}]" if ":" in name else name
-    sent.url = parse_url(f"https://{shown}:{url.port}{url.target}")
+    sent.transport = varied(sent.transport, connect_to=(f"::{_shown(url.host)}:{url.port}",))
+    sent.url = parse_url(f"https://{_shown(name)}:{url.port}{url.target}")
 
 
-@lru_cache(maxsize=64)  # an engine keeps connections for a transport, and not for its equal
-def _varied(transport: Transport, **changes: Any) -> Transport:
-    return replace(transport, **changes)
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def tell_proxy(credentials: object, sent: CoreRequest) -> None:
@@ -107,7 +105,7 @@ def tell_proxy(credentials: object, sent: CoreRequest) -> None:
     assert sent.transport.proxy is not None
     headers = (("Proxy-Authorization", header_text(credentials)),)
     proxy = replace(sent.transport.proxy, headers=headers)
-    sent.transport = _varied(sent.transport, proxy=proxy)
+    sent.transport = varied(sent.transport, proxy=proxy)
 
 
 @lru_cache(maxsize=64)

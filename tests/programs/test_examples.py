@@ -155,6 +155,16 @@ def test_the_example_of_websockets_talks_on_many_at_once() -> None:
     ]
 
 
+def test_the_example_of_routes_reaches_both_servers() -> None:
+    finished = run("examples/routing.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "the daemon  docker/version",
+        "the machine www.example.org/",
+    ]
+
+
 def test_the_example_of_recordings_plays_back_without_its_server() -> None:
     finished = run("examples/recording.py")
     assert finished.returncode == 0, finished.stderr

@@ -4,6 +4,7 @@ from tests.servers.app import AppConnection, AppServer
 from tests.servers.certs import HTTP1, HTTP2, Certs
 from tests.servers.connection import Connection
 from tests.servers.dead import BlackHole, refused_port
+from tests.servers.doh import DoHServer
 from tests.servers.http2 import H2Server
 from tests.servers.http2_session import Goaway, Reset
 from tests.servers.http2_stream import Stream
@@ -23,6 +24,7 @@ from tests.servers.raw import (
     stall_at_once,
 )
 from tests.servers.record import Record, payload
+from tests.servers.unix import UnixDoor
 
 __all__ = [
     "HTTP1",
@@ -32,6 +34,7 @@ __all__ = [
     "BlackHole",
     "Certs",
     "Connection",
+    "DoHServer",
     "Goaway",
     "H2Server",
     "HTTPProxy",
@@ -45,6 +48,7 @@ __all__ = [
     "Reset",
     "SOCKSProxy",
     "Stream",
+    "UnixDoor",
     "close_at_once",
     "has_nginx",
     "payload",

@@ -18,6 +18,7 @@ from curlhttp._curl.leak import leak, leak_transfer
 from curlhttp._curl.lent import LentDriver, LentDrivers
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.result import check_opened, raise_failure, response_of, take_piece
+from curlhttp._curl.shares import Shares
 from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._curl.thread_pool import Key, ThreadPool
 from curlhttp._curl.transfer import Transfer
@@ -54,7 +55,7 @@ class BlockingEngine:
         # transfers crashes libcurl when threads use it at once: so each has one of its own.
         share = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
-        transfer = Transfer(self._limits, share)
+        transfer = Transfer(self._limits, Shares(share))
         transfer.connections = Connections(self._suspects)
         return transfer
 
@@ -201,7 +202,7 @@ class BlockingEngine:
             return race.stop()
         try:
             request, first = await race.next(), race.running[0]
-            rival = None if request is None else Transfer(self._limits, first.share)
+            rival = None if request is None else Transfer(self._limits, first.shares)
         except BaseException:
             self._pool.give_slot(origin)
             raise

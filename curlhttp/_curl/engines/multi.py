@@ -241,6 +241,7 @@ class MultiEngine(PooledEngine):
     def _free(self) -> None:
         self._driver.close()
         self._pool.close()
+        self._shares.clear()
 
     def after_fork_in_child(self) -> None:
         """Leave everything to the parent, in a forked child."""

@@ -15,6 +15,7 @@ from curlhttp._curl.connections import Connections, Suspects
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.pool import TransferPool
 from curlhttp._curl.result import response_of
+from curlhttp._curl.shares import Shares
 from curlhttp._curl.slots import Slots, no_free_slot, open_files_bound
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body.body import Body
@@ -37,12 +38,13 @@ class PooledEngine(ABC):
         self._bound = open_files_bound(limits.max_connections)
         slots = Slots(self._bound, limits.max_connections_per_host, self._go)
         self._pool = TransferPool(self._make, slots)
+        self._shares = Shares()
         self._multiplexes = multiplexes
         self._driver = self._start_driver()
         self.is_closed = False
 
     def _make(self) -> Transfer:
-        return Transfer(self._limits)
+        return Transfer(self._limits, self._shares)
 
     # what differs
 
