@@ -264,17 +264,8 @@ class AsyncClient(Core):
         """
         from curlhttp._sse import AsyncEventStream, events_of
 
-        return AsyncEventStream(
-            events_of(
-                self,
-                url,
-                method=method,
-                last_event_id=last_event_id,
-                reconnect=reconnect,
-                max_event_size=max_event_size,
-                options=options,
-            )
-        )
+        wanted = (method, last_event_id, reconnect, max_event_size)
+        return AsyncEventStream(events_of(self, url, wanted, options))
 
     def map(
         self,

@@ -76,6 +76,7 @@ class Client(Core):
     """
 
     _senders: Senders | None = None  # of map, once there was one
+    _event_streams: Iterable[EventStream] = ()  # of sse, likewise
 
     def _set_engine(self, transport: Engine | None) -> None:
         self._is_given = transport is not None
@@ -302,19 +303,10 @@ class Client(Core):
 
         Source: "Server-sent events" of the HTML standard.
         """
-        from curlhttp._sse import EventStream, events_of
+        from curlhttp._sse import event_stream
 
-        return EventStream(
-            events_of(
-                self,
-                url,
-                method=method,
-                last_event_id=last_event_id,
-                reconnect=reconnect,
-                max_event_size=max_event_size,
-                options=options,
-            )
-        )
+        wanted = (method, last_event_id, reconnect, max_event_size)
+        return event_stream(self, url, wanted, options)
 
     def map(
         self,
@@ -387,6 +379,8 @@ class Client(Core):
         self._engine.close()
         if self._senders is not None:
             self._senders.close()
+        for stream in tuple(self._event_streams):
+            stream.close_with_client()
         for each in self._arounds:
             each.close()
 

@@ -6,9 +6,11 @@ _flow/events.py reads and reconnects; nothing is decided here.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakSet
 
 from curlhttp._flow.events import Events
+from curlhttp._models.closed import closed_with_client
 from curlhttp._models.events import ServerSentEvent
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Response
@@ -20,24 +22,22 @@ if TYPE_CHECKING:
     from curlhttp._core import Core
     from curlhttp._models.url.url import URL
 
-__all__ = ["AsyncEventStream", "EventStream", "events_of"]
+__all__ = ["AsyncEventStream", "EventStream", "event_stream", "events_of"]
 
 # The cache mode "no-store" of the standard, as Fetch puts it into headers.
 _HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
 _NO_ID = re.compile("[\0\r\n\ud800-\udfff]").search
 
 
+Wanted: TypeAlias = "tuple[str, str | None, bool | int, int | None]"
+"""The method, last_event_id, reconnect and max_event_size of Client.sse."""
+
+
 def events_of(
-    core: Core,
-    url: str | bytes | URL,
-    *,
-    method: str,
-    last_event_id: str | None,
-    reconnect: bool | int,
-    max_event_size: int | None,
-    options: RequestOptions,
+    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> Events:
-    """Return the events of a URL; the arguments are those of Client.sse. Nothing is sent yet."""
+    """Return the events of a URL; nothing is sent yet."""
+    method, last_event_id, reconnect, max_event_size = wanted
     if max_event_size is not None and max_event_size < 0:
         raise ValueError(f"max_event_size must not be negative, as {max_event_size} is")
     if last_event_id and _NO_ID(last_event_id):
@@ -57,6 +57,16 @@ def events_of(
         reconnections,
         max_event_size,
     )
+
+
+def event_stream(
+    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+) -> EventStream:
+    """Return events of a blocking client, which ends them when it is closed."""
+    stream = EventStream(events_of(core, url, wanted, options))
+    # In one step, as another thread may be here too.
+    core.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
+    return stream
 
 
 class _EventStream:
@@ -79,32 +89,24 @@ class _EventStream:
 class EventStream(_EventStream):
     """The events of `Client.sse`: iterate over them, best in `with`."""
 
-    _is_reading = False
-
     def __iter__(self) -> EventStream:
         return self
 
     def __next__(self) -> ServerSentEvent:
         event = self._events.take()
         if event is None:
-            event = self._read()
+            event = run_sync(self._events.next_event())
         if event is None:
             raise StopIteration
         return event
 
-    def _read(self) -> ServerSentEvent | None:
-        self._is_reading = True
-        try:
-            return run_sync(self._events.next_event())
-        finally:
-            self._is_reading = False
-
     def close(self) -> None:
-        """End the stream; one that another thread waits for, with the next bytes that come."""
-        if self._is_reading:  # with a handle that belongs to that thread
-            self._events.end()
-        else:
-            self._events.close()
+        """End the stream, in any thread; where another one waits for an event, there is none."""
+        self._events.close()
+
+    def close_with_client(self) -> None:
+        """End the stream by an error, where it has not ended."""
+        self._events.fail(closed_with_client())
 
     def __enter__(self) -> EventStream:
         run_sync(self._events.open())

@@ -266,15 +266,17 @@ def _peek(descriptor: int) -> bytes:
         return b""
 
 
-def shut_down(descriptor: int) -> None:
+def shut_down(descriptor: int, is_still: Callable[[int], bool] | None = None) -> None:
     """End a connection, for all its streams; libcurl finds out by reading.
 
     Args:
         descriptor: its socket, or -1 where it is closed already.
+        is_still: says whether it was not closed meanwhile, where another thread may do that.
     """
     if descriptor >= 0:
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as twin:
-            twin.shutdown(socket.SHUT_RDWR)
+            if is_still is None or is_still(descriptor):
+                twin.shutdown(socket.SHUT_RDWR)
 
 
 def _bytes_read(tcp: socket.socket) -> int:

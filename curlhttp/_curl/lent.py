@@ -14,9 +14,10 @@ from weakref import WeakSet
 import pycurl
 
 from curlhttp._config import Limits
+from curlhttp._curl.connections import shut_down
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.errors import raised_in_callback
-from curlhttp._curl.poller import make_small_poller
+from curlhttp._curl.poller import PollSockets, SelectorSockets, make_small_poller
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["LentDriver", "LentDrivers"]
@@ -85,6 +86,7 @@ class LentDriver(Driver):
         resolves: a name may be being looked up still, for a transfer that was taken off.
     """
 
+    poller: PollSockets | SelectorSockets
     _make_poller = staticmethod(make_small_poller)
 
     def __init__(self, limits: Limits, owner: LentDrivers) -> None:
@@ -133,6 +135,16 @@ class LentDriver(Driver):
         self.remove(transfer)
         if not transfer.sends and _is_resolving(transfer):
             self.resolves = True
+
+    def hang_up(self, transfer: Transfer) -> None:
+        """End a transfer's connection, from any thread; the one that waits for it goes on."""
+
+        def is_its_own(descriptor: int) -> bool:
+            # libcurl tells before it closes a socket, whose number may be another one's then.
+            return transfer.driver is self and descriptor in self.poller.descriptors()
+
+        for descriptor in self.poller.descriptors():
+            shut_down(descriptor, is_its_own)
 
     def give_back(self, transfer: Transfer) -> None:
         """End the loan that a transfer held; it has ended."""

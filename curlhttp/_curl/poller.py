@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pycurl
 
-__all__ = ["Poller", "make_poller", "make_small_poller"]
+__all__ = ["PollSockets", "Poller", "SelectorSockets", "make_poller", "make_small_poller"]
 
 _select: Any = select  # Any: no platform has all of it
 _IN, _OUT = pycurl.POLL_IN, pycurl.POLL_OUT
@@ -107,6 +107,10 @@ class PollSockets:
         found = poller.poll(None if seconds is None else ceil(seconds * 1000))
         return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
 
+    def descriptors(self) -> list[int]:
+        """Return the sockets, to any thread."""
+        return list(self._wanted)
+
     def close(self) -> None:
         """Hold nothing more: there is no descriptor."""
 
@@ -166,6 +170,10 @@ class SelectorSockets:
         with suppress(KeyError):
             self._selector.unregister(descriptor)
 
+    def descriptors(self) -> list[int]:
+        """Return the sockets, to any thread."""
+        return [key.fd for key in list(self._selector.get_map().values())]
+
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return what is ready."""
         return [(key.fd, events) for key, events in self._selector.select(seconds)]
@@ -180,6 +188,6 @@ def make_poller() -> Poller:
     return SelectorSockets()
 
 
-def make_small_poller() -> Poller:
+def make_small_poller() -> PollSockets | SelectorSockets:
     """Return a new set for a handful of sockets, of a thread that waits itself."""
     return PollSockets() if hasattr(select, "poll") else SelectorSockets()

@@ -69,6 +69,7 @@ class Events:
         self._ready: Iterator[ServerSentEvent] = iter(())
         self._read: Read | None = None  # None before the first connection
         self._has_ended = False
+        self._failed: RequestException | None = None  # what ended it from outside
         self._is_broken = False
 
     @property
@@ -107,6 +108,8 @@ class Events:
                 if (event := self.take()) is not None:
                     return event
                 await self._go_on()
+            if self._failed is not None:
+                raise self._failed
         except BaseException:
             self._break_off()
             raise
@@ -131,12 +134,15 @@ class Events:
             ) from None
         return None
 
-    def end(self) -> None:
-        """Give no more events; whoever reads just now lets go of the connection."""
-        self._has_ended = True
+    def fail(self, error: RequestException) -> None:
+        """Raise an error in place of more events, in any thread; let go of the connection."""
+        if not self._has_ended:
+            error.request, error.response = self._request, self.response
+            self._failed = error
+            self.close()
 
     def close(self) -> None:
-        """Give no more events, and let go of the connection."""
+        """Give no more events, and let go of the connection; in any thread."""
         self._has_ended = True
         self._ready = iter(())
         if isinstance(self.response, Streamed):

@@ -533,33 +533,44 @@ async def test_closing_in_the_middle_ends_the_loop(client: AnyClient) -> None:
         assert events.real.response.is_closed
 
 
+async def rest_of(client: AnyClient, events: AnyEvents) -> list[str]:
+    """Return the data of the rest of the events, in a thread of its own if that waits."""
+    if client.is_blocking:
+        return await anyio.to_thread.run_sync(lambda: [event.data for event in events.real])
+    return await take(events)
+
+
 async def test_closing_while_it_is_waited_for_ends_the_loop(client: AnyClient) -> None:
-    goes_on = threading.Event()
-
-    def handler(conn: RawConnection) -> None:
-        conn.read_request()
-        conn.send(HEAD + b"data: a\n\n")
-        goes_on.wait(30)
-        conn.send(b"data: b\n\n")
-
-    with RawServer(handler) as server:
+    with ticking(b"data: a\n\n") as server:  # and then the server is silent
         events = client.sse(server.url)
         assert await take(events, 1) == ["a"]
 
         async def read() -> None:
-            if client.is_blocking:  # there it is the next bytes that end the wait
-                assert await anyio.to_thread.run_sync(lambda: list(events.real)) == []
-            else:
-                assert await take(events) == []
+            assert await rest_of(client, events) == []
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await anyio.sleep(0.05)
             await events.aclose()
-            if client.is_blocking:
-                goes_on.set()
         assert events.real.response.is_closed
-        goes_on.set()
+
+
+async def test_closing_the_client_ends_a_wait_for_events(make_client: Make) -> None:
+    client = make_client()
+    with ticking(b"data: a\n\n") as server:
+        events = client.sse(server.url)
+        assert await take(events, 1) == ["a"]
+
+        async def read() -> None:
+            with pytest.raises(ClientClosed) as caught:
+                await rest_of(client, events)
+            assert caught.value.request is not None
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await anyio.sleep(0.05)
+            await client.aclose()
+        assert events.real.response.is_closed
 
 
 async def test_a_cancelled_wait_breaks_the_stream_off(make_client: Make, colour: str) -> None:

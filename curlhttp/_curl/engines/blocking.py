@@ -24,7 +24,7 @@ from curlhttp._curl.thread_pool import Key, ThreadPool
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import ByteStream, HedgePlan, Incoming, connector
 from curlhttp._fork import register
-from curlhttp._models.closed import closed_with_client
+from curlhttp._models.closed import closed_amid, closed_with_client
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._network import network, now, wall
@@ -49,6 +49,8 @@ class BlockingEngine:
         self._drivers = LentDrivers(self._limits)
         self._streams: WeakSet[ByteStream] = WeakSet()
         self._suspects = Suspects()
+        # Of streamed responses; each change is one step of the interpreter, so there is no lock.
+        self._opened: set[Transfer] = set()
 
     def _make(self, key: Key) -> Transfer:
         # The connections are the share's, whichever driver the transfer runs on. A share of many
@@ -122,7 +124,9 @@ class BlockingEngine:
                 driver.step()
             transfer.wake = None  # from here on nobody waits, until the caller reads
             check_opened(transfer)
+            self._opened.add(transfer)
         except BaseException:
+            self._take_from_opened(transfer)
             self._pool.drop(transfer)
             raise
         return transfer
@@ -132,26 +136,35 @@ class BlockingEngine:
 
         Raises:
             RequestException: the body broke off, or the server is silent for too long.
+            StreamConsumedError: another thread has closed the response.
         """
         driver: LentDriver = incoming.driver
+        request = incoming.request
         try:
+            incoming.wake = _ignore  # first: see `abort`
+            if incoming not in self._opened:
+                raise closed_amid(request)
             if not incoming.pieces:
                 if incoming.paused:
                     driver.resume_soon(incoming)
                 # Until now nobody waited for the server: the time before is not its silence.
                 incoming.last_activity = time.monotonic()
-                incoming.wake = _ignore
                 while not (incoming.pieces or incoming.done):
                     driver.step()
-                incoming.wake = None
-            piece = take_piece(incoming)
+            is_open = incoming in self._opened
+            piece = take_piece(incoming) if is_open else b""
             if piece:
-                return piece
+                incoming.wake = None
+                if incoming in self._opened:
+                    return piece
+            if not self._take_from_opened(incoming):
+                raise closed_amid(request)
             # Where the body was cut short, its connection has ended: there is nothing to keep.
             is_spent = incoming.is_cut_short
             if not is_spent:
                 incoming.clean()
         except BaseException:
+            self._take_from_opened(incoming)
             self._pool.drop(incoming)
             raise
         if is_spent:
@@ -162,12 +175,31 @@ class BlockingEngine:
         return b""
 
     def abort(self, incoming: Transfer) -> None:
-        """Let go of a response; its connection is closed."""
-        self._pool.drop(incoming)
+        """Let go of a response, in any thread; its connection is closed."""
+        # A thread that reads says so before it looks whether the response is open still. So it
+        # finds that it is not, or is found here: then the transfer is for it to drop.
+        if not self._take_from_opened(incoming):
+            return
+        if incoming.wake is None:
+            self._pool.drop(incoming)
+            return
+        driver: LentDriver | None = incoming.driver
+        incoming.done = True
+        if driver is not None:
+            driver.hang_up(incoming)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
+        self._take_from_opened(incoming)
         self._pool.drop_from_finalizer(incoming)
+
+    def _take_from_opened(self, transfer: Transfer) -> bool:
+        """Take a streamed response out, and return whether it was there; one caller has it."""
+        try:
+            self._opened.remove(transfer)
+        except KeyError:
+            return False
+        return True
 
     # several attempts at once
 
