@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -28,17 +29,19 @@ def until(is_so: Callable[[], object]) -> None:
 
 def ended_read(stream: curlhttp.StreamedResponse) -> BaseException | None:
     """Close a response whose read waits in another thread, and return what that raised."""
+    incoming: Any = stream._incoming
     with ThreadPoolExecutor(1) as threads:
         read = threads.submit(stream.read)
-        until(lambda: stream._incoming is None or stream._incoming.wake is not None)
+        until(lambda: incoming.wake is not None)
         stream.close()
         return read.exception(timeout=30)
 
 
 def is_free(client: curlhttp.Client) -> bool:
     """Return whether no slot is taken."""
-    client._engine._pool._unready()
-    return not client._engine._pool.slots.used and not client._engine._opened
+    engine: Any = client._engine
+    engine._pool._unready()
+    return not engine._pool.slots.used and not engine._opened
 
 
 @pytest.mark.parametrize("body", [b"", b"piece"], ids=["nothing came", "some came"])
