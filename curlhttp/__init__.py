@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.digest import DigestAuth
     from curlhttp._policy.hedge import Hedge
+    from curlhttp._policy.oauth2 import OAuth2ClientCredentials, OAuth2RefreshToken
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
     from curlhttp._record.record import HarLog, Record
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         InvalidURL,
         JSONDecodeError,
         MissingSchema,
+        OAuth2Error,
         PoolTimeout,
         ProxyError,
         ReadTimeout,
@@ -189,6 +191,9 @@ __all__ = [
     "Limits",
     "Middleware",
     "MissingSchema",
+    "OAuth2ClientCredentials",
+    "OAuth2Error",
+    "OAuth2RefreshToken",
     "PoolTimeout",
     "PreparedRequest",
     "Proxy",
@@ -289,6 +294,7 @@ _HOMES = {
     "curlhttp._policy.concurrency": "ConcurrencyLimit",
     "curlhttp._policy.digest": "DigestAuth",
     "curlhttp._policy.hedge": "Hedge",
+    "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
     "curlhttp._policy.rate": "RateLimit",
     "curlhttp._policy.retry": "RetryPolicy",
     "curlhttp._record.record": "HarLog Record",
@@ -299,7 +305,7 @@ _HOMES = {
         "BlockedAddress ChecksumMismatch ChunkedEncodingError CircuitBreakerOpen ClientClosed "
         "ConnectTimeout ConnectionError ContentDecodingError DeadlineExceeded FileModeWarning "
         "HTTPError InvalidHeader InvalidJSONError InvalidMethod InvalidProxyURL InvalidSchema "
-        "InvalidURL JSONDecodeError MissingSchema PoolTimeout ProxyError ReadTimeout "
+        "InvalidURL JSONDecodeError MissingSchema OAuth2Error PoolTimeout ProxyError ReadTimeout "
         "RemoteProtocolError RequestException RequestsDependencyWarning RequestsWarning "
         "ResponseTooLarge RetryError SSLError StreamConsumedError Timeout TooManyRedirects "
         "URLRequired UnrewindableBodyError WebSocketClosed WebSocketRefused WriteTimeout"

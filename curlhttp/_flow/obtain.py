@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -21,6 +20,7 @@ from curlhttp.exceptions import (
     ClientClosed,
     DeadlineExceeded,
     PoolTimeout,
+    RequestException,
     UnrewindableBodyError,
 )
 
@@ -54,6 +54,8 @@ async def send_with_obtained(
         RequestException: nothing was obtained, or no response came of it.
     """
     obtaining = cast(ObtainingAuth, method)
+    if not client.is_async and any(map(inspect.iscoroutinefunction, obtaining.functions)):
+        raise _needs_async_client(obtaining)
     obtained = await _obtain(obtaining, request, beside, client)
     response = await send(obtaining.apply(request.copy(), obtained.value))
     if not obtaining.refuses(response):
@@ -129,12 +131,17 @@ async def _fetch(method: ObtainingAuth, request: Request, beside: Send, client: 
         while True:
             result: object
             if isinstance(step, Call):
-                result = await _call(step, client, type(method).__name__)
+                result = await _call(step, method, client)
             else:
                 other = request_beside(step, request, request, type(method).__name__)
                 # How large an answer may be is said by the method, not by the request's caller.
                 other.max_response_size = step.max_response_size
-                result = await beside(other)
+                try:
+                    result = await beside(other)
+                except RequestException as error:
+                    # What they hold goes into pickles: the request's body, a part of the answer.
+                    error.request, error.response = other.without_credentials(), None
+                    raise
             try:
                 step = steps.send(result)
             except StopIteration as end:
@@ -143,23 +150,24 @@ async def _fetch(method: ObtainingAuth, request: Request, beside: Send, client: 
         steps.close()
 
 
-async def _call(call: Call, client: SignIn, who: str) -> object:
+async def _call(call: Call, method: ObtainingAuth, client: SignIn) -> object:
     function = call.function
-    if inspect.iscoroutinefunction(function) and not client.is_async:
-        raise _NeedsAsyncClient(f"{who} has an async function, which needs AsyncClient")
-    result = await client.run_blocking(function) if call.blocks else function()
-    if inspect.isawaitable(result):
-        return await _awaited(result, client, who)
-    return result
-
-
-async def _awaited(result: Awaitable[object], client: SignIn, who: str) -> object:
+    blocks = call.blocks and not inspect.iscoroutinefunction(function)
+    result = await client.run_blocking(function) if blocks else function()
+    if not inspect.isawaitable(result):
+        return result
     if not client.is_async:
         # Else Python warns of a coroutine that was never awaited, far from here.
         if inspect.iscoroutine(result):
             result.close()
-        raise _NeedsAsyncClient(f"{who} has an async function, which needs AsyncClient")
+        raise _needs_async_client(method)
     return await result
+
+
+def _needs_async_client(method: ObtainingAuth) -> _NeedsAsyncClient:
+    return _NeedsAsyncClient(
+        f"{type(method).__name__} has an async function, which needs AsyncClient"
+    )
 
 
 def _raise_for(error: Exception) -> NoReturn:

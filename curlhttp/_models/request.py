@@ -338,6 +338,8 @@ class Request:
         twin._headers = (self._headers or self._shared_headers).without_credentials()
         twin._shared_headers = twin._headers
         twin.auth = twin.cookies = None
+        if twin.body is not None and twin.body.is_secret:
+            twin.body = None
         return twin
 
     def derive(self, **changes: Any) -> Request:  # Any: of each attribute its own type
@@ -370,7 +372,8 @@ class Request:
         kept = ("method", "url", "timeout", "stream", "follow_redirects", "max_response_size")
         state: dict[str, object] = {name: getattr(self, name) for name in kept}
         state["headers"] = self._headers or self._shared_headers
-        state["data"] = self.body.data if self.body is not None else None
+        body = self.body
+        state["data"] = None if body is None or body.is_secret else body.data
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:  # Any: of each attribute its own type

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curlhttp._policy.auth import AuthFlow
-from curlhttp._policy.shared import Call, Obtained, ObtainingAuth, Steps
+from curlhttp._policy.shared import Call, Function, Obtained, ObtainingAuth, Steps
 from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class BearerAuth(ObtainingAuth):
     def obtains(self) -> bool:  # type: ignore[override]  # else an attribute of the class
         """Return whether a function has to be called."""
         return self._function is not None
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """Return the function that gives tokens."""
+        return () if self._function is None else (self._function,)
 
     def auth_flow(self, request: Request) -> AuthFlow:
         """Yield the request with its Authorization."""

@@ -17,7 +17,7 @@ from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.waiting_line import Limit, Wake
 
-__all__ = ["Call", "InLine", "Obtained", "ObtainingAuth", "Shared", "Steps"]
+__all__ = ["Call", "Function", "InLine", "Obtained", "ObtainingAuth", "Shared", "Steps"]
 
 
 class Obtained(NamedTuple):
@@ -45,6 +45,8 @@ class Call(NamedTuple):
     function: Callable[[], object]
     blocks: bool = False
 
+
+Function: TypeAlias = Callable[..., object]
 
 # Any: what comes back is a Response for a Request, and the result for a Call.
 Steps: TypeAlias = Generator["Request | Call", Any, Obtained]
@@ -139,6 +141,11 @@ class ObtainingAuth(Auth):
 
     def __init__(self) -> None:
         self.shared = Shared()
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """Return the user's functions that it calls, which may be async."""
+        return ()
 
     def steps(self, now: Callable[[], float]) -> Steps:
         """Yield the requests and calls of which comes what is to be obtained, and return it.

@@ -22,6 +22,7 @@ RequestException(OSError)
 ├── ChecksumMismatch*            a download is not the file that it should be
 ├── InvalidJSONError
 │   └── JSONDecodeError          (also json.JSONDecodeError)
+├── OAuth2Error*                 the token server gave no token
 ├── TooManyRedirects
 ├── StreamConsumedError          (also TypeError)
 ├── WebSocketRefused*, WebSocketClosed*
@@ -72,6 +73,7 @@ from curlhttp.exceptions._response import (
     HTTPError,
     InvalidJSONError,
     JSONDecodeError,
+    OAuth2Error,
     ResponseTooLarge,
     StreamConsumedError,
     TooManyRedirects,
@@ -99,6 +101,7 @@ __all__ = [
     "InvalidURL",
     "JSONDecodeError",
     "MissingSchema",
+    "OAuth2Error",
     "PoolTimeout",
     "ProxyError",
     "ReadTimeout",

@@ -20,6 +20,7 @@ __all__ = [
     "HTTPError",
     "InvalidJSONError",
     "JSONDecodeError",
+    "OAuth2Error",
     "ResponseTooLarge",
     "StreamConsumedError",
     "TooManyRedirects",
@@ -85,6 +86,32 @@ def _rebuild_json(
     error = cls(msg, doc, pos)
     error.__dict__.update(state)
     return error
+
+
+class OAuth2Error(RequestException):
+    """Report that a token server gave no access token, or none that can be used (RFC 6749).
+
+    Attributes:
+        error: its code, such as "invalid_client" (section 5.2), or None.
+        error_description: what it says of that, or None.
+        error_uri: where there is more about it, or None.
+        status_code: of its answer.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        error: str | None = None,
+        error_description: str | None = None,
+        error_uri: str | None = None,
+        status_code: int | None = None,
+        **facts: Unpack[ErrorFacts],
+    ) -> None:
+        super().__init__(*args, **facts)
+        self.error = error
+        self.error_description = error_description
+        self.error_uri = error_uri
+        self.status_code = status_code
 
 
 class TooManyRedirects(RequestException):

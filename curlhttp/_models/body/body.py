@@ -13,7 +13,7 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     from curlhttp._models.inputs import Piece
 
-__all__ = ["Body", "BytesBody", "StreamBody"]
+__all__ = ["Body", "BytesBody", "SecretBody", "StreamBody"]
 
 _PIECE = 64 * 1024
 
@@ -27,6 +27,7 @@ class Body:
         data: all of it when it is in memory, else None.
         replayable: rewind() will work after something was read.
         is_async: it is read with next(), not with read().
+        is_secret: it holds credentials, and is in no pickle.
     """
 
     __slots__ = ("content_type", "data", "length", "replayable")
@@ -35,6 +36,7 @@ class Body:
     data: bytes | None
     replayable: bool
     is_async = False
+    is_secret = False
 
     def read(self, size: int) -> bytes:
         """Give the next piece, of 1 to `size` bytes; b"" at the end."""
@@ -95,6 +97,16 @@ class BytesBody(Body):
 
     def seek(self, offset: int) -> None:
         self._at = offset
+
+
+class SecretBody(BytesBody):
+    """A body in memory that holds credentials."""
+
+    __slots__ = ()
+    is_secret = True
+
+    def twin(self) -> Body:
+        return SecretBody(self.data, self.content_type)
 
 
 class StreamBody(Body):
