@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from curlhttp._policy.auth import AuthFlow
-from curlhttp._policy.shared import Call, Function, Obtained, ObtainingAuth, Steps
+from curlhttp._policy.shared import Call, Function, Obtained, ObtainingAuth, Steps, Value
 from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class BearerAuth(ObtainingAuth):
             return Obtained(token, is_kept=False)
         return Obtained(token, begun + expires)
 
-    def apply(self, request: Request, value: Any) -> Request:  # Any: it is a str
+    def apply(self, request: Request, value: Value) -> Request:
         """Return the request with its Authorization."""
         request.headers["Authorization"] = f"Bearer {value}"
         return request

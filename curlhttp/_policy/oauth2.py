@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from curlhttp._models.body.body import SecretBody
@@ -18,7 +18,7 @@ from curlhttp._models.response import Response
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import Auth, BasicAuth
 from curlhttp._policy.bearer import bearer_refused, is_token
-from curlhttp._policy.shared import Call, Function, Obtained, ObtainingAuth, Steps
+from curlhttp._policy.shared import Call, Function, Obtained, ObtainingAuth, Steps, Value
 from curlhttp.exceptions import OAuth2Error, RequestException
 
 __all__ = ["OAuth2ClientCredentials", "OAuth2RefreshToken"]
@@ -28,6 +28,7 @@ _LONGEST_LIFE = 10 * 366 * 86_400  # seconds
 _LONGEST_SHOWN = 200  # characters of what the server says
 _FORM = "application/x-www-form-urlencoded"
 _HEADERS = {"Accept": "application/json", "Content-Type": _FORM}
+_Fields: TypeAlias = "dict[str, Any]"  # of JSON
 _UNSHOWN = re.compile(r"[^\x20-\x7e]+")
 
 
@@ -72,7 +73,7 @@ class _OAuth2Auth(ObtainingAuth):
         self._leeway = leeway
         self._form = form
 
-    def apply(self, request: Request, value: Any) -> Request:  # Any: it is a str
+    def apply(self, request: Request, value: Value) -> Request:
         """Return the request with its Authorization (RFC 6750, section 2.1)."""
         request.headers["Authorization"] = f"Bearer {value}"
         return request
@@ -263,7 +264,7 @@ def _granted(response: Response, request: Request, secrets: list[str]) -> _Grant
         answer = response.json()
     except RequestException:
         answer = None
-    fields: dict[str, Any] = answer if isinstance(answer, dict) else {}  # Any: of JSON
+    fields: _Fields = answer if isinstance(answer, dict) else {}
     status = response.status_code
     # Some servers say 200 to an error.
     if status not in (200, 201) or isinstance(fields.get("error"), str):
@@ -283,7 +284,7 @@ class _UnusableError(Exception):
     """Report what is wrong with an answer."""
 
 
-def _read_grant(fields: dict[str, Any]) -> _Grant:  # Any: of JSON
+def _read_grant(fields: _Fields) -> _Grant:
     token, kind = fields.get("access_token"), fields.get("token_type")
     if token is None:
         raise _UnusableError("has no access_token")
@@ -311,8 +312,8 @@ def _is_time(value: object) -> bool:
 def _refusal(
     request: Request,
     status: int,
-    fields: dict[str, Any],
-    secrets: list[str],  # Any: of JSON
+    fields: _Fields,
+    secrets: list[str],
 ) -> OAuth2Error:
     """Return the error for a refusal (RFC 6749, section 5.2)."""
     names = ("error", "error_description", "error_uri")

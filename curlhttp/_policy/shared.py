@@ -17,7 +17,10 @@ from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.waiting_line import Limit, Wake
 
-__all__ = ["Call", "Function", "InLine", "Obtained", "ObtainingAuth", "Shared", "Steps"]
+__all__ = ["Call", "Function", "InLine", "Obtained", "ObtainingAuth", "Shared", "Steps", "Value"]
+
+
+Value: TypeAlias = Any  # the Auth knows
 
 
 class Obtained(NamedTuple):
@@ -29,7 +32,7 @@ class Obtained(NamedTuple):
         is_kept: later requests have it, too; otherwise it is for those alone that waited for it.
     """
 
-    value: Any  # Any: the Auth knows
+    value: Value
     expires_at: float | None = None
     is_kept: bool = True
 
@@ -48,8 +51,8 @@ class Call(NamedTuple):
 
 Function: TypeAlias = Callable[..., object]
 
-# Any: what comes back is a Response for a Request, and the result for a Call.
-Steps: TypeAlias = Generator["Request | Call", Any, Obtained]
+# What comes back is a Response for a Request, and the result for a Call.
+Steps: TypeAlias = Generator["Request | Call", Value, Obtained]
 
 
 class InLine:
@@ -159,7 +162,7 @@ class ObtainingAuth(Auth):
         """Return whether what was obtained is good still."""
         return obtained.expires_at is None or now < obtained.expires_at
 
-    def apply(self, request: Request, value: Any) -> Request:  # Any: see Obtained
+    def apply(self, request: Request, value: Value) -> Request:
         """Return a request with what authenticates it.
 
         Args:
