@@ -10,12 +10,14 @@ import os
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["register"]
+__all__ = ["register", "registered"]
 
 
 class _Forgets(Protocol):
     def after_fork_in_child(self) -> None: ...
 
+
+_TRIES = 10
 
 _in_children: WeakSet[Any] = WeakSet()
 _in_parents: WeakSet[Any] = WeakSet()
@@ -32,6 +34,16 @@ def register(obj: _Forgets) -> None:
     _in_children.add(obj)
     if hasattr(obj, "after_fork_in_parent"):
         _in_parents.add(obj)
+
+
+def registered() -> list[Any]:
+    """Return the objects that are registered and alive; may be called from any thread."""
+    for _ in range(_TRIES):
+        try:
+            return list(_in_children)
+        except RuntimeError:  # another thread registered one meanwhile
+            continue
+    return []
 
 
 def _in_child() -> None:

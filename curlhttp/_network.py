@@ -12,7 +12,7 @@ from typing import Protocol
 from curlhttp._engine import Engine
 from curlhttp._models.request import Request
 
-__all__ = ["Network", "StandIn", "Waits", "network", "now", "wall"]
+__all__ = ["Network", "StandIn", "Waits", "Watcher", "network", "now", "wall"]
 
 
 class Waits(Protocol):
@@ -41,16 +41,41 @@ class StandIn(Protocol):
         """Return whether a wait of an engine takes no time, after moving the clock by that much."""
 
 
+class Watcher(Protocol):
+    """See each attempt of all engines, whatever stands in for the network."""
+
+    def over(self, mocked: StandIn | None) -> StandIn:
+        """Return the stand-in that looks at each request and leaves it to another one, if any."""
+
+
 class Network:
     """What all engines of this process that reach the network have in common.
 
     Attributes:
-        stand_in: takes their requests, or None.
+        stand_in: takes their requests, or None; what the engines ask.
+        mocked: what takes the requests in the end: a mock, or None.
         skipped: seconds that a stand-in let go by in no time.
+        numbers_sends: how many want to know which attempt of a request each one is.
     """
 
     stand_in: StandIn | None = None
+    mocked: StandIn | None = None
     skipped: float = 0.0
+    numbers_sends: int = 0
+    _watcher: Watcher | None = None
+
+    def mock(self, stand_in: StandIn | None) -> None:
+        """Put a stand-in in place of the network, None for the network."""
+        self.mocked = stand_in
+        self._settle()
+
+    def watch(self, watcher: Watcher | None) -> None:
+        """Have somebody see each attempt, None for nobody."""
+        self._watcher = watcher
+        self._settle()
+
+    def _settle(self) -> None:
+        self.stand_in = self.mocked if self._watcher is None else self._watcher.over(self.mocked)
 
     def skip(self, seconds: float) -> bool:
         """Return whether a wait takes no time since a stand-in has its own."""

@@ -95,6 +95,14 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         (*VALUES, *SEAM, *CURL, "curlhttp._loops", "curlhttp._ssl_context", "curlhttp._httpx"),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS},
     ),
+    "_otel": (
+        (*VALUES, *SEAM, *FLOW, "curlhttp._otel"),
+        {"pycurl", *LOOPS, *SOCKETS, "datetime"},
+    ),
+    "otel.py": (
+        (*VALUES, *SEAM, "curlhttp._otel"),
+        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
+    ),
     "httpx.py": (("curlhttp._httpx",), {"pycurl", "httpx2", *LOOPS, *SOCKETS, *CLOCKS}),
     "httpx2.py": (("curlhttp._httpx",), {"pycurl", "httpx", *LOOPS, *SOCKETS, *CLOCKS}),
     "_websocket": (

@@ -40,11 +40,12 @@ def begin() -> Iterator[Callable[[], _Stand]]:
     """Return a function that puts a stand-in in place of the network."""
 
     def put() -> _Stand:
-        network.stand_in = stand = _Stand()
+        network.mock(stand := _Stand())
         return stand
 
     yield put
-    network.stand_in, network.skipped = None, 0.0
+    network.mock(None)
+    network.skipped = 0.0
 
 
 async def test_a_client_that_was_made_before_is_served(
@@ -54,7 +55,7 @@ async def test_a_client_that_was_made_before_is_served(
     begin()
     assert (await client.get(URL)).content == b"stood in"
     assert (await client.get(app.url)).content == b"hello"
-    network.stand_in = None
+    network.mock(None)
     assert (await client.get(app.url)).content == b"hello"
 
 
@@ -76,7 +77,7 @@ async def test_a_stream_outlives_the_stand_in(
     stand = begin()
     response = await client.stream("GET", URL)
     unread = await client.stream("GET", URL)
-    network.stand_in = None
+    network.mock(None)
     assert await response.read() == b"stood in"
     await unread.aclose()
     assert stand.engine.aborted == 1

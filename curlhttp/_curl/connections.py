@@ -81,6 +81,7 @@ class Connection:
         descriptor: its socket, which is libcurl's to close.
         multiplexes: it may speak HTTP/2 or HTTP/3, where frames may come at any time.
         is_tls: it is TLS all the way, or up to a proxy.
+        origin: of the request that it was opened for.
 
     Attributes:
         counts: what it receives can and should be counted (see `count`).
@@ -100,11 +101,13 @@ class Connection:
         "is_buried",
         "last_stream",
         "multiplexes",
+        "origin",
         "uses",
     )
 
-    def __init__(self, descriptor: int, multiplexes: bool, is_tls: bool) -> None:
+    def __init__(self, descriptor: int, multiplexes: bool, is_tls: bool, origin: str) -> None:
         self.descriptor = descriptor
+        self.origin = origin
         self.multiplexes = multiplexes
         self.events = _look_at(descriptor)
         self.uses = 0
@@ -215,7 +218,13 @@ class Connections:
         self._suspects.add(request)
 
     def add(
-        self, route: Route, sockets: Sequence[int], *, multiplexes: bool, is_tls: bool
+        self,
+        route: Route,
+        sockets: Sequence[int],
+        *,
+        multiplexes: bool,
+        is_tls: bool,
+        origin: str = "",
     ) -> Connection | None:
         """Note a new connection.
 
@@ -224,6 +233,7 @@ class Connections:
             sockets: what was opened for it; happy eyeballs try several addresses at once.
             multiplexes: it may speak HTTP/2 or HTTP/3.
             is_tls: it is TLS all the way, or up to a proxy.
+            origin: of the request that it was opened for.
         """
         if not route[3]:  # a socket without a port, such as a unix socket, has no route of its own
             return None
@@ -234,15 +244,33 @@ class Connections:
         self.spoil(self._routes.get(descriptor))  # what had this number was closed
         self.spoil(route)
         self._routes[descriptor] = route
-        connection = self._by_route[route] = Connection(descriptor, multiplexes, is_tls)
+        connection = self._by_route[route] = Connection(descriptor, multiplexes, is_tls, origin)
         return connection
+
+    def open(self) -> list[Connection]:
+        """Return those that are open still; may be called from any thread."""
+        return [
+            connection
+            for route, connection in self._by_route.copy().items()
+            if _is_open(connection.descriptor, route[3])
+        ]
+
+
+def _is_open(descriptor: int, port: int) -> bool:
+    """Return whether a socket is open at both ends; asks by itself, as any thread may."""
+    # libcurl closes one without a word, and the number may be another socket's by now.
+    if _bound_to(port, [descriptor]) is None:
+        return False
+    events = _look_at(descriptor)(0)
+    return not events or not events[0][1] & _END
 
 
 def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
     """Return the socket that has the local port; all others lost, and may be closed by now."""
     for descriptor in reversed(sockets):
         with suppress(OSError):
-            if _borrow(descriptor).getsockname()[1] == port:
+            # The name of a unix socket, which may have the number by now, is text.
+            if tuple(_borrow(descriptor).getsockname())[1:2] == (port,):
                 return descriptor
     return None
 

@@ -196,6 +196,7 @@ class Sending:
             self.sockets,
             multiplexes=self.handle.multiplexes,
             is_tls=_is_on_tls(self.request),
+            origin=self.request.url.origin,
         )
 
     def _may_go_again(self) -> bool:

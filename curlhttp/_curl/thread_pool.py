@@ -97,6 +97,10 @@ class KeyedTransfers:
         else:
             idle.append(transfer)
 
+    def idle(self) -> list[Transfer]:
+        """Return the idle transfers."""
+        return [transfer for transfers in self._idle.values() for transfer in transfers]
+
     def drop(self, transfer: Transfer) -> None:
         """Close a transfer for good."""
         self.all.discard(transfer)
@@ -180,6 +184,11 @@ class ThreadPool:
         """Give back a slot that no transfer was taken for."""
         with self._lock:
             self.slots.give(origin)
+
+    def idle(self) -> set[Transfer]:
+        """Return the transfers that nobody uses."""
+        with self._lock:
+            return {*self._ready.copy().values(), *self._idle.idle()}
 
     def add_in_slot(self, transfer: Transfer, first: Transfer) -> None:
         """Take in a transfer that has a slot and shares the connections of another one."""

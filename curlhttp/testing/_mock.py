@@ -261,12 +261,14 @@ class Mock:
 
     def start(self) -> None:
         """Stand in for the network from now on."""
-        self._before, network.stand_in, self._is_on = network.stand_in, self, True
+        self._before, self._is_on = network.mocked, True
+        network.mock(self)
 
     def stop(self) -> None:
         """Give the network, and time, back."""
-        if network.stand_in is self:
-            network.stand_in, self._before = self._before, None
+        if network.mocked is self:
+            network.mock(self._before)
+            self._before = None
         with self._lock:
             network.skipped -= self._skipped
             self._skipped, self._is_on = 0.0, False

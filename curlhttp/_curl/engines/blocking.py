@@ -14,6 +14,7 @@ import pycurl
 
 from curlhttp._config import Limits
 from curlhttp._curl.connections import Connections, Suspects, shut_down
+from curlhttp._curl.counting import Counts, count_connections
 from curlhttp._curl.leak import leak, leak_transfer
 from curlhttp._curl.lent import LentDriver, LentDrivers
 from curlhttp._curl.race import HedgeRace
@@ -308,6 +309,14 @@ class BlockingEngine:
     def is_closed(self) -> bool:
         """Return whether no more requests are sent."""
         return self._pool.is_closed
+
+    def open_connections(self) -> Counts:
+        """Return how many connections are open; may be called from any thread."""
+        every, idle = self._pool.all.copy(), self._pool.idle()
+        return count_connections(
+            [transfer.connections for transfer in every],
+            [transfer for transfer in every if transfer not in idle],
+        )
 
     def gate(self) -> ThreadGate:
         """Return a closed gate, for a caller to wait at."""

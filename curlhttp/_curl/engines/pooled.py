@@ -12,6 +12,7 @@ from weakref import WeakMethod
 from curlhttp._config import Limits
 from curlhttp._curl.caller import Caller, Waited
 from curlhttp._curl.connections import Connections, Suspects
+from curlhttp._curl.counting import Counts, count_connections
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.pool import TransferPool
 from curlhttp._curl.result import response_of
@@ -198,6 +199,10 @@ class PooledEngine(ABC):
         old.fail_all()
         old.detach()
         threading.Thread(target=old.close, daemon=True).start()  # it may wait for a resolver
+
+    def open_connections(self) -> Counts:
+        """Return how many connections are open; may be called from any thread."""
+        return count_connections([self._connections], tuple(self._driver.running.values()))
 
     def _keep(self, transfer: Transfer) -> None:
         self._lay_by(transfer)

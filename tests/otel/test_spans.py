@@ -1,0 +1,385 @@
+"""A span for each attempt, of every client there is, and the context in each request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from opentelemetry.instrumentation.utils import (
+    suppress_http_instrumentation,
+    suppress_instrumentation,
+)
+from opentelemetry.trace import SpanKind, StatusCode
+
+import curlhttp
+from curlhttp import ExponentialBackoff, Hedge, RetryPolicy, requests
+from curlhttp import exceptions as e
+from curlhttp.otel import CurlhttpInstrumentor
+from curlhttp.testing import Answer, mock
+from tests.otel.conftest import Telemetry
+from tests.servers import AppServer, H2Server, RawServer, refused_port
+from tests.servers.websocket import echo, speaking
+from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.scripted import URL, Scripted, moved, steady
+from tests.support.ways import EVERY_WAY, make_ask
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+AT_ONCE = RetryPolicy(2, backoff_strategy=ExponentialBackoff(base=0.001))
+
+
+def parents_of(app: AppServer) -> list[str | None]:
+    """Return the span that each request names as its parent."""
+    found = [record.header("traceparent") for record in app.requests]
+    return [None if value is None else value.split("-")[2] for value in found]
+
+
+def ids_of(telemetry: Telemetry) -> list[str]:
+    return [f"{span.context.span_id:016x}" for span in telemetry.spans]
+
+
+# --- what is in a span ---
+
+
+async def test_a_span_tells_of_an_attempt_by_the_conventions(
+    client: AnyClient, app: AppServer, traced: Telemetry
+) -> None:
+    app.route("/fine", lambda record, out: out.reply(200, b"fine"))
+    url = f"http://user:pass@127.0.0.1:{app.port}/fine?page=2&token=hidden#part"
+    await client.get(url)
+    (span,) = traced.spans
+    assert (span.name, span.kind) == ("GET", SpanKind.CLIENT)
+    assert span.status.status_code == StatusCode.UNSET
+    attributes = dict(span.attributes or {})
+    assert attributes == {
+        "http.request.method": "GET",
+        "url.full": f"http://127.0.0.1:{app.port}/fine?page=2&token=***",
+        "server.address": "127.0.0.1",
+        "server.port": app.port,
+        "http.response.status_code": 200,
+        "network.protocol.version": "1.1",
+        "network.peer.address": "127.0.0.1",
+        "network.peer.port": app.port,
+    }
+    assert parents_of(app) == ids_of(traced)
+
+
+async def test_the_phases_are_events_with_times_of_their_own(
+    make_client: MakeClient, tls_app: AppServer, traced: Telemetry
+) -> None:
+    client = make_client(http2=False)
+    await client.get(tls_app.url)
+    await client.get(tls_app.url)
+    fresh, reused = traced.spans
+    assert [event.name for event in fresh.events][-3:] == ["connect", "tls", "first_byte"]
+    assert [event.name for event in reused.events] == ["first_byte"]
+    for span in (fresh, reused):
+        times = [span.start_time, *(event.timestamp for event in span.events), span.end_time]
+        assert times == sorted(times, key=lambda time: time or 0)
+
+
+async def test_http2_has_its_version(
+    client: AnyClient, traced: Telemetry, h2_app: H2Server
+) -> None:
+    if client.is_blocking:
+        return
+    await client.get(h2_app.url)
+    assert traced.values("network.protocol.version") == ["2"]
+
+
+@pytest.mark.parametrize("status", (404, 503))
+async def test_a_status_of_an_error_is_one_of_the_span(
+    client: AnyClient, app: AppServer, traced: Telemetry, status: int
+) -> None:
+    app.route("/bad", lambda record, out: out.reply(status, b""))
+    await client.get(app.url + "/bad")
+    (span,) = traced.spans
+    assert span.status.status_code == StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == str(status)
+
+
+async def test_an_attempt_without_an_answer_has_the_name_of_its_error(
+    client: AnyClient, traced: Telemetry
+) -> None:
+    with refused_port() as port, pytest.raises(e.ConnectionError):
+        await client.get(f"http://user:secret@127.0.0.1:{port}/?token=hidden")
+    (span,) = traced.spans
+    assert span.status.status_code == StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == "ConnectionError"
+    text = span.to_json()
+    assert "secret" not in text
+    assert "hidden" not in text
+
+
+@ONE_OF_EACH
+async def test_a_method_of_ones_own_is_no_name_of_a_span(
+    client: AnyClient, app: AppServer, traced: Telemetry
+) -> None:
+    await client.request("BREW", app.url)
+    (span,) = traced.spans
+    assert span.name == "HTTP"
+    assert (span.attributes or {})["http.request.method"] == "_OTHER"
+    assert (span.attributes or {})["http.request.method_original"] == "BREW"
+
+
+@WITHOUT_UVLOOP
+async def test_a_cancelled_attempt_ends_its_span(
+    client: AnyClient, app: AppServer, traced: Telemetry
+) -> None:
+    def silent(record: Any, out: Any) -> None:
+        out.wait_closed(30)
+        out.closing = True
+
+    app.route("/silent", silent)
+    if client.is_blocking:
+        with pytest.raises(e.ReadTimeout):
+            await client.get(app.url + "/silent", timeout=curlhttp.Timeout(read=0.05))
+        assert traced.values("error.type") == ["ReadTimeout"]
+        return
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(client.get, app.url + "/silent")
+        await anyio.to_thread.run_sync(app.wait_for, lambda: bool(app.requests))
+        tasks.cancel_scope.cancel()
+    assert traced.values("error.type") == [anyio.get_cancelled_exc_class().__name__]
+    assert traced.spans[0].status.status_code == StatusCode.ERROR
+
+
+# --- which attempts there are ---
+
+
+@EVERY_WAY
+async def test_every_way_of_sending_has_spans(
+    make_client: MakeClient,
+    app: AppServer,
+    traced: Telemetry,
+    way: str,
+    tmp_path: Path,
+    session: requests.Session,
+) -> None:
+    client = make_client()
+    await make_ask(client, way, tmp_path, session)(app.url + "/redirect/1")
+    assert traced.values("http.response.status_code") == [302, 200]
+    assert parents_of(app) == ids_of(traced)
+
+
+async def test_resends_are_counted_over_retries_hops_and_challenges(
+    make_client: MakeClient, app: AppServer, traced: Telemetry
+) -> None:
+    answers: list[int] = []
+
+    def flaky(record: Any, out: Any) -> None:
+        status = answers.pop(0)
+        out.reply(status, b"", [("Location", "/digest?user=u&password=p")])
+
+    app.route("/flaky", flaky)
+    client = make_client(retry=AT_ONCE, cookies={"a": "1"})
+    for _ in range(2):
+        answers[:] = [503, 302]
+        await client.get(app.url + "/flaky", auth=curlhttp.DigestAuth("u", "p"))
+    found = list(
+        zip(
+            traced.values("http.response.status_code"),
+            traced.values("http.request.resend_count"),
+            strict=True,
+        )
+    )
+    assert found[:4] == [(503, None), (302, 1), (401, 2), (200, 3)]
+    assert found[4][1] is None  # another request
+    assert parents_of(app) == ids_of(traced)
+
+
+@ONE_OF_EACH
+async def test_a_request_that_is_sent_again_by_the_user_is_no_resend(
+    client: AnyClient, app: AppServer, traced: Telemetry
+) -> None:
+    request = client.real.build_request("GET", app.url)
+    for _ in range(2):
+        await client.send(request)
+    assert traced.values("http.request.resend_count") == [None, None]
+    assert "traceparent" not in request.headers
+
+
+async def test_each_attempt_of_a_hedge_has_a_span(
+    make_client: MakeClient, app: AppServer, traced: Telemetry
+) -> None:
+    def answer(record: Any, out: Any) -> None:
+        if len(app.requests) == 1:
+            out.wait_closed(30)
+            out.closing = True
+        else:
+            out.reply(200, b"second")
+
+    app.route("/slow", answer)
+    client = make_client(hedge=Hedge(0.02))
+    assert (await client.get(app.url + "/slow")).content == b"second"
+    assert traced.values("error.type") == ["AttemptCancelled", None]
+    assert traced.values("http.request.resend_count") == [None, 1]
+    assert parents_of(app) == ids_of(traced)
+
+
+async def test_a_hedged_stream_has_spans_and_can_be_read(
+    make_client: MakeClient, app: AppServer, traced: Telemetry
+) -> None:
+    client = make_client(hedge=Hedge(30))
+    async with await client.stream("GET", app.url + "/bytes/100000") as streamed:
+        assert len(traced.spans) == 1  # its head is in
+        assert len(await streamed.read()) == 100000
+
+
+async def test_the_handshake_of_a_websocket_is_a_span(client: AnyClient, traced: Telemetry) -> None:
+    pytest.importorskip("websockets", reason="the extra ws is not installed")
+    with RawServer(speaking(echo)) as server:
+        async with await client.websocket(server.url.replace("http", "ws", 1)) as socket:
+            assert traced.values("http.response.status_code") == [101]
+            await socket.send("hello")
+            assert await socket.recv() == "hello"
+    assert len(traced.spans) == 1
+
+
+# --- whose attempts ---
+
+
+async def test_clients_from_before_are_traced_until_the_end(
+    client: AnyClient, app: AppServer, telemetry: Telemetry
+) -> None:
+    await client.get(app.url)
+    CurlhttpInstrumentor().instrument(**telemetry.providers)
+    try:
+        await client.get(app.url)
+    finally:
+        CurlhttpInstrumentor().uninstrument()
+    await client.get(app.url)
+    assert len(telemetry.spans) == 1
+    assert [parent is not None for parent in parents_of(app)] == [False, True, False]
+
+
+async def test_one_client_may_be_traced_alone(
+    make_client: MakeClient, app: AppServer, telemetry: Telemetry
+) -> None:
+    client, other = make_client(), make_client()
+    CurlhttpInstrumentor().instrument_client(client.real, **telemetry.providers)
+    CurlhttpInstrumentor().instrument_client(client.real, **telemetry.providers)
+    await client.get(app.url)
+    await other.get(app.url)
+    assert [result.status_code async for result in client.map([app.url])] == [200]
+    async with await client.stream("GET", app.url) as streamed:
+        assert await streamed.read() == b"hello"
+    assert len(telemetry.spans) == 3
+    CurlhttpInstrumentor().uninstrument_client(client.real)
+    CurlhttpInstrumentor().uninstrument_client(client.real)
+    await client.get(app.url)
+    assert len(telemetry.spans) == 3
+
+
+async def test_a_client_that_is_traced_twice_has_one_span_for_each_attempt(
+    client: AnyClient, app: AppServer, traced: Telemetry
+) -> None:
+    CurlhttpInstrumentor().instrument_client(client.real, **traced.providers)
+    await client.get(app.url)
+    async with await client.stream("GET", app.url) as streamed:
+        await streamed.read()
+    CurlhttpInstrumentor().uninstrument_client(client.real)
+    assert len(traced.spans) == 2
+
+
+@ONE_OF_EACH
+async def test_a_client_on_an_engine_of_its_own_may_be_traced(
+    scripted: Scripted, telemetry: Telemetry
+) -> None:
+    client, _ = scripted([Answer(503), moved("/b"), Answer(200)], retry=steady())
+    CurlhttpInstrumentor().instrument_client(client.real, **telemetry.providers)
+    await client.get(URL)
+    assert telemetry.values("http.response.status_code") == [503, 302, 200]
+    assert telemetry.values("http.request.resend_count") == [None, 1, 2]
+    CurlhttpInstrumentor().uninstrument_client(client.real)
+
+
+@ONE_OF_EACH
+@pytest.mark.parametrize("is_first", (False, True))
+async def test_what_a_mock_answers_is_traced(
+    client: AnyClient, telemetry: Telemetry, is_first: bool
+) -> None:
+    instrumentor = CurlhttpInstrumentor()
+    if is_first:
+        instrumentor.instrument(**telemetry.providers)
+    try:
+        with mock() as network:
+            if not is_first:
+                instrumentor.instrument(**telemetry.providers)
+            network.get("http://api.test/x").respond(json={"id": 1})
+            assert (await client.get("http://api.test/x")).json() == {"id": 1}
+            assert "traceparent" in network.requests[0].headers
+    finally:
+        instrumentor.uninstrument()
+    assert telemetry.values("server.address") == ["api.test"]
+
+
+def test_a_session_is_traced_by_instrument_alone() -> None:
+    with requests.Session() as session:
+        with pytest.raises(TypeError, match=r"instrument\(\) is for all"):
+            CurlhttpInstrumentor().instrument_client(session)  # type: ignore[arg-type]
+
+
+async def test_nothing_is_traced_where_the_context_says_so(
+    client: AnyClient, app: AppServer, traced: Telemetry
+) -> None:
+    for suppress in (suppress_instrumentation, suppress_http_instrumentation):
+        with suppress():
+            await client.get(app.url)
+            async with await client.stream("GET", app.url) as streamed:
+                await streamed.read()
+    assert not traced.spans
+    assert not traced.points("http.client.request.duration")
+    assert parents_of(app) == [None] * 4
+
+
+# --- hooks ---
+
+
+async def test_hooks_may_add_to_spans(
+    client: AnyClient, app: AppServer, telemetry: Telemetry
+) -> None:
+    instrumentor = CurlhttpInstrumentor()
+    instrumentor.instrument(
+        **telemetry.providers,
+        request_hook=lambda span, request: span.set_attribute("asked", request.url.path),
+        response_hook=lambda span, request, response: span.set_attribute(
+            "type", response.headers["content-length"]
+        ),
+    )
+    try:
+        await client.get(app.url)
+        async with await client.stream("GET", app.url) as streamed:
+            await streamed.read()
+    finally:
+        instrumentor.uninstrument()
+    assert telemetry.values("asked") == ["/", "/"]
+    assert telemetry.values("type") == ["5", "5"]
+
+
+@ONE_OF_EACH
+async def test_a_hook_that_raises_is_logged(
+    client: AnyClient, app: AppServer, telemetry: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*what: object) -> None:
+        raise KeyError("a bug")
+
+    instrumentor = CurlhttpInstrumentor()
+    instrumentor.instrument(**telemetry.providers, request_hook=broken, response_hook=broken)
+    try:
+        with caplog.at_level(logging.ERROR, "curlhttp"):
+            assert (await client.get(app.url)).status_code == 200
+    finally:
+        instrumentor.uninstrument()
+    assert caplog.text.count("of the instrumentation raised") == 2
+
+
+def test_it_is_found_as_a_plugin() -> None:
+    (found,) = entry_points(group="opentelemetry_instrumentor", name="curlhttp")
+    assert found.load() is CurlhttpInstrumentor
