@@ -36,7 +36,7 @@ def register(obj: _Forgets) -> None:
         _in_parents.add(obj)
 
 
-def registered() -> list[Any]:
+def registered() -> list[object]:
     """Return the objects that are registered and alive; may be called from any thread."""
     for _ in range(_TRIES):
         try:
