@@ -320,7 +320,11 @@ class Request:
 
     def copy(self) -> Request:
         """Return a request with headers of its own; the body is the same one."""
-        twin = Request.__new__(Request)
+        return self.as_kind(type(self))
+
+    def as_kind(self, kind: type[Request]) -> Request:
+        """Return a copy of another kind, which has no attributes of its own."""
+        twin = kind.__new__(kind)
         for name in Request.__slots__:
             setattr(twin, name, getattr(self, name))
         if self._headers is not None:

@@ -138,6 +138,15 @@ async def shake_hands(
     return response, handshake.protocol
 
 
+class WebSocketRequest(Request):
+    """A request for a WebSocket, which messages show with the scheme that users write."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return super().__str__().replace(" http", " ws", 1)
+
+
 def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
     for name in options:
         if name not in DownloadOptions.__annotations__:
@@ -156,7 +165,7 @@ def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Re
         if name.lower().startswith(_OWN):
             raise ValueError(f"websocket() sets the header {name} by itself: leave it out")
     request.follow_redirects = False  # as in browsers
-    return request
+    return request.as_kind(WebSocketRequest)
 
 
 def _as_http(url: str | bytes | URL) -> str | URL:

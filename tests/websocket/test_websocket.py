@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -443,9 +444,21 @@ async def test_a_server_that_is_silent_is_an_error(client: AnyClient) -> None:
 
 async def test_a_server_that_breaks_off_the_handshake_is_named(client: AnyClient) -> None:
     with RawServer(respond_and_reset(b"")) as server:
-        with pytest.raises(ConnectionError, match=r"^GET http://[^ ]+: ") as caught:
+        with pytest.raises(ConnectionError, match=r"^GET ws://[^ ]+: ") as caught:
             await client.websocket(url_of(server, "/?token=secret"))
     assert "secret" not in str(caught.value)
+
+
+async def test_messages_show_the_scheme_of_websockets(client: AnyClient) -> None:
+    """Whatever the part that they come from."""
+    with pytest.raises(ConnectionError, match=r"^GET ws://127\.0\.0\.1:9/\?token=\*") as refused:
+        await client.websocket("ws://127.0.0.1:9/?token=secret")
+    with RawServer(respond_and_close(response(b"", "403 No"))) as server:
+        with pytest.raises(WebSocketRefused, match=r"^GET ws://127\.0\.0\.1:\d+/: ") as answered:
+            await client.websocket(url_of(server), auth=("user", "secret"))
+    for caught in (refused, answered):
+        assert str(caught.value.request).startswith("GET ws://")
+        assert str(pickle.loads(pickle.dumps(caught.value)).request).startswith("GET ws://")
 
 
 # --- bounds ---

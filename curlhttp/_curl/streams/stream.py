@@ -27,10 +27,17 @@ _PASTED = 16 * 1024  # bytes: smaller pieces go out together with what waits bef
 
 
 class ConnectionRequest(Request):
-    """A request that libcurl only connects for."""
+    """A request that libcurl only connects for; messages show the one that it is made for."""
 
-    __slots__ = ()
+    __slots__ = ("shown",)
     connects_only = True
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def copy(self) -> Request:
+        return self.as_kind(Request)
 
 
 def connection_to(request: Request) -> Request:
@@ -43,7 +50,9 @@ def connection_to(request: Request) -> Request:
         deadline=request.deadline,
         stream=True,
     )
-    made = ConnectionRequest.__new__(ConnectionRequest).fill("GET", request.url, fields)
+    made = ConnectionRequest.__new__(ConnectionRequest)
+    made.shown = str(request)
+    made.fill("GET", request.url, fields)
     made.extensions = request.extensions
     return made
 
