@@ -31,10 +31,19 @@ def trust_of(context: ssl.SSLContext) -> TrustOfContext:
     """Return the arguments of TLS that a context stands for.
 
     Authorities are taken over where the context has loaded any; a folder of them is read by
-    OpenSSL only when a certificate is checked, and cannot be seen.
+    OpenSSL only when a certificate is checked, and cannot be seen. Callbacks, the key log and other
+    flags of the context have no counterpart.
+
+    Raises:
+        ValueError: it asks for lists of revoked certificates, which libcurl would not check.
     """
     import ssl
 
+    if context.verify_flags & ssl.VERIFY_CRL_CHECK_CHAIN:
+        raise ValueError(
+            "the SSLContext checks lists of revoked certificates (VERIFY_CRL_CHECK_*), which "
+            "libcurl cannot take over"
+        )
     found: TrustOfContext = {}
     if context.verify_mode == ssl.CERT_NONE:
         found["verify"] = False

@@ -186,7 +186,7 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.ChunkedEncodingError, _CUT_BODY
     kind = _TABLE.get(code, e.RequestException)
     if kind is e.SSLError:
-        return kind, "TLS failed; check the certificate, or pass verify= or cert="
+        return kind, _WHAT.get(code, _TLS_FAILED)
     return kind, _WHAT.get(code, "the request failed")
 
 
@@ -197,7 +197,10 @@ _MAY_HAVE_ARRIVED = (
 
 _BAD_HEADER = "response header"  # in what libcurl says of a trailer that is folded, for one
 
+_TLS_FAILED = "TLS failed; check the certificate, or pass verify= or cert="
+
 _WHAT = {
+    pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "the server's key is none of those that pins= has for it",
     pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
     pycurl.E_COULDNT_RESOLVE_PROXY: "the proxy's name could not be resolved",
     _WEIRD_SERVER_REPLY: "the server broke HTTP in its header block",
