@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from curlhttp._models.url.url import parse_url
 from curlhttp.exceptions import RequestException
@@ -40,7 +40,6 @@ ADDRESSES = frozenset(
 _LONGEST_SOCKET = 107  # bytes of sockaddr_un.sun_path on Linux, without the NUL at the end
 
 
-# Any: each field of a Transport has a type of its own.
 def address_fields(
     *,
     uds: UnixSocket = None,
@@ -51,7 +50,7 @@ def address_fields(
     doh: str | None = None,
     ip_version: IPVersion = None,
     happy_eyeballs_timeout: float | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the fields of a Transport that differ from its defaults.
 
     Args:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from curlhttp.exceptions import InvalidProxyURL
@@ -240,8 +240,7 @@ def transport_for(
     )
 
 
-# Any: each field has a type of its own.
 @lru_cache(maxsize=256)
-def varied(transport: Transport, **fields: Any) -> Transport:
+def varied(transport: Transport, **fields: object) -> Transport:
     """Return a Transport with other fields; one per combination, too."""
-    return replace(transport, **fields)
+    return replace(transport, **fields)  # type: ignore[arg-type]
