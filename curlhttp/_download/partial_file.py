@@ -7,7 +7,6 @@ that none of them touches a descriptor that was closed.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import threading
@@ -16,11 +15,19 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 
 from curlhttp._download.checksum import Hasher
+from curlhttp._download.file_lock import lock_file
 from curlhttp._policy.resume import ResumeRecord
 
 __all__ = ["PartialFile"]
 
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+def _flags(*names: str) -> int:
+    """Return those flags of open(2) that the system has."""
+    return sum(getattr(os, name, 0) for name in (*names, "O_CLOEXEC", "O_BINARY"))
+
+
+_FLAGS = _flags("O_RDWR", "O_CREAT", "O_NOFOLLOW")
+_IS_WINDOWS = os.name == "nt"  # where a file that is open can be neither renamed nor removed
 _HASHED = 4 * 1024 * 1024  # bytes read at once
 _RECORD = 64 * 1024  # bytes; more is none of ours
 
@@ -56,7 +63,7 @@ class PartialFile:
             stored = _read_record(self._record)
             self.stored = stored if resumes else None
             if self._mode is not None:  # what is private must not be open to all meanwhile
-                os.fchmod(self._file.fileno(), self._mode | stat.S_IWUSR | stat.S_IRUSR)
+                self._set_mode(self._mode | stat.S_IWUSR | stat.S_IRUSR)
         except BaseException:
             self.close()
             raise
@@ -106,7 +113,10 @@ class PartialFile:
     def hash_into(self, hasher: Hasher, offset: int) -> int:
         """Feed a hash object with some bytes from an offset on; return how many, 0 at the end."""
         with self._lock, _naming(self._part):
-            data = os.pread(self._file.fileno(), _HASHED, offset)
+            end = self._file.seek(0, os.SEEK_CUR)
+            self._file.seek(offset)
+            data = self._file.read(_HASHED)
+            self._file.seek(end)
         hasher.update(data)
         return len(data)
 
@@ -114,8 +124,10 @@ class PartialFile:
         """Put it in the file's place, for good."""
         with self._lock, _naming(self._part):
             if self._mode is not None:
-                os.fchmod(self._file.fileno(), self._mode)
+                self._set_mode(self._mode)
             os.fsync(self._file.fileno())
+            if _IS_WINDOWS:
+                self._file.close()
             os.replace(self._part, self.path)
             self._is_done = True
         # The file is in its place: what follows is not worth an error.
@@ -124,9 +136,15 @@ class PartialFile:
         with suppress(OSError):
             _sync_folder(self.path)
 
+    def _set_mode(self, mode: int) -> None:
+        if hasattr(os, "fchmod"):
+            os.fchmod(self._file.fileno(), mode)
+
     def close(self) -> None:
         """Let go of it; what cannot be completed later is removed."""
         with self._lock:
+            if _IS_WINDOWS:
+                self._file.close()
             if not self._is_done and (self.size == 0 or (self._is_ours and not self.is_kept)):
                 for path in (self._record, self._part):  # the lock goes with the latter
                     with suppress(OSError):  # what else went wrong matters more
@@ -175,12 +193,10 @@ def _take(descriptor: int, path: str) -> None:
     if status.st_nlink > 1:  # perhaps on purpose, to have the other one overwritten
         raise OSError(errno.EMLINK, "this is another file as well, by a hard link", path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor)
     except BlockingIOError as error:
         reason = "another download to this path is under way"
         raise BlockingIOError(error.errno, reason, path) from None
-    except OSError:
-        pass  # a file system without locks
 
 
 def _is_still_at(descriptor: int, path: str) -> bool:
@@ -193,7 +209,7 @@ def _is_still_at(descriptor: int, path: str) -> bool:
 def _read_record(path: str) -> ResumeRecord | None:
     """Return what a record says; whatever else is in its place counts as none."""
     try:  # NONBLOCK: a FIFO must not keep us waiting
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, _flags("O_RDONLY", "O_NONBLOCK"))
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:  # there would be no place for another one
             raise
@@ -222,7 +238,7 @@ def _remove(path: str) -> bool:
 
 def _write_record(path: str, stored: ResumeRecord) -> None:
     # A torn record reads as none, so this needs no second name. Query strings may be in it.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, _flags("O_WRONLY", "O_CREAT", "O_EXCL"), 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(stored.to_json())
         file.flush()
@@ -230,7 +246,7 @@ def _write_record(path: str, stored: ResumeRecord) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(os.path.dirname(path), _flags("O_RDONLY", "O_DIRECTORY"))
     try:
         os.fsync(descriptor)
     finally:

@@ -1,0 +1,54 @@
+"""A lock on an open file that keeps other processes out, as far as the system has one.
+
+flock(2) where there is fcntl, else LockFile by msvcrt (Windows), else none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+
+__all__ = ["lock_file"]
+
+_FAR = (
+    2**43
+)  # bytes: beyond any file; the byte that is locked on Windows, which nobody may read meanwhile
+
+
+def lock_file(descriptor: int) -> None:
+    """Lock a file until its descriptor is closed; do nothing where that cannot be done.
+
+    Raises:
+        BlockingIOError: another one has the lock.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        _lock_byte(descriptor)
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass  # a file system without locks
+
+
+def _lock_byte(descriptor: int) -> None:
+    try:
+        import msvcrt
+    except ImportError:
+        return
+    locking, how = msvcrt.locking, msvcrt.LK_NBLCK  # type: ignore[attr-defined]  # of Windows
+    at = os.lseek(descriptor, 0, os.SEEK_CUR)
+    try:
+        os.lseek(descriptor, _FAR, os.SEEK_SET)
+        locking(descriptor, how, 1)
+    except PermissionError as error:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
+    except OSError:
+        pass
+    finally:
+        with suppress(OSError):
+            os.lseek(descriptor, at, os.SEEK_SET)

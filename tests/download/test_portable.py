@@ -1,0 +1,111 @@
+"""What the package does without the modules that POSIX systems alone have, as on Windows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curlhttp._download.file_lock import lock_file
+from tests.servers import AppServer, payload
+
+# Runs first: no module of POSIX, nor what of `os` Windows lacks.
+WITHOUT_POSIX = """
+import os, sys
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "fchmod", "pread"):
+    delattr(os, name)
+"""
+EVERY_MODULE = """
+import importlib, pkgutil
+import curlhttp
+missing = []
+for module in pkgutil.walk_packages(curlhttp.__path__, "curlhttp."):
+    if module.name.endswith(".__main__"):
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        missing.append(f"{module.name}: {error}")
+print(*missing, sep="\\n")
+"""
+DOWNLOAD = """
+import sys
+import curlhttp
+url, path = sys.argv[1:]
+with curlhttp.Client() as client:
+    client.download(url, path)
+    client.download(url, path)
+print(len(open(path, "rb").read()))
+"""
+
+
+def run(program: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX + program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_no_module_needs_what_posix_alone_has() -> None:
+    """Those of an extra that is not installed are left out."""
+    told = run(EVERY_MODULE)
+    for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+        assert name not in told
+
+
+def test_a_download_needs_nothing_that_posix_alone_has(tmp_path: Path) -> None:
+    body = payload(300_000)
+    with AppServer() as server:
+        server.route("/file", lambda record, conn: conn.reply(200, body, [("ETag", '"1"')]))
+        path = tmp_path / "file"
+        assert run(DOWNLOAD, server.url + "/file", str(path)) == "300000\n"
+    assert path.read_bytes() == body
+    assert os.listdir(tmp_path) == ["file"]
+
+
+class _Msvcrt(types.ModuleType):
+    """Windows' locks, of which one byte can have one."""
+
+    LK_NBLCK = 2
+
+    def __init__(self) -> None:
+        super().__init__("msvcrt")
+        self.locked: set[tuple[int, int]] = set()
+
+    def locking(self, descriptor: int, how: int, size: int) -> None:
+        place = (os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR))
+        if place in self.locked:
+            raise PermissionError(errno.EACCES, "locked")
+        self.locked.add(place)
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_a_file_is_locked_by_windows_means_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_locks: bool
+) -> None:
+    modules: dict[str, Any] = {"fcntl": None, "msvcrt": _Msvcrt() if has_locks else None}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    path = tmp_path / "file"
+    path.write_bytes(b"some")
+    with path.open("r+b") as first, path.open("r+b") as second:
+        first.seek(2)
+        lock_file(first.fileno())
+        assert os.lseek(first.fileno(), 0, os.SEEK_CUR) == 2
+        if has_locks:
+            with pytest.raises(BlockingIOError):
+                lock_file(second.fileno())
+        else:
+            lock_file(second.fileno())
