@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.budget import RetryBudget
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.digest import DigestAuth
+    from curlhttp._policy.guard import PublicOnly
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.oauth2 import OAuth2ClientCredentials, OAuth2RefreshToken
     from curlhttp._policy.rate import RateLimit
@@ -198,6 +199,7 @@ __all__ = [
     "PreparedRequest",
     "Proxy",
     "ProxyError",
+    "PublicOnly",
     "RateLimit",
     "ReadTimeout",
     "Record",
@@ -293,6 +295,7 @@ _HOMES = {
     "curlhttp._policy.breaker.store": "Store",
     "curlhttp._policy.concurrency": "ConcurrencyLimit",
     "curlhttp._policy.digest": "DigestAuth",
+    "curlhttp._policy.guard": "PublicOnly",
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
     "curlhttp._policy.rate": "RateLimit",

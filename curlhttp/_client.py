@@ -71,6 +71,8 @@ class Client(Core):
         concurrency_limit: how many attempts may be under way at once.
         breaker: refuses requests to origins that fail; several clients may share one.
         hedge: sends slow idempotent requests a second time.
+        guard: a PublicOnly, or a function of (host, address, port) that returns whether an
+            address may be dialled.
         transport: what takes the place of libcurl, such as curlhttp.testing.ScriptedEngine, or
             stands around it, such as Record.
     """

@@ -9,10 +9,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from curlhttp.exceptions import InvalidProxyURL
+
+if TYPE_CHECKING:
+    from curlhttp._models.guard import AddressGuard, JudgedTarget
 
 __all__ = [
     "HTTP2",
@@ -204,6 +207,8 @@ class Transport:
             libcurl's own, 200.
         unix_socket: the path of a socket to connect to instead, or None; each request connects
             anew, since such connections cannot be told apart.
+        guard: says which addresses may be dialled, or None; compared by identity.
+        judged: what it lets the proxy dial for the URL's host, or None.
     """
 
     tls: TLS
@@ -219,6 +224,8 @@ class Transport:
     doh: str | None = None
     happy_eyeballs_ms: int | None = None
     unix_socket: str | None = None
+    guard: AddressGuard | None = None
+    judged: JudgedTarget | None = None
 
     @property
     def lane(self) -> Lane | None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.concurrency import ConcurrencyLimit
+    from curlhttp._policy.guard import GuardInput
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryInput, RetryPolicy
@@ -118,6 +119,7 @@ class Core(RequestBuilder):
         concurrency_limit: ConcurrencyLimit | None = None,
         breaker: CircuitBreaker | None = None,
         hedge: Hedge | None = None,
+        guard: GuardInput = None,
         transport: Engine | Around | None = None,
     ) -> None:
         self.keepers: dict[object, Keeper] = {}
@@ -157,6 +159,8 @@ class Core(RequestBuilder):
                 "ip_version": ip_version,
                 "happy_eyeballs_timeout": happy_eyeballs_timeout,
             },
+            guard=guard,
+            dns_ttl=self._limits.dns_ttl,
         )
         self._route = self._routing.route
         self._retry = retry_policy(retry)
@@ -173,6 +177,8 @@ class Core(RequestBuilder):
         found = checked_hooks(hooks, self._awaits_hooks)
         if hasattr(transport, "around"):
             self._arounds, transport = (cast(Around, transport),), None
+        if transport is None:  # what takes libcurl's place dials nothing that could be judged
+            self._arounds = (*self._routing.arounds, *self._arounds)
         self._set_engine(transport)
         self.chain: Chain = Chain(
             now=self.clock.now,

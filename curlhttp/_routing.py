@@ -7,7 +7,7 @@ comes to on a handle is in _curl/options.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from curlhttp._addresses import ADDRESSES, HostMap, IPVersion, UnixSocket, address_fields
 from curlhttp._config import HTTP2, Cert, Proxies, Proxy, Transport, transport_for, varied
@@ -21,7 +21,10 @@ from curlhttp._policy.environment import (
 from curlhttp._trust import Pins, VerifyInput, joined_pins, pinned_host, tls_of
 
 if TYPE_CHECKING:
+    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._engine import Around
     from curlhttp._models.url.url import URL
+    from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
 
 __all__ = ["RouteOptions", "Routing"]
 
@@ -66,6 +69,8 @@ class RouteOptions(TypedDict, total=False):
     happy_eyeballs_timeout: float | None
 
 
+Over: TypeAlias = "Callable[[Transport], Transport]"
+
 _KNOWN = frozenset(RouteOptions.__annotations__)
 _KEPT = 64  # Transports of one way
 _UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds or proxies"
@@ -79,11 +84,15 @@ class Routing:
         http3: the same.
         trust_env: heed the environment's proxies and authorities.
         settings: the client's own RouteOptions.
+        guard: says which addresses may be dialled, or None.
+        dns_ttl: seconds that an address is good for that a proxy is told to dial.
 
     Attributes:
         environ: the variables that count, empty without trust_env.
         direct: the Transport of requests that take no proxy, and say nothing of their own.
         route: gives the Transport for a URL; None where `direct` is good for all.
+        arounds: what stands around each engine because of the guard.
+        over: puts the guard over a Transport.
 
     Raises:
         ValueError: a setting is none, or this libcurl cannot do it.
@@ -91,7 +100,14 @@ class Routing:
     """
 
     def __init__(
-        self, *, http2: HTTP2, http3: bool, trust_env: bool, settings: RouteOptions
+        self,
+        *,
+        http2: HTTP2,
+        http3: bool,
+        trust_env: bool,
+        settings: RouteOptions,
+        guard: GuardInput = None,
+        dns_ttl: float = 0.0,
     ) -> None:
         self.environ: Mapping[str, str] = read_environment() if trust_env else {}
         self.http2 = _checked_http2(http2)
@@ -99,6 +115,9 @@ class Routing:
         self.authorities = ca_bundle(self.environ) or True  # what verify=True comes to
         self.asks_environ = trust_env and names_proxies(self.environ)
         self._settings = settings
+        checkpoint = None if guard is None else _checkpoint(guard, dns_ttl)
+        self.arounds: tuple[Around, ...] = () if checkpoint is None else (checkpoint,)
+        self.over: Over = _as_it_is if checkpoint is None else checkpoint.over
         self._proxies = settings.get("proxies")
         way = _Way(self, settings, (self._proxies,))
         self.direct = way.direct
@@ -132,12 +151,14 @@ class _Way:
         proxies: what may name a proxy, in the order of precedence; then comes the environment.
     """
 
-    __slots__ = ("_environ", "_found", "_pins", "_proxies", "direct", "varies")
+    __slots__ = ("_base", "_environ", "_found", "_over", "_pins", "_proxies", "direct", "varies")
 
     def __init__(
         self, routing: Routing, settings: RouteOptions, proxies: tuple[Proxies, ...]
     ) -> None:
-        self.direct = _direct(routing, settings)
+        self._base = _direct(routing, settings)
+        self._over = routing.over
+        self.direct = self._over(self._base)
         self._pins = joined_pins(settings.get("pins"))
         self._proxies = [_by_scheme(choice) for choice in proxies if choice is not None]
         # A Unix socket is no matter of the environment's proxies.
@@ -167,10 +188,10 @@ class _Way:
             raise ValueError(_UDS_OR_PROXY)
         if len(self._found) >= _KEPT:  # the environment's proxies are the user's to vary
             self._found.clear()
-        transport = self.direct
+        transport = self._base
         if proxy:
             transport = varied(transport, proxy=Proxy.parse(proxy))
-        return transport if pins is None else varied(transport, pins=pins)
+        return self._over(transport if pins is None else varied(transport, pins=pins))
 
 
 def _by_scheme(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
@@ -193,6 +214,17 @@ def _direct(routing: Routing, settings: RouteOptions) -> Transport:
     # Any path can be hashed, and so can all of a client's certificate.
     transport = transport_for(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
     return varied(transport, **fields) if fields else transport
+
+
+def _as_it_is(transport: Transport) -> Transport:
+    return transport
+
+
+def _checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> Checkpoint:
+    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._policy.guard import guard_of
+
+    return Checkpoint(guard_of(guard), dns_ttl)
 
 
 def _checked_http2(http2: HTTP2) -> HTTP2:

@@ -92,7 +92,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "_ssl_context.py": (VALUES, {"pycurl", *LOOPS, *CLOCKS}),
     "_httpx": (
-        (*VALUES, *SEAM, *CURL, "curlhttp._loops", "curlhttp._ssl_context", "curlhttp._httpx"),
+        (
+            *(*VALUES, *SEAM, *CURL, "curlhttp._loops", "curlhttp._ssl_context"),
+            *("curlhttp._httpx", "curlhttp._policy.guard"),
+        ),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS},
     ),
     "_otel": (

@@ -50,6 +50,9 @@ class Callbacks(NamedTuple):
     on_read: Callable[[int], bytes | int]
     on_socket: Callable[[int, int], int]
     on_send: Callable[..., int]
+    on_open: Callable[..., object]  # where there is a guard of addresses, as the next two
+    on_guarded_socket: Callable[[int, int], int]
+    on_guarded_send: Callable[..., int]
     on_burial: Callable[..., int]
     on_log: Callable[[int, bytes], None]
 
@@ -187,6 +190,10 @@ class Handle:
         if (lane := transport.lane) != self._lane:
             self.easy.unsetopt(pycurl.SHARE)
             self._set_lane(lane)
+        if transport.guard is not None:
+            self.easy.setopt(pycurl.OPENSOCKETFUNCTION, self._callbacks.on_open)
+            self.easy.setopt(pycurl.SOCKOPTFUNCTION, self._callbacks.on_guarded_socket)
+            self._judge_connections()
         # Credentials must not outlive their request on a handle (curl's advisories of 2026 are
         # full of state that did).
         proxy = transport.proxy
@@ -312,7 +319,13 @@ class Handle:
         """Send the request after all: the connection that was to be closed is."""
         self.is_burying = False
         self.easy.setopt(pycurl.FORBID_REUSE, int(self._limits.max_keepalive_connections == 0))
-        self.easy.setopt(pycurl.PREREQFUNCTION, self._callbacks.on_send)
+        self._judge_connections()
+
+    def _judge_connections(self) -> None:
+        transport, callbacks = self._transport, self._callbacks
+        is_guarded = transport is not None and transport.guard is not None
+        judge = callbacks.on_guarded_send if is_guarded else callbacks.on_send
+        self.easy.setopt(pycurl.PREREQFUNCTION, judge)
 
     # its log, and its end
 

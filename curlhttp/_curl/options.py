@@ -131,7 +131,12 @@ def _route(transport: Transport) -> list[Option]:
     if transport.ip_version is not None:
         versions = {4: pycurl.IPRESOLVE_V4, 6: pycurl.IPRESOLVE_V6}
         options.append((pycurl.IPRESOLVE, versions[transport.ip_version]))
-    if transport.connect_to:
+    if transport.judged is not None:
+        # The proxy dials this address. TLS, Host and cookies stay with the URL's host; http goes
+        # through a tunnel then (CURLOPT_CONNECT_TO).
+        host, port = transport.judged.address, transport.judged.dialled_port
+        options.append((pycurl.CONNECT_TO, [f"::{f'[{host}]' if ':' in host else host}:{port}"]))
+    elif transport.connect_to:
         options.append((pycurl.CONNECT_TO, list(transport.connect_to)))
     if transport.doh is not None:
         options.append((pycurl.DOH_URL, transport.doh))

@@ -52,6 +52,8 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
     assert request is not None
     if code:
         lines = transfer.lines
+        if transfer.failed is None and code != pycurl.E_OPERATION_TIMEDOUT:
+            transfer.failed = transfer.blocked  # no address was left
         # Said in place of libcurl's own error, which is only that the connection ended.
         if transfer.failed is None and switches_unasked(lines, request):
             transfer.failed = no_head(lines, request)

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import pycurl
 
 from curlhttp._config import Limits
+from curlhttp._curl.guarding import GuardedSending
 from curlhttp._curl.handle import Callbacks, Handle
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
 from curlhttp._curl.rejections import no_head, too_large
-from curlhttp._curl.sending import Sending
 from curlhttp._curl.shares import Shares
 from curlhttp._engine import DRAINED
 from curlhttp._models.head import Head
@@ -42,7 +42,7 @@ class _Resumes(Protocol):
     def resume_soon(self, transfer: Transfer) -> None: ...
 
 
-class Transfer(Sending):
+class Transfer(GuardedSending):
     """Carry out one attempt at a time on one easy handle.
 
     Args:
@@ -129,6 +129,9 @@ class Transfer(Sending):
             on_read=self._on_read,
             on_socket=self._on_socket,
             on_send=self._on_send,
+            on_open=self._on_open,
+            on_guarded_socket=self._on_guarded_socket,
+            on_guarded_send=self._on_guarded_send,
             on_burial=self._on_burial,
             on_log=self._on_log,
         )

@@ -14,9 +14,11 @@ from curlhttp._ssl_context import system_authorities, trust_of
 
 if TYPE_CHECKING:
     from curlhttp._config import HTTP2, Cert, SocketOption, Verify
+    from curlhttp._curl.engines.guarded import Checkpoint
     from curlhttp._httpx.binding import HeadersLike, LimitsLike, URLLike
+    from curlhttp._policy.guard import GuardFunction, PublicOnly
 
-__all__ = ["CertInput", "ProxyInput", "VerifyInput", "limits_of", "transport_of"]
+__all__ = ["CertInput", "ProxyInput", "VerifyInput", "checkpoint_of", "limits_of", "transport_of"]
 
 VerifyInput: TypeAlias = "ssl.SSLContext | str | os.PathLike[str] | bool"
 CertInput: TypeAlias = "str | tuple[str, str] | tuple[str, str, str] | None"
@@ -95,6 +97,14 @@ def transport_of(
         socket_options=tuple(tuple(option) for option in socket_options or ()),  # type: ignore[misc]
         unix_socket=uds,
     )
+
+
+def checkpoint_of(guard: PublicOnly | GuardFunction, limits: Limits) -> Checkpoint:
+    """Return a guard at work."""
+    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._policy.guard import guard_of
+
+    return Checkpoint(guard_of(guard), limits.dns_ttl)
 
 
 def _tls(verify: VerifyInput, cert: CertInput, trust_env: bool, trusts_system: bool) -> TLS:

@@ -15,7 +15,7 @@ from curlhttp._engine import Engine, Incoming
 from curlhttp._httpx.binding import Binding, RequestLike
 from curlhttp._httpx.incoming import NetworkStream, extensions_of, raw_fields
 from curlhttp._httpx.outgoing import core_request
-from curlhttp._httpx.settings import limits_of, transport_of
+from curlhttp._httpx.settings import checkpoint_of, limits_of, transport_of
 from curlhttp._httpx.trace import failure_events, head_events, trace_of
 from curlhttp._httpx.wire_stream import WireStream, tell
 from curlhttp._run import run_sync
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from curlhttp._config import SocketOption
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
+    from curlhttp._curl.engines.guarded import Checkpoint
     from curlhttp._httpx.binding import LimitsLike
     from curlhttp._httpx.settings import CertInput, ProxyInput, VerifyInput
     from curlhttp._loops import Loop
     from curlhttp._models.request import Request
+    from curlhttp._policy.guard import GuardInput
 
 __all__ = ["AsyncTransportBase", "BlockingTransportBase"]
 
@@ -56,6 +58,8 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         local_address: the address to connect from.
         retries: how often to try again to connect.
         socket_options: tuples for socket.setsockopt.
+        guard: a curlhttp.PublicOnly, or a function of (host, address, port) that returns whether
+            an address may be dialled.
 
     Raises:
         ValueError: libcurl cannot do what is asked for.
@@ -65,6 +69,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
     _binding: ClassVar[Binding]
     _stream_kind: ClassVar[type[WireStream]]
     _trusts_system: ClassVar[bool] = False
+    _checkpoint: Checkpoint | None = None
 
     def __init__(
         self,
@@ -79,6 +84,8 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         local_address: str | None = None,
         retries: int = 0,
         socket_options: Iterable[SocketOption] | None = None,
+        *,
+        guard: GuardInput = None,
     ) -> None:
         if limits is None:
             limits = self._binding.default_limits()
@@ -95,6 +102,8 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             socket_options=socket_options,
             trusts_system=self._trusts_system,
         )
+        if guard is not None:
+            self._checkpoint = checkpoint_of(guard, self._limits)
         self._retries = retries
         self._set_up()
 
@@ -113,6 +122,9 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         try:
             sent = core_request(binding, request, self._transport, awaits=kind.awaits)
             engine = self._engine()
+            if self._checkpoint is not None:
+                sent.transport = self._checkpoint.over(sent.transport)
+                engine = self._checkpoint.around(engine)
             incoming = await (self._open(engine, sent) if self._retries else engine.open(sent))
         except RequestException as error:
             if trace is not None and sent is not None:

@@ -19,6 +19,7 @@ from curlhttp.cli.terminal import color_option
 if TYPE_CHECKING:
     from curlhttp._client import Client
     from curlhttp._models.timeout import Timeout
+    from curlhttp._policy.guard import PublicOnly
 
 __all__ = ["ConnectionOptions", "with_connection"]
 
@@ -45,6 +46,7 @@ class ConnectionOptions:
     cacert: str | None
     cert: str | None
     key: str | None
+    public_only: bool
 
     def client(self, **settings: Any) -> Client:  # Any: see _settings
         """Return a client with these options.
@@ -79,6 +81,7 @@ class ConnectionOptions:
             "verify": False if self.insecure else self.cacert or True,
             "cert": (self.cert, self.key) if self.cert and self.key else self.cert,
             "proxies": self.proxy,
+            "guard": _guard() if self.public_only else None,
         }
 
     def _timeout(self) -> Timeout:
@@ -90,6 +93,12 @@ class ConnectionOptions:
         if self.connect_timeout is not None:
             limits["connect"] = self.connect_timeout
         return Timeout(**limits)
+
+
+def _guard() -> PublicOnly:
+    from curlhttp._policy.guard import PublicOnly
+
+    return PublicOnly()
 
 
 def _credentials(user: str | None) -> tuple[str, str] | None:
@@ -141,6 +150,8 @@ _OPTIONS = (
     click.option("--http3", "version", flag_value="3", help="Try HTTP/3, else what there is."),
     click.option("-x", "--proxy", metavar="URL",
                  help="Go through a proxy; it beats the variables HTTP_PROXY and so on."),
+    click.option("--public-only", is_flag=True,
+                 help="Refuse addresses that are not on the public Internet, on each hop."),
     click.option("-k", "--insecure", is_flag=True, help="Do not check certificates."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust these authorities (PEM) in place of certifi's."),

@@ -8,7 +8,7 @@ RequestException(OSError)
 ├── ConnectionError
 │   ├── ProxyError, SSLError
 │   ├── RemoteProtocolError*     the peer broke HTTP
-│   ├── BlockedAddress*          a policy hook refused the peer
+│   ├── BlockedAddress*          a guard refused the address
 │   └── CircuitBreakerOpen*
 ├── Timeout
 │   ├── ConnectTimeout           (also ConnectionError)

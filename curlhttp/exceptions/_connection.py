@@ -65,7 +65,19 @@ class RemoteProtocolError(ConnectionError):
 
 
 class BlockedAddress(ConnectionError):
-    """Report that a policy refused the address that the host resolved to."""
+    """Report that a guard refused the address that the host has; nothing was sent to it.
+
+    Attributes:
+        host: as the URL names it.
+        address: the first one that was refused, "" where the request was refused before.
+        port: that of the address.
+        reason: what speaks against it.
+    """
+
+    host: str = ""
+    address: str = ""
+    port: int = 0
+    reason: str = ""
 
 
 class CircuitBreakerOpen(ConnectionError):

@@ -19,6 +19,7 @@ from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import is_plain, send_again, send_once
 from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._environment import for_plain_http
+from curlhttp.requests._guarding import GuardedAdapter
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
 from curlhttp.requests._pools import Manager, Pool, Pooling
 from curlhttp.requests._raw import RawResponse
@@ -28,6 +29,7 @@ from curlhttp.requests._transports import ip_version, transport_from
 if TYPE_CHECKING:
     from curlhttp._config import Cert, Transport
     from curlhttp._curl.engines.blocking import BlockingEngine
+    from curlhttp._engine import Engine
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._stream import StreamedResponse
@@ -99,7 +101,7 @@ class BaseAdapter:
         raise NotImplementedError
 
 
-class HTTPAdapter(Pooling, BaseAdapter):
+class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
     """Carry requests for http and https.
 
     Args:
@@ -108,6 +110,9 @@ class HTTPAdapter(Pooling, BaseAdapter):
         max_retries: a number of new attempts where no connection could be made, or a Retry.
         pool_block: wait for a connection instead of making more than pool_maxsize.
         http2: offer HTTP/2 on TLS.
+
+    Attributes:
+        guard: says which addresses may be dialled, or None; that of the session it is mounted on.
     """
 
     __attrs__: list[str] = [
@@ -116,6 +121,7 @@ class HTTPAdapter(Pooling, BaseAdapter):
         "_pool_connections",
         "_pool_maxsize",
         "_pool_block",
+        "guard",
     ]
 
     _engine: BlockingEngine | None = None
@@ -240,6 +246,8 @@ class HTTPAdapter(Pooling, BaseAdapter):
         if pool is not None and not isinstance(pool, Pool):
             from curlhttp.requests._foreign import send_through
 
+            if self._checkpoint is not None:
+                raise ValueError("a guard cannot judge what another library's pool dials")
             return self.build_response(request, send_through(self, pool, request, timeout, proxies))
         url = url_of(request)
         if type(self)._writes_targets:
@@ -260,6 +268,8 @@ class HTTPAdapter(Pooling, BaseAdapter):
                 _warn_of_no_verification(url)
         elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
             tell_proxy(request.headers["Proxy-Authorization"], sent)
+        if self._checkpoint is not None:
+            sent.transport = self._checkpoint.over(sent.transport)
         if is_plain(self._retries):
             raw = send_once(self._attempt, sent, request)
         else:
@@ -305,9 +315,11 @@ class HTTPAdapter(Pooling, BaseAdapter):
         return transport_from(proxy, verify=verify, cert=cert, http2=self._http2, **kw)
 
     def _attempt(self, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
-        engine = self._engine
+        engine: Engine | None = self._engine
         if engine is None:
             engine = self._make_engine()
+        if self._checkpoint is not None:
+            engine = self._checkpoint.around(engine)
         if log.takes(INFO):
             return _logged(engine, sent)
         return _open(engine, sent) if sent.stream else run_sync(engine.perform(sent))
@@ -330,14 +342,14 @@ class HTTPAdapter(Pooling, BaseAdapter):
         return engine
 
 
-def _logged(engine: BlockingEngine, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
+def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
     with Watch(sent) as watch:
         response = _open(engine, sent) if sent.stream else run_sync(engine.perform(sent))
         watch.answered(response._head, response.timings, response.request)
     return response
 
 
-def _open(engine: BlockingEngine, sent: CoreRequest) -> StreamedResponse:
+def _open(engine: Engine, sent: CoreRequest) -> StreamedResponse:
     from curlhttp._stream import StreamedResponse
 
     return StreamedResponse(sent, run_sync(engine.open(sent)), engine)

@@ -17,6 +17,7 @@ from curlhttp.exceptions import InvalidSchema
 from curlhttp.requests._aside import expect, expect_no_more, use_up
 from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._environment import get_netrc_auth
+from curlhttp.requests._guarding import GuardedSession
 from curlhttp.requests._late_jar import JarOnDemand
 from curlhttp.requests._merging import SessionSettings, first_headers, merge_hooks, merge_setting
 from curlhttp.requests._prepared import PreparedRequest, Request
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
+    from curlhttp._policy.guard import GuardInput
     from curlhttp.requests import _types as t
 
 __all__ = [
@@ -61,12 +63,14 @@ __getattr__: Names = names_of(
 )
 
 
-class Session(SessionSettings, SessionRedirectMixin):
+class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
     """Keep headers, cookies, credentials and connections from one request to the next.
 
     Args:
         timeout: the limits of requests that set none: seconds, (connect, read), a Timeout, or
             None for no limit. Without it: 10 s to connect, 60 s of silence.
+        guard: a PublicOnly, or a function of (host, address, port) that returns whether an
+            address may be dialled.
     """
 
     __attrs__: list[str] = [
@@ -83,12 +87,13 @@ class Session(SessionSettings, SessionRedirectMixin):
         "trust_env",
         "max_redirects",
         "timeout",
+        "guard",
     ]
 
     cookies: Any = JarOnDemand()
     timeout: Any = None  # the adapter's default; a type that no program can evaluate
 
-    def __init__(self, *, timeout: t.TimeoutInput = _UNSET) -> None:
+    def __init__(self, *, timeout: t.TimeoutInput = _UNSET, guard: GuardInput = None) -> None:
         self.headers: MutableMapping[str, Text | None] = first_headers()
         self.auth: t.AuthInput = None
         self.proxies: MutableMapping[str, str | None] = {}
@@ -103,6 +108,8 @@ class Session(SessionSettings, SessionRedirectMixin):
         if timeout is not _UNSET:
             self.timeout = (None, None) if timeout is None else timeout
         self._mount_adapters()
+        if guard is not None:
+            self.guard = guard
 
     def _mount_adapters(self) -> None:
         self.mount("https://", HTTPAdapter())
@@ -367,6 +374,7 @@ class Session(SessionSettings, SessionRedirectMixin):
             prefix: such as "https://example.org/".
             adapter: an HTTPAdapter or one of your own.
         """
+        self._put_on_guard(adapter)
         self.adapters[prefix] = adapter
         for key in [key for key in self.adapters if len(key) < len(prefix)]:
             self.adapters[key] = self.adapters.pop(key)

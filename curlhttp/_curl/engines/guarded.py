@@ -1,0 +1,229 @@
+"""An engine around another one, for requests whose transport has a guard of addresses.
+
+The sockets are judged below, as they are opened. But a proxy dials for itself: so its target is
+resolved and judged here, and the proxy is handed the address.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from curlhttp._config import Transport
+from curlhttp._curl.guarding import blocked_target, check_scheme
+from curlhttp._curl.lookups import Lookups
+from curlhttp._engine import ByteStream, Engine, HedgePlan, Incoming, connector
+from curlhttp._models.guard import JudgedTarget
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._network import network
+from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
+
+if TYPE_CHECKING:
+    from curlhttp._engine import Gate
+    from curlhttp._models.guard import AddressGuard
+
+__all__ = ["Checkpoint", "GuardedEngine"]
+
+_MOST = 1000  # transports that are remembered
+_ENTRY = re.compile(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)").fullmatch
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
+
+_Key = tuple[Transport, str, int]
+
+
+class Checkpoint:
+    """A guard at work: what it has let proxies dial, too. Threads may share it.
+
+    Args:
+        guard: says which addresses may be dialled.
+        seconds: how long an address is good for, as libcurl keeps names (`dns_ttl`).
+
+    Attributes:
+        over: returns a Transport with the guard, one and the same for the same one.
+    """
+
+    def __init__(self, guard: AddressGuard, seconds: float) -> None:
+        self._seconds = seconds
+        # Not for all clients: the guard may hold whatever its owner likes, and goes with that.
+        self.over = lru_cache(maxsize=256)(partial(_guarded, guard))
+        self._lookups = Lookups()
+        self._known: dict[_Key, tuple[float, Transport]] = {}
+
+    def around(self, engine: Engine) -> GuardedEngine:
+        """Return an engine around another one that judges before it sends."""
+        return GuardedEngine(engine, self)
+
+    def close(self) -> None:
+        """Forget all."""
+        self._known.clear()
+        self.over.cache_clear()
+
+    async def settle(self, request: Request, engine: Engine) -> Transport:
+        """Return how a request travels whose proxy is to dial an address that was judged.
+
+        Args:
+            request: has a proxy and a guard that does not trust it.
+            engine: has a gate to wait at.
+
+        Raises:
+            RequestException: no address is left, or none was found in time.
+        """
+        transport, url = request.transport, request.url
+        if transport.judged is not None:
+            transport = replace(transport, judged=None)
+        key = (transport, url.host, url.port)
+        until, known = self._known.get(key, (0.0, None))
+        if known is not None and engine.now() < until:
+            return known
+        host, port = _detour(transport.connect_to, url.host, url.port)
+        family = _FAMILIES[transport.ip_version]
+        assert transport.proxy is not None
+        if transport.proxy.url.startswith("socks4"):
+            family = socket.AF_INET  # it knows no other
+        addresses = await self._addresses(request, host, family, engine)
+        address = _first_judged(request, addresses, port)
+        judged = JudgedTarget(url.host, url.port, address, port)
+        if known is None or known.judged != judged:
+            known = replace(transport, judged=judged)
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[key] = engine.now() + self._seconds, known
+        return known
+
+    async def _addresses(
+        self, request: Request, host: str, family: int, engine: Engine
+    ) -> list[str]:
+        seconds, now = request.timeout.connect, engine.now()
+        if request.deadline is not None:
+            left = max(0.0, request.deadline - now)
+            seconds = left if seconds is None else min(seconds, left)
+        try:
+            found = await self._lookups.find(host, family, engine.gate, seconds)
+        except OSError as error:
+            raise ConnectionError(
+                f"{request}: the host name could not be resolved, which is done here since a guard "
+                f"judges what the proxy dials: {error.strerror}",
+                request=request,
+            ) from None
+        if found is not None:
+            return found
+        if request.is_late(engine.now()):
+            raise DeadlineExceeded(
+                f"{request}: the total of {request.timeout.total} s ran out", request=request
+            )
+        raise ConnectTimeout(
+            f"{request}: the host name was not resolved within {request.timeout.connect} s",
+            request=request,
+        )
+
+
+def _detour(entries: tuple[str, ...], host: str, port: int) -> tuple[str, int]:
+    """Return where CURLOPT_CONNECT_TO leads instead: the first entry that fits."""
+    for entry in entries:
+        match = _ENTRY(entry)
+        assert match is not None
+        name, its_port, other, other_port = match.groups()
+        if name.strip("[]") in ("", host) and its_port in ("", str(port)):
+            return other.strip("[]") or host, int(other_port or port)
+    return host, port
+
+
+def _first_judged(request: Request, addresses: list[str], port: int) -> str:
+    first: BlockedAddress | None = None
+    for address in addresses:
+        error = blocked_target(request, address, port)
+        if error is None:
+            return address
+        first = first or error
+    if first is None:
+        raise ConnectionError(f"{request}: the host name has no address", request=request)
+    raise first
+
+
+def _guarded(guard: AddressGuard, transport: Transport) -> Transport:
+    """Return how requests travel that the guard judges."""
+    return replace(transport, guard=guard)
+
+
+class GuardedEngine:
+    """An engine around another one.
+
+    Args:
+        engine: carries out what may be sent.
+        checkpoint: tells what proxies may dial.
+    """
+
+    def __init__(self, engine: Engine, checkpoint: Checkpoint) -> None:
+        self._engine = engine
+        self._checkpoint = checkpoint
+        self.read = engine.read
+        self.abort = engine.abort
+        self.abort_from_finalizer = engine.abort_from_finalizer
+        self.sleep = engine.sleep
+        self.now = engine.now
+        self.wall = engine.wall
+        self.gate: Callable[[], Gate] = engine.gate
+        self.close = engine.close
+
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+        """Send the request, if it may be, and return the response with its body in memory.
+
+        Args:
+            request: complete.
+            plan: when to send it again while it is under way, or None for never.
+
+        Raises:
+            BlockedAddress: it may not.
+            RequestException: no response came of it.
+        """
+        if not _needs_target(request):
+            return await self._engine.perform(request, plan)
+        request.transport = await self._checkpoint.settle(request, self._engine)
+        return await self._engine.perform(request, plan)
+
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+        """Send the request, if it may be, and return once the head of the response is in.
+
+        Args:
+            request: complete.
+            plan: see perform.
+
+        Raises:
+            BlockedAddress: it may not.
+            RequestException: no response came of it.
+        """
+        if _needs_target(request):
+            request.transport = await self._checkpoint.settle(request, self._engine)
+        return await self._engine.open(request, plan)
+
+    async def connect(self, request: Request) -> ByteStream:
+        """Open a connection for another protocol, if that may be.
+
+        Raises:
+            BlockedAddress: it may not.
+            RequestException: no connection came of it.
+        """
+        if _needs_target(request):
+            request.transport = await self._checkpoint.settle(request, self._engine)
+        return await connector(self._engine).connect(request)
+
+
+def _needs_target(request: Request) -> bool:
+    """Return whether a proxy must be told what to dial.
+
+    Raises:
+        BlockedAddress: the request must be https, and is not.
+    """
+    transport = request.transport
+    guard = transport.guard
+    if guard is None:
+        return False
+    check_scheme(request)
+    # Where something stands in for the network nothing is dialled; what it leaves to the engine
+    # is refused there, for want of a target.
+    return transport.proxy is not None and not guard.trusts_proxies and network.stand_in is None

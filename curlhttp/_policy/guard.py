@@ -1,0 +1,174 @@
+"""Which addresses a client may dial: the public ones, or what a function of the user's says.
+
+Nothing here resolves a name or opens a socket: those who do ask, for each address and attempt.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+
+from curlhttp._models.url.origin import parse_origin
+from curlhttp._policy.public_addresses import forms, why_not_public
+
+if TYPE_CHECKING:
+    from curlhttp._models.guard import AddressGuard
+    from curlhttp._policy.public_addresses import Address
+
+__all__ = ["GuardFunction", "GuardInput", "PublicOnly", "guard_of"]
+
+GuardFunction: TypeAlias = "Callable[[str, str, int], bool]"
+GuardInput: TypeAlias = "PublicOnly | GuardFunction | None"
+Network: TypeAlias = "IPv4Network | IPv6Network"
+Entry: TypeAlias = str | IPv4Address | IPv6Address | IPv4Network | IPv6Network
+
+_LOOKS_LIKE_AN_ADDRESS = re.compile(r"[\[:/]|(?:^|\.)(?:0[xX][0-9a-fA-F]*|[0-9]+)\.?$").search
+
+
+class _Entries(NamedTuple):
+    """What a list of entries comes to."""
+
+    networks: tuple[Network, ...]
+    hosts: frozenset[str]
+    paths: frozenset[str]
+
+    def entry_for(self, host: str, path: str | None, found: tuple[Address, ...]) -> str | None:
+        """Return the entry that an address is in, None for none."""
+        if path is not None and path in self.paths:
+            return path
+        if host in self.hosts:
+            return host
+        return next((str(net) for net in self.networks for each in found if each in net), None)
+
+
+class PublicOnly:
+    """Let a client dial public addresses alone: a guard against requests to one's own network.
+
+    Judged is each address that is about to be dialled, on each hop and in each attempt, and that
+    of a kept connection. So it does not matter how the URL writes an address, what a name
+    resolves to the second time, or where a redirect leads. Refused is what is not on the public
+    Internet: private, loopback, link-local (where clouds keep their credentials), shared,
+    multicast, reserved, documentation and benchmark networks, in IPv6 also what holds such an
+    IPv4 address; and Unix sockets.
+
+    Through a proxy, the name is resolved here, and the proxy is handed an address that was
+    judged: http goes through a tunnel then. The address of the proxy itself is not judged.
+
+    Args:
+        allow: what may be dialled all the same: networks ("10.1.0.0/16"), addresses, host names
+            (with whatever they resolve to; no wildcards), and paths of Unix sockets.
+        deny: what may not be dialled although it is public, or allowed.
+        https_only: refuse requests without TLS, on each hop.
+        proxies: "judge" as above, or "trust" to let proxies resolve and dial what they like.
+
+    Raises:
+        ValueError: an entry is none of these, or proxies is neither.
+    """
+
+    __slots__ = ("_allow", "_deny", "https_only", "trusts_proxies")
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[Entry] = (),
+        deny: Iterable[Entry] = (),
+        https_only: bool = False,
+        proxies: Literal["judge", "trust"] = "judge",
+    ) -> None:
+        if proxies not in ("judge", "trust"):
+            raise ValueError(f'proxies must be "judge" or "trust", not {proxies!r}')
+        self._allow = _entries(allow, "allow")
+        self._deny = _entries(deny, "deny")
+        self.https_only: bool = bool(https_only)
+        self.trusts_proxies: bool = proxies == "trust"
+
+    def __call__(self, host: str, address: str, port: int) -> bool:
+        """Return whether an address may be dialled, for a guard of your own to ask.
+
+        Args:
+            host: as the URL names it.
+            address: IPv4 or IPv6 in text, or the path of a Unix socket.
+            port: of the address; it does not matter here.
+        """
+        return self.objection(host, address, port) is None
+
+    def objection(self, host: str, address: str, port: int) -> str | None:
+        """Return what speaks against dialling an address, None for nothing; see __call__."""
+        name = host.rstrip(".").lower()
+        path = address if address[:1] in ("/", "\0", "") else None
+        found = forms(address) if path is None else ()
+        denied = self._deny.entry_for(name, path, found)
+        if denied is not None:
+            return f"denied by {denied}"
+        what = why_not_public(found[-1]) if found else "a Unix socket"
+        if what is None or self._allow.entry_for(name, path, found) is not None:
+            return None
+        return f"not public: {what}"
+
+
+def _entries(entries: Iterable[Entry], which: str) -> _Entries:
+    if isinstance(entries, (str, bytes)):  # whose letters would be taken for entries
+        raise ValueError(f"{which} must be a list of networks and names, not {entries!r}")
+    networks: list[Network] = []
+    hosts: set[str] = set()
+    paths: set[str] = set()
+    for entry in entries:
+        if not isinstance(entry, get_args(Entry)):
+            raise ValueError(f"{which} has an entry that is neither text nor network: {entry!r}")
+        text = str(entry)
+        try:
+            if text.startswith("/"):
+                paths.add(text)
+            elif _LOOKS_LIKE_AN_ADDRESS(text):
+                networks.append(ip_network(text))
+            else:
+                hosts.add(parse_origin(f"http://{text}").host.rstrip("."))
+        except ValueError:  # an InvalidURL, too
+            shown = "one with @" if "@" in text else repr(text)
+            raise ValueError(
+                f"{which} has an entry that is no network, address, host name or path: {shown}"
+            ) from None
+    return _Entries(tuple(networks), frozenset(hosts), frozenset(paths))
+
+
+class _FunctionGuard:
+    """A guard that asks a function of the user's."""
+
+    __slots__ = ("_function",)
+
+    https_only = False
+    trusts_proxies = False
+
+    def __init__(self, function: GuardFunction) -> None:
+        self._function = function
+
+    def objection(self, host: str, address: str, port: int) -> str | None:
+        """Return that the function refuses an address, None if it does not."""
+        answer: object = self._function(host, address, port)
+        if inspect.iscoroutine(answer):
+            answer.close()  # else Python warns that nobody awaited it
+            raise TypeError("a guard must answer at once: it cannot be async")
+        return None if answer else "refused by the guard"
+
+
+def guard_of(guard: PublicOnly | GuardFunction) -> AddressGuard:
+    """Return what judges addresses for a `guard=` argument.
+
+    Args:
+        guard: a PublicOnly, or a function of (host, address, port).
+
+    Raises:
+        TypeError: it is none of these, or async.
+    """
+    if isinstance(guard, PublicOnly):
+        return guard
+    if isinstance(guard, type) or not callable(guard):
+        raise TypeError(
+            f"guard must be a PublicOnly() or a function of (host, address, port), not {guard!r}"
+        )
+    if inspect.iscoroutinefunction(guard) or inspect.iscoroutinefunction(type(guard).__call__):
+        raise TypeError("a guard must answer at once: it cannot be async")
+    return _FunctionGuard(guard)
