@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from curlhttp._models.timings import Timings
     from curlhttp._models.url.url import URL
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
+    from curlhttp._policy.aws import AWSSigV4
     from curlhttp._policy.backoff import (
         DecorrelatedJitterBackoff,
         EqualJitterBackoff,
@@ -142,6 +143,7 @@ __all__ = [
     "TLS",
     "URL",
     "ASGITransport",
+    "AWSSigV4",
     "AsyncAuthFlow",
     "AsyncClient",
     "AsyncEventStream",
@@ -285,6 +287,7 @@ _HOMES = {
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url.url": "URL",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
+    "curlhttp._policy.aws": "AWSSigV4",
     "curlhttp._policy.bearer": "BearerAuth",
     "curlhttp._policy.backoff": (
         "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff"
