@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["MICROSECOND", "ReusedTimes", "Timings", "times_of_reused"]
+__all__ = ["MICROSECOND", "NO_TIME", "ReusedTimes", "Timings", "times_of_reused"]
 
 MICROSECOND = 1e-6
 
@@ -37,6 +37,10 @@ class Timings(NamedTuple):
     reused: bool
     peer: tuple[str, int] | None
     local: tuple[str, int] | None = None
+
+
+NO_TIME = Timings(0, 0, 0, 0, 0, 0, False, None)
+"""Those of what took no time, or of which none is known."""
 
 
 def times_of_reused(times: ReusedTimes) -> Timings:

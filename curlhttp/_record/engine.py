@@ -14,7 +14,7 @@ from curlhttp._models.closed import client_closed
 from curlhttp._models.head import Head
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.timings import Timings, times_of_reused
+from curlhttp._models.timings import NO_TIME, Timings, times_of_reused
 from curlhttp._record.har import Exchanged, Received
 from curlhttp._record.reading import Played
 from curlhttp.exceptions import RequestException, ResponseTooLarge
@@ -79,7 +79,7 @@ class RecordingEngine:
         played = self._find(request, body)
         if played is not None:
             content = b"".join(_bounded(played, request))
-            return Response(request, played.head, content, _no_time())
+            return Response(request, played.head, content, NO_TIME)
         taking = _Taking(self._recorder, self._engine, request, body)
         try:
             response = await (
@@ -155,10 +155,6 @@ def _bounded(played: Played, request: Request) -> list[bytes]:
             request_sent=True,
         )
     return [] if request.method == "HEAD" else played.pieces.copy()
-
-
-def _no_time() -> Timings:
-    return Timings(0, 0, 0, 0, 0, 0, False, None)
 
 
 class _Taking:
@@ -276,7 +272,7 @@ class _PlayedIncoming:
 
     def timings(self) -> Timings:
         """Return that it took no time."""
-        return _no_time()
+        return NO_TIME
 
     def certificate(self) -> None:
         """Return None: there was no TLS."""

@@ -21,7 +21,7 @@ from curlhttp._models.decoders import codings, decode
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._record.masks import Masks
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
@@ -30,8 +30,6 @@ __all__ = ["Exchanged", "JSONObject", "Received", "empty_log", "write_log"]
 
 # Any: what JSON gives and takes; what is used of a file is looked at first, in reading.py.
 JSONObject: TypeAlias = "dict[str, Any]"
-
-_NONE = Timings(0, 0, 0, 0, 0, 0, False, None)
 
 
 @dataclass
@@ -79,7 +77,7 @@ class Exchanged:
 
     def entry(self, masks: Masks) -> JSONObject:
         """Return it as an entry of a log, without its secrets."""
-        timings = self.timings or _NONE
+        timings = self.timings or NO_TIME
         spent = _phases(timings, self.receive)
         answer = self.answer
         version = answer.head.http_version if answer is not None else "HTTP/1.1"
