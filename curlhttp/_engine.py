@@ -35,6 +35,7 @@ __all__ = [
     "Send",
     "check_transport",
     "connector",
+    "reader_of",
 ]
 
 DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
@@ -255,6 +256,19 @@ def connector(engine: Engine) -> Connector:
             "for another protocol, such as WebSocket"
         )
     return cast("Connector", engine)
+
+
+def reader_of(incoming: Incoming, engine: Engine) -> Engine:
+    """Return the engine that reads a response.
+
+    What a stand-in for the network opened is read by it, even after its time.
+
+    Args:
+        incoming: the response.
+        engine: was asked for it.
+    """
+    found: Engine = getattr(incoming, "engine", engine)
+    return found
 
 
 class Lifecycle(Protocol):

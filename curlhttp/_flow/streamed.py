@@ -10,7 +10,7 @@ from functools import partial
 from io import SEEK_END, BytesIO
 from typing import Any, TypeAlias
 
-from curlhttp._engine import DRAINED, Engine, Incoming
+from curlhttp._engine import DRAINED, Engine, Incoming, reader_of
 from curlhttp._models.closed import closed_amid
 from curlhttp._models.decoders import ContentDecoder, codings
 from curlhttp._models.request import Request
@@ -31,8 +31,7 @@ class Streamed(Response):
     def __init__(self, request: Request, incoming: Incoming, engine: Engine) -> None:
         # First what its finalizer needs: Ctrl-C may come at any line.
         self._listeners: list[Callable[[BaseException | None], object]] | None = None
-        # What a stand-in for the network opened is read by it, even after its time.
-        self._engine: Engine = getattr(incoming, "engine", engine)
+        self._engine: Engine = reader_of(incoming, engine)
         self._incoming: Incoming | None = incoming  # None once the transfer is given back
         head = incoming.head
         assert head is not None

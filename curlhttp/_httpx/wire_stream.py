@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Iterator
 
-from curlhttp._engine import Engine, Incoming
+from curlhttp._engine import Engine, Incoming, reader_of
 from curlhttp._httpx.binding import Binding, RequestLike
 from curlhttp._httpx.trace import Event, Trace, body_events
 from curlhttp._run import run_sync
@@ -59,8 +59,7 @@ class WireStream:
         request: RequestLike,
     ) -> None:
         self._incoming: Incoming | None = incoming
-        # What a stand-in for the network opened is read by it.
-        self._engine: Engine = getattr(incoming, "engine", engine)
+        self._engine: Engine = reader_of(incoming, engine)
         self._owner = owner
         self._binding = binding
         self._request = request

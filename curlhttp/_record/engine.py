@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from curlhttp._engine import Engine, HedgePlan, Incoming, connector
+from curlhttp._engine import Engine, HedgePlan, Incoming, connector, reader_of
 from curlhttp._models.body.body import Body, BytesBody
 from curlhttp._models.closed import client_closed
 from curlhttp._models.head import Head
@@ -107,7 +107,7 @@ class RecordingEngine:
         except RequestException as error:
             taking.fail(error)
             raise
-        return _TakenIncoming(taking, incoming, getattr(incoming, "engine", self._engine))
+        return _TakenIncoming(taking, incoming, reader_of(incoming, self._engine))
 
     async def read(self, incoming: _PlayedIncoming | _TakenIncoming) -> bytes:
         """Return the next piece of the body."""
