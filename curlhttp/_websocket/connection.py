@@ -79,7 +79,6 @@ class WebSocketConnection:
         self._is_our_end = False  # the caller closes it
         self._closing_since: float | None = None
         self.heartbeat: Heartbeat = Heartbeat(settings.ping_interval, settings.ping_timeout, now())
-
         register(self)
 
     def after_fork_in_child(self) -> None:
@@ -171,13 +170,9 @@ class WebSocketConnection:
         opcode = frame.opcode
         if opcode is _TEXT or opcode is _BINARY or opcode is _CONT:
             if not self.inbox.add(frame):
-                self._fail(_INVALID, "a text message is not UTF-8")
+                self.protocol.fail(_INVALID, "a text message is not UTF-8")
         elif opcode is _PONG:
             self.heartbeat.pong(bytes(frame.data), self._now())
-
-    def _fail(self, code: int, why: str) -> None:
-        """Fail the connection (RFC 6455, section 7.1.7)."""
-        self.protocol.fail(code, why)
 
     def _flush(self) -> None:
         """Write what the protocol wants to be sent."""
@@ -383,7 +378,7 @@ class WebSocketConnection:
 
     def _keep_alive(self, now: float, looks: bool) -> None:
         if self.heartbeat.is_silent(now, looks=looks):
-            self._fail(_FAILED, f"no pong within {self.settings.ping_timeout:g} s")
+            self.protocol.fail(_FAILED, f"no pong within {self.settings.ping_timeout:g} s")
             self._flush()
             self._finish(None)
         elif self.protocol.state is State.OPEN and (data := self.heartbeat.ping(now)) is not None:
