@@ -51,6 +51,18 @@ class Poller(Protocol):
         """Close the descriptor, not the sockets."""
 
 
+def _mask(what: int) -> int:
+    """Return what libcurl wants as bits of epoll and poll, which have the same for it."""
+    # POLL_IN is EPOLLIN and POLLIN; POLL_OUT is 2, EPOLLOUT and POLLOUT are 4
+    return (what & _IN) | ((what & _OUT) << 1)
+
+
+def _ready(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return descriptors with bits of epoll and poll as those with libcurl's CSELECT bits."""
+    # Errors and hang-ups go to libcurl as readable: it finds out what happened by reading.
+    return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
+
+
 class EpollSockets:
     """The readiness of a set of sockets, as one descriptor (Linux)."""
 
@@ -61,8 +73,7 @@ class EpollSockets:
 
     def watch(self, descriptor: int, what: int) -> None:
         """Report from now on when a socket is ready for what libcurl wants of it."""
-        # POLL_IN is EPOLLIN; POLL_OUT is 2 and EPOLLOUT 4
-        mask = (what & _IN) | ((what & _OUT) << 1)
+        mask = _mask(what)
         try:
             self._epoll.modify(descriptor, mask)
         except FileNotFoundError:  # new, or its number is of a socket that was closed meanwhile
@@ -75,9 +86,7 @@ class EpollSockets:
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return what is ready."""
-        found = self._epoll.poll(seconds, _BATCH)
-        # Errors and hang-ups go to libcurl as readable: it finds out what happened by reading.
-        return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
+        return _ready(self._epoll.poll(seconds, _BATCH))
 
 
 class PollSockets:
@@ -102,10 +111,8 @@ class PollSockets:
         """Return what is ready."""
         poller = _select.poll()
         for descriptor, what in self._wanted.items():
-            # POLL_IN is POLLIN; POLL_OUT is 2 and POLLOUT 4
-            poller.register(descriptor, (what & _IN) | ((what & _OUT) << 1))
-        found = poller.poll(None if seconds is None else ceil(seconds * 1000))
-        return [(fd, (1 if mask & ~4 else 0) | (mask & 4) >> 1) for fd, mask in found]
+            poller.register(descriptor, _mask(what))
+        return _ready(poller.poll(None if seconds is None else ceil(seconds * 1000)))
 
     def descriptors(self) -> list[int]:
         """Return the sockets, to any thread."""
