@@ -54,7 +54,8 @@ class Poller(Protocol):
 def _mask(what: int) -> int:
     """Return what libcurl wants as bits of epoll and poll, which have the same for it."""
     # POLL_IN is EPOLLIN and POLLIN; POLL_OUT is 2, EPOLLOUT and POLLOUT are 4
-    return (what & _IN) | ((what & _OUT) << 1)
+    mask: int = (what & _IN) | ((what & _OUT) << 1)
+    return mask
 
 
 def _ready(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
