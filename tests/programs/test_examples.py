@@ -177,3 +177,17 @@ def test_the_example_of_recordings_plays_back_without_its_server() -> None:
         "har        GET name: reused",
         "unmatched  nearest: log.entries[1]",
     ]
+
+
+def test_the_example_of_tracing_has_a_span_for_each_attempt() -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra otel and opentelemetry-sdk")
+    finished = run("examples/tracing.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "span       GET /moved?token=***: 503, resent 0, opened",
+        "span       GET /moved?token=***: 302, resent 1, reused",
+        "span       GET /here: 200, resent 2, reused",
+        "attempts   ['1', '2', '3']",
+        "parents    True",
+    ]
