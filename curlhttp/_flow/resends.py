@@ -8,7 +8,7 @@ from typing import cast
 
 from curlhttp._models.request import Request
 
-__all__ = ["next_number", "number_sends"]
+__all__ = ["next_number", "number_anyway", "number_sends"]
 
 _KEY = "curlhttp.sends"
 
@@ -18,9 +18,13 @@ def number_sends(request: Request) -> None:
     request.extensions = {**(request.extensions or {}), _KEY: count()}
 
 
-def next_number(request: Request) -> int:
-    """Return the number of one more attempt of a request, from 0 on."""
+def number_anyway(request: Request) -> None:
+    """Begin to number attempts, unless that was done: a request may come past the layers."""
     if _KEY not in (request.extensions or {}):
-        number_sends(request)  # it came another way than through the layers
+        number_sends(request)
+
+
+def next_number(request: Request) -> int:
+    """Return the number of one more attempt of a request that is numbered, from 0 on."""
     assert request.extensions is not None
     return next(cast("Iterator[int]", request.extensions[_KEY]))

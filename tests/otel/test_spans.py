@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,6 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import curlhttp
 from curlhttp import ExponentialBackoff, Hedge, RetryPolicy, requests
 from curlhttp import exceptions as e
+from curlhttp._otel.engine import _passing
 from curlhttp.otel import CurlhttpInstrumentor
 from curlhttp.testing import Answer, mock
 from tests.otel.conftest import Telemetry
@@ -194,6 +197,17 @@ async def test_resends_are_counted_over_retries_hops_and_challenges(
     assert parents_of(app) == ids_of(traced)
 
 
+def test_retries_of_a_session_are_counted(app: AppServer, traced: Telemetry) -> None:
+    answers = [503, 503, 200]
+    app.route("/flaky", lambda record, out: out.reply(answers.pop(0), b""))
+    retries = requests.adapters.Retry(3, status_forcelist=[503], backoff_factor=0)
+    with requests.Session() as session:
+        session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retries))
+        session.get(app.url + "/flaky")
+    assert traced.values("http.request.resend_count") == [None, 1, 2]
+    assert parents_of(app) == ids_of(traced)
+
+
 @ONE_OF_EACH
 async def test_a_request_that_is_sent_again_by_the_user_is_no_resend(
     client: AnyClient, app: AppServer, traced: Telemetry
@@ -242,7 +256,49 @@ async def test_the_handshake_of_a_websocket_is_a_span(client: AnyClient, traced:
     assert len(traced.spans) == 1
 
 
+@WITHOUT_UVLOOP
+async def test_many_at_once_have_a_span_each(
+    client: AnyClient, app: AppServer, traced: Telemetry
+) -> None:
+    urls = [f"{app.url}/?n={number}" for number in range(1000)]
+    assert len([result async for result in client.map(urls)]) == 1000
+    assert len(set(traced.values("url.full"))) == len(traced.spans) == 1000
+    assert sorted(map(str, parents_of(app))) == sorted(ids_of(traced))
+    assert not _passing
+
+
+@WITHOUT_UVLOOP
+async def test_garbage_for_an_answer_ends_a_span(client: AnyClient, traced: Telemetry) -> None:
+    with RawServer(lambda connection: connection.send(b"\x00\x01 garbage\r\n\r\n")) as server:
+        for stream in (False, True):
+            with pytest.raises(e.RequestException):
+                await client.request("GET", server.url, stream=stream)
+    assert all(traced.values("error.type"))
+    assert len(traced.spans) == 2
+
+
+async def test_a_websocket_that_is_refused_ends_its_span(
+    client: AnyClient, app: AppServer, traced: Telemetry
+) -> None:
+    pytest.importorskip("websockets", reason="the extra ws is not installed")
+    for url in (app.url + "/nowhere", "http://127.0.0.1:1/"):
+        with pytest.raises(e.RequestException):
+            await client.websocket(url.replace("http", "ws", 1))
+    assert traced.values("error.type") == ["404", "ConnectionError"]
+    assert parents_of(app) == ids_of(traced)[:1]
+
+
 # --- whose attempts ---
+
+
+def test_transports_for_httpx_are_traced(app: AppServer, traced: Telemetry) -> None:
+    httpx = pytest.importorskip("httpx", reason="httpx is not installed (extra 'httpx')")
+    from curlhttp.httpx import Transport
+
+    with httpx.Client(transport=Transport()) as client:
+        assert client.get(app.url).status_code == 200
+    assert traced.values("http.response.status_code") == [200]
+    assert parents_of(app) == ids_of(traced)
 
 
 async def test_clients_from_before_are_traced_until_the_end(
@@ -378,6 +434,22 @@ async def test_a_hook_that_raises_is_logged(
     finally:
         instrumentor.uninstrument()
     assert caplog.text.count("of the instrumentation raised") == 2
+
+
+def test_without_the_packages_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\n"
+        "try: import curlhttp.otel\n"
+        "except ModuleNotFoundError as error: print(error)"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'curlhttp[otel]'" in finished.stdout
+
+
+def test_importing_the_package_loads_no_telemetry() -> None:
+    code = "import curlhttp, sys; curlhttp.Client(); print('opentelemetry' in sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert finished.stdout.strip() == "False"
 
 
 def test_it_is_found_as_a_plugin() -> None:
