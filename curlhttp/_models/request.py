@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from curlhttp._models.body.arguments import encode_body
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.scrub import shown_url
+from curlhttp._models.shown import Shown
 from curlhttp._models.url.url import URL, parse_url
 
 if TYPE_CHECKING:
@@ -97,13 +98,14 @@ def fields_of(
     )
 
 
-class Request:
+class Request(Shown):
     """Hold what is asked for; a client makes it, a middleware may change or derive it.
 
     Attributes:
         method: upper case.
         url: the canonical URL, without userinfo.
-        headers: what is sent, without what libcurl adds (Host, Content-Length).
+        headers: what is sent, without what libcurl adds (Host, Content-Length): `sent_headers` has
+            that too.
         body: the body, or None.
         auth: how to authenticate, or None.
         cookies: cookies of this request alone, or None.
@@ -363,9 +365,6 @@ class Request:
         for name, value in changes.items():
             setattr(twin, name, value)
         return twin
-
-    def __repr__(self) -> str:
-        return f"<Request [{self}]>"
 
     def __str__(self) -> str:
         """Return method and URL, fit for a message."""

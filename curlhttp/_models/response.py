@@ -219,6 +219,14 @@ class Response:
             response=self,
         )
 
+    def to_curl(self, *, secrets: bool = False) -> str:
+        """Return a command line of curl that sends the request of the last hop once more.
+
+        Args:
+            secrets: see `ClientRequest.to_curl`.
+        """
+        return self.request.to_curl(secrets=secrets)
+
     # the body
 
     @property

@@ -77,6 +77,10 @@ class Auth:
         """
         raise TypeError(f"{type(self).__name__} has no auth_flow")
 
+    def known_header(self) -> str | None:
+        """Return the Authorization that goes out in any case, None where that takes a flow."""
+        return None
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
 
@@ -128,6 +132,10 @@ class BasicAuth(Auth):
         request.headers["Authorization"] = self._value
         yield request
 
+    def known_header(self) -> str:
+        """Return the Authorization."""
+        return self._value
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BasicAuth) and self._value == other._value
 
@@ -151,6 +159,10 @@ class _CallableAuth(Auth):
 
 class _NoAuth(Auth):
     """Say that the caller wants none: neither the client's nor what netrc holds."""
+
+    def known_header(self) -> str:
+        """Return "", for none."""
+        return ""
 
     def auth_flow(self, request: Request) -> AuthFlow:
         """Yield the request as it is."""

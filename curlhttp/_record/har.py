@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl, urlsplit
 from curlhttp._models.decoders import codings, decode
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
+from curlhttp._models.masks import Masks
 from curlhttp._models.request import Request
 from curlhttp._models.timings import NO_TIME, Timings
-from curlhttp._record.masks import Masks
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 

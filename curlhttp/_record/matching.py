@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
+from curlhttp._models.masks import Masks
 from curlhttp._models.request import Request
-from curlhttp._record.masks import Masks
 from curlhttp._record.reading import Played
 
 __all__ = ["Key", "Part", "key_of", "key_of_entry", "nearest", "only"]

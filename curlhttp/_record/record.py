@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from curlhttp._engine import Engine
+from curlhttp._models.masks import Masks
 from curlhttp._models.request import Request
 from curlhttp._models.scrub import shown_url
 from curlhttp._record.engine import RecordingEngine
 from curlhttp._record.har import Exchanged, JSONObject, empty_log, write_log
-from curlhttp._record.masks import Masks
 from curlhttp._record.matching import Key, Part, key_of, key_of_entry, nearest, only
 from curlhttp._record.reading import Played, read_log
 

@@ -127,10 +127,10 @@ async def test_the_url_is_the_last_one_and_the_history_leads_to_it(
 async def test_the_url_shows_no_credentials_and_no_fragment_on_the_wire(
     client: AnyClient, app: AppServer
 ) -> None:
-    url = app.url.replace("//", "//user:secret@") + "/bytes/1?q=1#part"
+    url = app.url.replace("//", "//user:hidden@") + "/bytes/1?q=1#part"
     answer = await client.get(url)
-    assert "secret" not in answer.url
-    assert "secret" not in repr(answer.request)
+    assert "hidden" not in answer.url
+    assert "hidden" not in repr(answer.request)
     assert app.requests[-1].target == "/bytes/1?q=1"
 
 
@@ -364,7 +364,7 @@ async def test_a_request_survives_pickling_and_can_be_sent(
 ) -> None:
     request = client.real.build_request("PUT", app.url + "/echo", json={"a": 1}, timeout=3)
     again = pickle.loads(pickle.dumps(request))
-    assert repr(again) == f"<Request [PUT {app.url}/echo]>"
+    assert repr(again) == repr(request)
     assert again.body.data == b'{"a": 1}'
     assert again.timeout == request.timeout
     assert again.headers == request.headers

@@ -159,7 +159,8 @@ def test_requests_and_clients_show_their_url_without_its_secrets() -> None:
         assert repr(client) == "<curlhttp.Client http://h.test/?token=***>"
         request = client.build_request("GET", "/?a=1&api_key=s3cret")
     assert str(request) == "GET http://h.test/?a=1&api_key=***"
-    assert repr(request) == "<Request [GET http://h.test/?a=1&api_key=***]>"
+    assert repr(request).startswith("<Request [GET http://h.test/?a=1&api_key=***] headers=[")
+    assert "s3cret" not in repr(request)
     assert repr(Request("GET", "http://h.test/?token=s3cret").url) == (
         "URL('http://h.test/?token=***')"
     )

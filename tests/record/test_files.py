@@ -20,8 +20,8 @@ import curlhttp
 from curlhttp import Record
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
+from curlhttp._models.masks import Masks
 from curlhttp._record.har import Exchanged, Received, empty_log, write_log
-from curlhttp._record.masks import Masks
 from curlhttp._record.reading import read_log
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer

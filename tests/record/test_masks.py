@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp._models.headers import Headers
-from curlhttp._record.masks import Masks
+from curlhttp._models.masks import Masks
 
 MASKS = Masks(["Tenant"])
 

@@ -64,6 +64,11 @@ class Body:
         while offset > 0 and (piece := self.read(min(offset, _PIECE))):
             offset -= len(piece)
 
+    def __repr__(self) -> str:
+        from curlhttp._models.as_sent import shown_body
+
+        return shown_body(self)
+
     def close(self) -> None:
         """Let go of what the body itself made; a caller's file stays open."""
 

@@ -14,10 +14,10 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.scrub import is_secret_header, scrub_field, scrub_text, scrub_url
 from curlhttp._models.url.url import URL
 
-__all__ = ["Masks"]
+__all__ = ["FORM", "Masks"]
 
 _MASK = "***"
-_FORM = "application/x-www-form-urlencoded"
+FORM = "application/x-www-form-urlencoded"
 # Of JSON, and of whatever else has the same form, only strings are masked: numbers such as
 # "max_tokens" are no secrets. A name of more than 64 characters is none either.
 _MEMBERS = re.compile(r'"([^"\\]{1,64})"(\s*:\s*)"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
@@ -84,7 +84,7 @@ class Masks:
             text = body.decode()
         except UnicodeDecodeError:
             return body
-        if media_type.lower().startswith(_FORM):
+        if media_type.lower().startswith(FORM):
             return self._pairs(scrub_text(text)).encode()
         return _MEMBERS.sub(self._member, text).encode() if '"' in text else body
 
