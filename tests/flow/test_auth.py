@@ -122,7 +122,7 @@ async def test_userinfo_authenticates_and_is_never_shown(
     with pytest.raises(curlhttp.HTTPError) as caught:
         found.raise_for_status()
     for shown in (str(caught.value), repr(caught.value), repr(found.request), repr(found)):
-        assert "cret" not in shown
+        assert "s3" not in shown
 
 
 async def test_userinfo_is_in_no_message_of_a_failure(client: AnyClient) -> None:
