@@ -22,6 +22,7 @@ from curlhttp._run import Offload, run_here
 from curlhttp._settings import (
     checked_hooks,
     client_headers,
+    hsts_in,
     limits_of,
     netrc_of,
     retry_policy,
@@ -106,6 +107,7 @@ class Core(RequestBuilder):
         doh: str | None = None,
         ip_version: IPVersion = None,
         happy_eyeballs_timeout: float | None = None,
+        hsts: str | os.PathLike[str] | None = None,
         trust_env: bool = True,
         follow_redirects: bool = True,
         max_redirects: int = _DEFAULT_MAX_REDIRECTS,
@@ -195,6 +197,7 @@ class Core(RequestBuilder):
             breaker=breaker,
             hedge=hedge,
             run_blocking=self._run_blocking,
+            hsts=None if hsts is None else hsts_in(hsts, self.clock.wall),
         )
         self.flow: Send = self.chain.ending_in(self.exchange, self.clock, self.gate)
 

@@ -18,10 +18,11 @@ from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
+    from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import HeaderChanges, Hook, HooksInput
     from curlhttp._policy.retry import RetryInput, RetryPolicy
 
-__all__ = ["checked_hooks", "client_headers", "limits_of", "netrc_of", "retry_policy"]
+__all__ = ["checked_hooks", "client_headers", "hsts_in", "limits_of", "netrc_of", "retry_policy"]
 
 _DEFAULT_HEADERS = (
     ("User-Agent", f"curlhttp/{__version__}"),
@@ -75,6 +76,21 @@ def checked_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook
         if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
             raise TypeError(f"an async hook for {event!r} needs AsyncClient")
     return found
+
+
+def hsts_in(path: str | os.PathLike[str], wall: Callable[[], float]) -> HSTS:
+    """Return what keeps in a file which hosts want HTTPS.
+
+    Args:
+        path: of the file.
+        wall: gives seconds since the epoch.
+
+    Raises:
+        OSError: it cannot be read, or there is no such folder.
+    """
+    from curlhttp._flow.hsts import HSTS
+
+    return HSTS(path, wall)
 
 
 def retry_policy(retry: RetryInput) -> RetryPolicy | None:

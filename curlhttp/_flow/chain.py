@@ -22,6 +22,7 @@ from curlhttp._models.response import Response
 from curlhttp._run import Offload
 
 if TYPE_CHECKING:
+    from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.concurrency import ConcurrencyLimit
@@ -50,6 +51,7 @@ class Chain:
         breaker: refuses attempts, or None.
         hedge: when to send a slow request again, or None.
         run_blocking: calls what may block.
+        hsts: which hosts want HTTPS, or None to ask as the caller says.
 
     Attributes:
         retries: requests may have a retry policy, or hooks want to hear of attempts.
@@ -73,6 +75,7 @@ class Chain:
         breaker: CircuitBreaker | None,
         hedge: Hedge | None,
         run_blocking: Offload,
+        hsts: HSTS | None = None,
     ) -> None:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         # Hooks and middleware may give a request a policy of its own.
@@ -85,6 +88,7 @@ class Chain:
         self._hooks = hooks
         self._is_async = awaits_hooks
         self._run_blocking = run_blocking
+        self._hsts = hsts
         self.told: Hooks = Hooks(hooks, awaits=awaits_hooks)
         self._max_redirects = max_redirects
         self._sensitive = sensitive
@@ -117,6 +121,7 @@ class Chain:
                 for what an Auth sends beside the request.
             plain: the last step of what an Auth sends beside, or None for the same.
         """
+        hsts = self._hsts
         below = partial(self._below, clock=clock, gate=gate, retries=retries)
         beside = None
         if within_retry is not None:
@@ -124,8 +129,17 @@ class Chain:
         sign_in = SignIn(clock, gate, self._is_async, self._run_blocking, beside)
         layers: tuple[Layer, ...] = (
             observe(self._hooks),  # sees the request first and the final response last
+            *(() if hsts is None else (hsts.around,)),
             # Deadline, redirects, credentials and cookies.
-            hops(clock, self._max_redirects, self._sensitive, self._netrc, sign_in),
+            hops(
+                clock,
+                self._max_redirects,
+                self._sensitive,
+                self._netrc,
+                sign_in,
+                None if hsts is None else hsts.upgrade,
+            ),
+            *(() if hsts is None else (hsts.listening,)),
         )
         return _around(below(last, within_retry=within_retry), layers)
 

@@ -1,0 +1,139 @@
+"""Ask hosts by HTTPS that want that (RFC 6797), and keep in a file which those are."""
+
+from __future__ import annotations
+
+import calendar
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from curlhttp._engine import Send
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.url.url import URL, parse_url
+from curlhttp._policy.hsts import Known, KnownHosts, is_address
+
+__all__ = ["HSTS"]
+
+_HTTP, _HTTPS = 80, 443
+_MOST = 4 * 1024 * 1024  # bytes of a file that are read
+# As curl's --hsts writes it; a dot in front stands for the sub-domains as well.
+_LINE = re.compile(r'(\.?)([0-9a-z_.-]{1,253}) "(\d{8} \d\d:\d\d:\d\d|unlimited)"')
+_DATE = "%Y%m%d %H:%M:%S"
+_FOR_EVER = 4102444800.0  # 2100-01-01
+_TITLE = "# Hosts that are asked by HTTPS alone (HSTS), as curl --hsts keeps them.\n"
+
+
+class HSTS:
+    """The known hosts of a client, for any thread.
+
+    Args:
+        path: of the file, in curl's format; it is made when there is something to keep.
+        wall: gives seconds since the epoch.
+
+    Raises:
+        OSError: it cannot be read, or there is no such folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], wall: Callable[[], float]) -> None:
+        self._path = os.path.realpath(os.fspath(path))
+        self._wall = wall
+        self._hosts = KnownHosts()
+        self._hosts.by_name.update(_read(self._path))
+        if not os.path.isdir(os.path.dirname(self._path)):
+            raise FileNotFoundError(f"hsts: there is no folder for {self._path}")
+
+    def upgrade(self, request: Request) -> Request:
+        """Return a request as it may go out: by HTTPS, if the host wants that."""
+        url = request.url
+        if url.scheme != "http" or not self._covers(url.host):
+            return request
+        request = request.copy()
+        request.url = _by_https(url)
+        return request
+
+    def _covers(self, host: str) -> bool:
+        return self._hosts.covers(host, self._wall())
+
+    def around(self, send: Send) -> Send:
+        """Return the layer for the first hop of a request; see `Chain`."""
+
+        async def through(request: Request) -> Response:
+            return await send(self.upgrade(request))
+
+        return through
+
+    def listening(self, send: Send) -> Send:
+        """Return the layer that hears what hosts want, on each hop."""
+
+        async def through(request: Request) -> Response:
+            response = await send(request)
+            # What a certificate did not vouch for may be anybody's word (RFC 6797, section 8.1).
+            if request.url.scheme == "https" and request.transport.tls.verify is not False:
+                values = response.headers.get_list("strict-transport-security")
+                if values:
+                    self._note(request.url.host, values[0])
+            return response
+
+        return through
+
+    def _note(self, host: str, value: str) -> None:
+        if self._hosts.note(host, value, self._wall()):
+            # A disk that is full must not fail the request.
+            with suppress(OSError):
+                self._write(host.rstrip("."))
+
+    def _write(self, host: str) -> None:
+        """Write the file anew, with what other processes have put there meanwhile."""
+        now, ours = self._wall(), self._hosts.by_name
+        for name, known in _read(self._path):
+            if name != host and (name not in ours or ours[name].expires < known.expires):
+                ours[name] = known
+        # A copy, since other threads may take in others.
+        kept = [each for each in list(ours.items()) if each[1].expires > now]
+        lines = [_line(name, known) for name, known in kept]
+        folder, name = os.path.split(self._path)
+        descriptor, new = tempfile.mkstemp(dir=folder, prefix=name + ".")
+        try:
+            with open(descriptor, "w", encoding="ascii") as file:
+                file.writelines([_TITLE, *lines])
+            os.replace(new, self._path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(new)
+            raise
+
+
+def _by_https(url: URL) -> URL:
+    # RFC 6797, section 8.3: another port than 80 stays.
+    port = "" if url.port in (_HTTP, _HTTPS) else f":{url.port}"
+    return parse_url(f"https://{url.host}{port}/")._with(url.target, url.fragment)
+
+
+def _read(path: str) -> Iterator[tuple[str, Known]]:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            text = file.read(_MOST)
+    except FileNotFoundError:
+        return
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None or is_address(match[2]):
+            continue
+        try:
+            expires = (
+                _FOR_EVER
+                if match[3] == "unlimited"
+                else float(calendar.timegm(time.strptime(match[3], _DATE)))
+            )
+        except ValueError:
+            continue
+        yield match[2].rstrip("."), Known(expires, bool(match[1]))
+
+
+def _line(name: str, known: Known) -> str:
+    date = time.strftime(_DATE, time.gmtime(known.expires))
+    return f'{"." if known.has_subdomains else ""}{name} "{date}"\n'

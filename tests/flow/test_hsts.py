@@ -1,0 +1,190 @@
+"""A client with a file of hosts that want HTTPS asks those by nothing else (RFC 6797)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import curlhttp
+from tests.servers import AppServer, Certs
+from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.downloads import download
+
+pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
+
+MakeClient = Callable[..., AnyClient]
+FIELD = "Strict-Transport-Security"
+
+
+@pytest.fixture
+def strict(tls_app: AppServer) -> AppServer:
+    """Return a TLS server that says on /sts that it wants HTTPS."""
+    says(tls_app, "max-age=1000")
+    return tls_app
+
+
+def says(server: AppServer, value: str) -> None:
+    server.route("/sts", lambda record, out: out.reply(200, b"strict", [(FIELD, value)]))
+
+
+def plain(server: AppServer, path: str = "/") -> str:
+    """Return the URL of a TLS server as somebody types it who does not know that."""
+    return f"http://localhost:{server.port}{path}"
+
+
+async def test_a_host_that_said_so_is_asked_by_https(
+    make_client: MakeClient, strict: AppServer, tmp_path: Path
+) -> None:
+    client = make_client(hsts=tmp_path / "hsts.txt")
+    with pytest.raises(curlhttp.RequestException):
+        await client.get(plain(strict))
+    await client.get(strict.at("localhost") + "/sts")
+    answer = await client.get(plain(strict, "/?a=b"))
+    assert answer.content == b"hello"
+    assert str(answer.request.url) == f"https://localhost:{strict.port}/?a=b"
+    assert strict.requests[-1].target == "/?a=b"
+    assert not answer.history
+
+
+async def test_the_file_is_read_by_the_next_client(
+    make_client: MakeClient, strict: AppServer, tmp_path: Path
+) -> None:
+    path = tmp_path / "hsts.txt"
+    await make_client(hsts=str(path)).get(strict.at("localhost") + "/sts")
+    assert (await make_client(hsts=path).get(plain(strict))).ok
+    assert path.stat().st_mode & 0o077 == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["hsts.txt"]
+    says(strict, "max-age=0")
+    await make_client(hsts=path).get(strict.at("localhost") + "/sts")
+    with pytest.raises(curlhttp.RequestException):
+        await make_client(hsts=path).get(plain(strict))
+
+
+async def test_every_way_in_heeds_it(
+    make_client: MakeClient, strict: AppServer, tmp_path: Path
+) -> None:
+    client = make_client(hsts=tmp_path / "hsts.txt")
+    async with await client.stream("GET", strict.at("localhost") + "/sts") as stream:
+        await stream.read()
+    async with await client.stream("GET", plain(strict)) as stream:
+        assert await stream.read() == b"hello"
+    (result,) = [result async for result in client.map([plain(strict)])]
+    assert result.content == b"hello"
+    await download(client, plain(strict), tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"hello"
+    assert (await client.post(plain(strict, "/echo"), content=b"body")).ok
+
+
+async def test_a_redirect_to_http_goes_by_https_with_the_cookies_of_https(
+    make_client: MakeClient, app: AppServer, strict: AppServer, tmp_path: Path
+) -> None:
+    client = make_client(hsts=tmp_path / "hsts.txt", cookies=None)
+    cookie = ("Set-Cookie", "session=1; Secure; Domain=localhost")
+    strict.route("/sts", lambda record, out: out.reply(200, b"", [(FIELD, "max-age=9"), cookie]))
+    await client.get(strict.at("localhost") + "/sts")
+    moved = [("Location", plain(strict, "/end"))]
+    app.route("/hop", lambda record, out: out.reply(302, b"", moved))
+    strict.route("/end", lambda record, out: out.reply(200, b"end"))
+    answer = await client.get(app.url + "/hop")
+    assert answer.content == b"end"
+    assert len(answer.history) == 1
+    assert strict.requests[-1].header("cookie") == "session=1"
+
+
+async def test_what_http_says_counts_for_nothing(
+    make_client: MakeClient, app: AppServer, tmp_path: Path
+) -> None:
+    says(app, "max-age=1000")
+    client = make_client(hsts=tmp_path / "hsts.txt")
+    for _ in range(2):
+        assert (await client.get(app.at("localhost") + "/sts")).ok
+    assert not (tmp_path / "hsts.txt").exists()
+
+
+async def test_what_nobody_vouches_for_counts_for_nothing(
+    make_client: MakeClient, strict: AppServer, tmp_path: Path
+) -> None:
+    client = make_client(hsts=tmp_path / "hsts.txt", verify=False)
+    await client.get(strict.at("localhost") + "/sts")
+    with pytest.raises(curlhttp.RequestException):
+        await client.get(plain(strict))
+
+
+async def test_without_the_setting_a_host_is_asked_as_the_caller_says(
+    make_client: MakeClient, strict: AppServer
+) -> None:
+    client = make_client()
+    await client.get(strict.at("localhost") + "/sts")
+    with pytest.raises(curlhttp.RequestException):
+        await client.get(plain(strict))
+
+
+async def test_the_file_is_curls(
+    make_client: MakeClient, strict: AppServer, tmp_path: Path
+) -> None:
+    path = tmp_path / "hsts.txt"
+    path.write_text(
+        "# Your HSTS cache. https://curl.se/docs/hsts.html\n"
+        '.example.org "20991231 23:59:59"\nlocalhost "unlimited"\ngone.test "20010101 00:00:00"\n'
+        '127.0.0.1 "unlimited"\nrubbish\n\x00\xff "99999999 99:99:99"\n'
+        'odd.test "20991399 00:00:00"\n',
+        encoding="latin-1",
+    )
+    client = make_client(hsts=path)
+    assert (await client.get(plain(strict))).ok
+    says(strict, "max-age=1000; includeSubDomains")
+    await client.get(strict.at("localhost") + "/sts")
+    lines = path.read_text().splitlines()[1:]
+    assert lines[0] == '.example.org "20991231 23:59:59"'
+    assert lines[1].startswith('.localhost "20')
+    assert len(lines) == 2
+
+
+async def test_two_clients_on_one_file_keep_what_the_other_found(
+    make_client: MakeClient, strict: AppServer, certs: Certs, tmp_path: Path
+) -> None:
+    path = tmp_path / "hsts.txt"
+    first, second = make_client(hsts=path), make_client(hsts=path)
+    with AppServer(certs.server_context("made.up")) as other:
+        says(other, "max-age=1000")
+        await first.get(other.at("made.up") + "/sts", resolve={"made.up": "127.0.0.1"})
+    await second.get(strict.at("localhost") + "/sts")
+    assert {line.split()[0] for line in path.read_text().splitlines()[1:]} == {
+        "made.up",
+        "localhost",
+    }
+
+
+@ONE_OF_EACH
+async def test_a_file_that_cannot_be_kept_is_an_error_at_once(
+    make_client: MakeClient, tmp_path: Path
+) -> None:
+    with pytest.raises(OSError, match="no folder"):
+        make_client(hsts=tmp_path / "none" / "hsts.txt")
+    with pytest.raises(OSError, match="directory"):
+        make_client(hsts=tmp_path)
+
+
+async def test_a_disk_that_is_full_fails_no_request(
+    make_client: MakeClient, strict: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    def full(**arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    client = make_client(hsts=tmp_path / "hsts.txt")
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    assert (await client.get(strict.at("localhost") + "/sts")).ok
+    assert (await client.get(plain(strict))).ok
+
+
+def test_clients_without_the_setting_do_not_load_it() -> None:
+    code = "import sys, curlhttp; curlhttp.Client(); print('curlhttp._flow.hsts' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n"
