@@ -21,8 +21,8 @@ from curlhttp._curl.errors import HTTP2_STREAM, raised_in_callback
 from curlhttp._curl.handle import Handle
 from curlhttp._curl.libcurl_log import LogNews, news_in, stream_reset_by_us
 from curlhttp._curl.rejections import came_early
+from curlhttp._models.body.body import rewind
 from curlhttp._models.request import Request
-from curlhttp.exceptions import UnrewindableBodyError
 
 __all__ = ["Sending"]
 
@@ -339,17 +339,11 @@ class Sending:
         return stream_reset_by_us(self.message)
 
     def _rewinds(self) -> bool:
-        body = None if self.request is None else self.request.body
-        if body is None:
-            return True
         try:
-            body.rewind()
-        except UnrewindableBodyError:
-            return False
+            return self.request is None or rewind(self.request.body) is None
         except Exception as error:  # the caller's own
             self.failed = error
             return False
-        return True
 
     # answers that came too early
 

@@ -12,6 +12,7 @@ from curlhttp._engine import Clock
 from curlhttp._flow.deadline import LEAST
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._models.attempt import Attempt
+from curlhttp._models.body.body import rewind
 from curlhttp._models.notes import add_note
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -177,7 +178,8 @@ class Attempts:
     def _obstacle(self, now: float) -> Objection | None:
         """Make ready for another attempt, and return what is in its way."""
         # Before the budget is asked: a body that cannot be had again must not cost a retry.
-        if not self._rewinds():
+        self._unrewindable = rewind(self.request.body)
+        if self._unrewindable is not None:
             return "body"
         budget = self.policy.budget
         if budget is not None and not budget.withdraw(self._origin, now):
@@ -214,17 +216,6 @@ class Attempts:
     @property
     def _origin(self) -> str:
         return self.request.url.origin
-
-    def _rewinds(self) -> bool:
-        body = self.request.body
-        if body is None:
-            return True
-        try:
-            body.rewind()
-        except UnrewindableBodyError as error:
-            self._unrewindable = error
-            return False
-        return True
 
     async def sleep(self, delay: float) -> None:
         """Wait.

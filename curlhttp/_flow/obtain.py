@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from curlhttp._engine import Send
+from curlhttp._models.body.body import rewind
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth
@@ -21,7 +22,6 @@ from curlhttp.exceptions import (
     DeadlineExceeded,
     PoolTimeout,
     RequestException,
-    UnrewindableBodyError,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def send_with_obtained(
     if not obtaining.refuses(response):
         return response
     obtaining.shared.forget(obtained.value)
-    if not obtained.is_kept or not _can_be_sent_again(request):
+    if not obtained.is_kept or rewind(request.body):
         return response
     await response.discard()  # before others wait for its connection, or its place
     obtained = await _obtain(obtaining, request, beside, client)
@@ -70,15 +70,6 @@ async def send_with_obtained(
     if obtaining.refuses(again):
         obtaining.shared.forget(obtained.value)
     return again
-
-
-def _can_be_sent_again(request: Request) -> bool:
-    if request.body is not None:
-        try:
-            request.body.rewind()
-        except UnrewindableBodyError:
-            return False
-    return True
 
 
 async def _obtain(

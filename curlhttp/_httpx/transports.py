@@ -18,8 +18,9 @@ from curlhttp._httpx.outgoing import core_request
 from curlhttp._httpx.settings import checkpoint_of, limits_of, transport_of
 from curlhttp._httpx.trace import failure_events, head_events, trace_of
 from curlhttp._httpx.wire_stream import WireStream, tell
+from curlhttp._models.body.body import rewind
 from curlhttp._run import run_sync
-from curlhttp.exceptions import RequestException, UnrewindableBodyError
+from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._config import SocketOption
@@ -155,20 +156,11 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             try:
                 return await engine.open(sent)
             except RequestException as error:
-                if left <= 0 or not self._binding.was_connecting(error) or not _rewinds(sent):
+                if left <= 0 or not self._binding.was_connecting(error) or rewind(sent.body):
                     raise
             left -= 1
             await engine.sleep(pause)
             pause = pause * 2 or _FIRST_PAUSE
-
-
-def _rewinds(sent: Request) -> bool:
-    try:
-        if sent.body is not None:
-            sent.body.rewind()
-    except UnrewindableBodyError:
-        return False
-    return True
 
 
 class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):

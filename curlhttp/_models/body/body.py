@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from curlhttp.exceptions import RequestException
+from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
     from curlhttp._models.inputs import Piece
 
-__all__ = ["Body", "BytesBody", "SecretBody", "StreamBody"]
+__all__ = ["Body", "BytesBody", "SecretBody", "StreamBody", "rewind"]
 
 _PIECE = 64 * 1024
 
@@ -74,6 +74,16 @@ class Body:
 
     async def aclose(self) -> None:
         """End an async generator that was begun, so that it cleans up now."""
+
+
+def rewind(body: Body | None) -> UnrewindableBodyError | None:
+    """Let a body start over, if there is one; return the error if it cannot."""
+    if body is not None:
+        try:
+            body.rewind()
+        except UnrewindableBodyError as error:
+            return error
+    return None
 
 
 class BytesBody(Body):
