@@ -18,6 +18,7 @@ from curlhttp._fork import register
 __all__ = ["Lookups"]
 
 _THREADS = 16  # at once; each ends when there is nothing left to look up
+_MOST = 1000  # names that are remembered
 
 Name = tuple[str, int]
 """A host, and the address family or 0 for any."""
@@ -36,9 +37,14 @@ class _Lookup:
 
 
 class Lookups:
-    """Look names up, each once for all who ask for it at the same time."""
+    """Look names up, each once for all who ask for it at the same time; threads may share it.
 
-    def __init__(self) -> None:
+    Args:
+        ttl: seconds that what was found is good for.
+    """
+
+    def __init__(self, ttl: float) -> None:
+        self._ttl = ttl
         self.after_fork_in_child()
         register(self)
 
@@ -46,6 +52,7 @@ class Lookups:
         """Start afresh: a child has none of the threads."""
         self._lock = threading.Lock()
         self._pending: dict[Name, _Lookup] = {}
+        self._known: dict[Name, tuple[float, list[str]]] = {}
         self._line: deque[Name] = deque()
         self._threads = 0
 
@@ -63,8 +70,13 @@ class Lookups:
         Raises:
             OSError: there is no such name, or no answer of a resolver.
         """
-        gate = make_gate()
-        lookup = self._join((host, family), gate)
+        name = host, family
+        with self._lock:
+            until, known = self._known.get(name, (0.0, []))
+            if monotonic() < until:
+                return known
+            gate = make_gate()
+            lookup = self._join(name, gate)
         end = None if seconds is None else monotonic() + seconds
         try:
             while not lookup.is_done:
@@ -81,15 +93,14 @@ class Lookups:
         return lookup.addresses
 
     def _join(self, name: Name, gate: Gate) -> _Lookup:
-        with self._lock:
-            lookup = self._pending.get(name)
-            if lookup is None:
-                lookup = self._pending[name] = _Lookup()
-                self._line.append(name)
-                if self._threads < _THREADS:
-                    self._threads += 1
-                    threading.Thread(target=self._work, name="curlhttp lookup", daemon=True).start()
-            lookup.waiting.append(gate)
+        lookup = self._pending.get(name)
+        if lookup is None:
+            if self._threads < _THREADS:
+                threading.Thread(target=self._work, name="curlhttp lookup", daemon=True).start()
+                self._threads += 1  # not before, since there may be no thread to be had
+            lookup = self._pending[name] = _Lookup()
+            self._line.append(name)
+        lookup.waiting.append(gate)
         return lookup
 
     def _work(self) -> None:
@@ -103,14 +114,21 @@ class Lookups:
             error: OSError | None = None
             try:
                 addresses = _addresses(*name)
-            except OSError as failure:
-                error = failure
+            except Exception as failure:  # whatever it is, somebody waits for it
+                error = failure if isinstance(failure, OSError) else OSError(str(failure))
             with self._lock:
                 lookup = self._pending.pop(name)
                 lookup.addresses, lookup.error, lookup.is_done = addresses, error, True
+                if error is None:
+                    self._keep(name, addresses)
                 waiting = lookup.waiting.copy()
             for gate in waiting:
                 gate.open()
+
+    def _keep(self, name: Name, addresses: list[str]) -> None:
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[name] = monotonic() + self._ttl, addresses
 
 
 def _addresses(host: str, family: int) -> list[str]:

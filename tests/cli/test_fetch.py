@@ -476,3 +476,15 @@ def test_closed_messages_do_not_end_a_run(app: AppServer, tmp_path: Path) -> Non
     command = f"{sys.executable} -m curlhttp fetch {file} -o {out} 2>&-"
     assert subprocess.run(["sh", "-c", command], cwd=ROOT, timeout=120).returncode == 1
     assert len(recorded(out)) == 2
+
+
+def test_fetch_refuses_what_is_not_public(app: AppServer, tmp_path: Path) -> None:
+    file = listed(tmp_path, app.url + "/1", f"http://2130706433:{app.port}/2")
+    ended = run("fetch", file, "-o", tmp_path / "out.jsonl", "--public-only")
+    assert ended.status == 1
+    for record in recorded(tmp_path / "out.jsonl"):
+        assert record["error"] == "BlockedAddress", record
+    assert app.connections == 0
+    ended = run("get", app.url, "--public-only")
+    assert (ended.status, ended.out) == (7, b"")  # as curl, when it cannot connect
+    assert "not public: loopback" in ended.err

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Transport
 from curlhttp._curl.guarding import blocked_target, check_scheme
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "GuardedEngine"]
 
-_MOST = 1000  # transports that are remembered
 _ENTRY = re.compile(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)").fullmatch
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
-
-_Key = tuple[Transport, str, int]
 
 
 class Checkpoint:
@@ -48,11 +45,10 @@ class Checkpoint:
     """
 
     def __init__(self, guard: AddressGuard, seconds: float) -> None:
-        self._seconds = seconds
         # Not for all clients: the guard may hold whatever its owner likes, and goes with that.
-        self.over = lru_cache(maxsize=256)(partial(_guarded, guard))
-        self._lookups = Lookups()
-        self._known: dict[_Key, tuple[float, Transport]] = {}
+        self.over = lru_cache(maxsize=256)(partial(_with, guard=guard))
+        self._told = lru_cache(maxsize=256)(_with)
+        self._lookups = Lookups(seconds)
 
     def around(self, engine: Engine) -> GuardedEngine:
         """Return an engine around another one that judges before it sends."""
@@ -60,8 +56,8 @@ class Checkpoint:
 
     def close(self) -> None:
         """Forget all."""
-        self._known.clear()
         self.over.cache_clear()
+        self._told.cache_clear()
 
     async def settle(self, request: Request, engine: Engine) -> Transport:
         """Return how a request travels whose proxy is to dial an address that was judged.
@@ -74,26 +70,15 @@ class Checkpoint:
             RequestException: no address is left, or none was found in time.
         """
         transport, url = request.transport, request.url
-        if transport.judged is not None:
-            transport = replace(transport, judged=None)
-        key = (transport, url.host, url.port)
-        until, known = self._known.get(key, (0.0, None))
-        if known is not None and engine.now() < until:
-            return known
         host, port = _detour(transport.connect_to, url.host, url.port)
         family = _FAMILIES[transport.ip_version]
         assert transport.proxy is not None
         if transport.proxy.url.startswith("socks4"):
             family = socket.AF_INET  # it knows no other
         addresses = await self._addresses(request, host, family, engine)
+        # Anew for each request, as of connections.
         address = _first_judged(request, addresses, port)
-        judged = JudgedTarget(url.host, url.port, address, port)
-        if known is None or known.judged != judged:
-            known = replace(transport, judged=judged)
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        self._known[key] = engine.now() + self._seconds, known
-        return known
+        return self._told(transport, judged=JudgedTarget(url.host, url.port, address, port))
 
     async def _addresses(
         self, request: Request, host: str, family: int, engine: Engine
@@ -107,7 +92,7 @@ class Checkpoint:
         except OSError as error:
             raise ConnectionError(
                 f"{request}: the host name could not be resolved, which is done here since a guard "
-                f"judges what the proxy dials: {error.strerror}",
+                f"judges what the proxy dials: {error.strerror or error}",
                 request=request,
             ) from None
         if found is not None:
@@ -145,9 +130,9 @@ def _first_judged(request: Request, addresses: list[str], port: int) -> str:
     raise first
 
 
-def _guarded(guard: AddressGuard, transport: Transport) -> Transport:
-    """Return how requests travel that the guard judges."""
-    return replace(transport, guard=guard)
+# Any: each field has a type of its own.
+def _with(transport: Transport, **fields: Any) -> Transport:
+    return replace(transport, **fields)
 
 
 class GuardedEngine:
