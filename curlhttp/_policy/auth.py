@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
 if TYPE_CHECKING:
     from curlhttp._models.inputs import AuthInput
@@ -80,6 +80,13 @@ class Auth:
     def known_header(self) -> str | None:
         """Return the Authorization that goes out in any case, None where that takes a flow."""
         return None
+
+    def __call__(self, request: object) -> NoReturn:
+        """Refuse what the drop-in calls: a Session has no flow that could be driven."""
+        raise TypeError(
+            f"{type(self).__name__} is for Client and AsyncClient; a Session takes "
+            "(user, password), or a function that changes a PreparedRequest"
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"

@@ -170,13 +170,13 @@ async def test_an_auth_is_not_asked_for_what_it_sends_itself(scripted: Scripted)
 
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
             made.append(f"inner {request.url.path}")
-            yield curlhttp.Request("GET", TOKEN_URL, auth=self.outer)  # type: ignore[arg-type]
+            yield curlhttp.Request("GET", TOKEN_URL, auth=self.outer)
             yield request
 
     class Outer(curlhttp.Auth):
         def auth_flow(self, request: curlhttp.ClientRequest) -> curlhttp.AuthFlow:
             made.append(f"outer {request.url.path}")
-            yield curlhttp.Request("POST", "http://id.test/inner", auth=inner)  # type: ignore[arg-type]
+            yield curlhttp.Request("POST", "http://id.test/inner", auth=inner)
             yield request.derive(method="POST", url="http://h.test/own")
             yield request
 

@@ -191,3 +191,14 @@ def test_the_example_of_tracing_has_a_span_for_each_attempt() -> None:
         "attempts   ['1', '2', '3']",
         "parents    True",
     ]
+
+
+def test_the_signing_in_example_shares_a_token() -> None:
+    finished = run("examples/signing_in.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    assert finished.stdout.splitlines() == [
+        "20 at once     20 answers, 1 token",
+        "a 401 between  200 after [<Response [401]>]",
+        "blocking       200, with the same token",
+    ]

@@ -591,3 +591,17 @@ print(requests.__version__)
 def test_the_alias_is_no_installed_distribution() -> None:
     """importlib.metadata.version("requests") speaks of what is installed."""
     assert run_script(_ALIASED) == "2.34.2\n"
+
+
+@pytest.mark.parametrize(
+    "auth", [curlhttp.BasicAuth("u", "p"), curlhttp.BearerAuth("t"), curlhttp.DigestAuth("u", "p")]
+)
+def test_an_auth_of_the_clients_says_that_it_is_for_them(
+    session: requests.Session, app: AppServer, auth: Any
+) -> None:
+    with pytest.raises(TypeError, match=f"{type(auth).__name__} is for Client and AsyncClient"):
+        session.get(app.url, auth=auth)
+    session.auth = auth
+    with pytest.raises(TypeError, match="a Session takes"):
+        session.get(app.url)
+    assert not app.requests

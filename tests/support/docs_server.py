@@ -61,6 +61,12 @@ def private(record: Record, out: Out) -> None:
     return out.reply(401, b"", [("WWW-Authenticate", 'Basic realm="private"')])
 
 
+def token(record: Record, out: Out) -> None:
+    """Give the token that /private takes."""
+    granted = {"access_token": "t0ken", "token_type": "Bearer", "expires_in": 3600}
+    out.reply(200, to_json(granted), [JSON])
+
+
 def release(record: Record, out: Out) -> None:
     """Give a file of 3 MiB, or what is asked for of it from an offset on."""
     kept = [("ETag", '"3"'), ("Accept-Ranges", "bytes"), ("Content-Type", "application/gzip")]
@@ -132,6 +138,7 @@ ROUTES = {
     "/events": events,
     "/chat": chat,
     "/private": private,
+    "/token": token,
     "/release.tar.gz": release,
 }
 
