@@ -8,6 +8,7 @@ import gc
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -375,6 +376,33 @@ async def test_a_timer_that_the_loop_calls_too_early_is_not_lost(
     for number in range(40):
         with anyio.fail_after(30), pytest.raises(Exception, match=r"silent|time"):
             await client.get(app.url + "/stall", timeout=Timeout(read=0.001 + number * 0.00031))
+
+
+@pytest.mark.anyio
+@ONLY_ASYNC
+async def test_a_loop_does_not_turn_until_a_moment_is_over(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    # uvloop makes none of less than half a millisecond, and its timers may be as much too early
+    client = make_client()
+    await client.get(app.url + "/")
+    driver = engine_of(client)._driver
+    polls: list[Any] = []
+    poll = driver.poller.poll
+
+    def counted(seconds: float | None) -> Any:
+        polls.append(poll(seconds))
+        return polls[-1]
+
+    driver.poller.poll = counted
+    for tenths in range(1, 25):
+        polls.clear()
+        driver._check_at = time.monotonic() + tenths / 10_000
+        driver.rearm(driver._check_at)
+        await anyio.sleep(0.02)
+        assert len(polls) < 8, f"{len(polls)} looks at the sockets in {tenths / 10} ms"
+    del driver.poller.poll
+    await client.aclose()
 
 
 def _tasks_of_trio() -> list[str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncioEngine", "FutureGate"]
 
+_LEAST = 0.001  # seconds of a timer
+
 
 class FutureGate:
     """Something one task waits at until it is opened: a future."""
@@ -73,7 +75,8 @@ class _LoopDriver(Driver):
         if self._timer is not None:
             self._timer.cancel()
         self._fires = due
-        self._timer = self._loop.call_later(delay, self._on_timeout)
+        # uvloop makes less than half a millisecond none, and would turn until it is over.
+        self._timer = self._loop.call_later(max(_LEAST, delay), self._on_timeout)
 
     def _run_soon(self) -> None:
         # What the sockets have is left to the reader, which gets more of it at once.
