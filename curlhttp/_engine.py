@@ -14,7 +14,7 @@ from curlhttp._models.response import Response
 
 if TYPE_CHECKING:
     from curlhttp._models.head import Head
-    from curlhttp._models.timings import ReusedTimes, Timings
+    from curlhttp._models.timings import Counted, Timings
 
 __all__ = [
     "DRAINED",
@@ -58,7 +58,7 @@ class Incoming(Protocol):
     def done(self) -> bool:
         """Return whether all of it has come, or will never: reading the rest does not wait."""
 
-    def timings(self) -> Timings | ReusedTimes:
+    def timings(self) -> Timings | Counted:
         """Return where the time went up to now."""
 
     def certificate(self) -> str | None:

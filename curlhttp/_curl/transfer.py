@@ -24,7 +24,7 @@ from curlhttp._engine import DRAINED
 from curlhttp._models.head import Head
 from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
-from curlhttp._models.timings import MICROSECOND, ReusedTimes, Timings, times_of_reused
+from curlhttp._models.timings import Counted, Timings, timings_of
 
 __all__ = ["Transfer"]
 
@@ -33,6 +33,9 @@ _LOOK_AT = 16 * 1024  # bytes of a body before the first look at its pieces
 _LOOK_EVERY = 128 * 1024  # bytes from one look to the next
 _NEVER = math.inf
 # What every response asks for, without a look-up in a module.
+_NAMELOOKUP_TIME_T = pycurl.NAMELOOKUP_TIME_T
+_CONNECT_TIME_T = pycurl.CONNECT_TIME_T
+_APPCONNECT_TIME_T = pycurl.APPCONNECT_TIME_T
 _STARTTRANSFER_TIME_T = pycurl.STARTTRANSFER_TIME_T
 _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
@@ -307,32 +310,18 @@ class Transfer(GuardedSending):
 
     def timings(self) -> Timings:
         """Return where the time went up to now."""
-        times = self.times()
-        return times if isinstance(times, Timings) else times_of_reused(times)
+        return timings_of(self.times())
 
-    def times(self) -> Timings | ReusedTimes:
-        """Return the timings, to be read later if the connection was reused: most are."""
+    def times(self) -> Counted:
+        """Return the timings as libcurl counts them: most are never looked at."""
         info = self.easy.getinfo
         # Without a byte libcurl gives the end.
         first_byte = info(_STARTTRANSFER_TIME_T) if self.lines else 0
         total = info(_TOTAL_TIME_T)
-        route = self.route
-        if route is not None and not self.is_new_connection:
-            return self.queue_seconds, first_byte, total, route
-        named = info(pycurl.NAMELOOKUP_TIME_T)
-        connected = info(pycurl.CONNECT_TIME_T)
-        secured = info(pycurl.APPCONNECT_TIME_T)
-        return Timings(
-            self.queue_seconds,
-            dns=named * MICROSECOND,
-            connect=max(0, connected - named) * MICROSECOND,
-            tls=max(0, secured - connected) * MICROSECOND if secured else 0.0,
-            first_byte=first_byte * MICROSECOND,
-            total=total * MICROSECOND,
-            reused=False,
-            peer=None if route is None else (route[0], route[2]),
-            local=None if route is None else (route[1], route[3]),
-        )
+        route, steps = self.route, None
+        if route is None or self.is_new_connection:
+            steps = info(_NAMELOOKUP_TIME_T), info(_CONNECT_TIME_T), info(_APPCONNECT_TIME_T)
+        return self.queue_seconds, first_byte, total, route, steps
 
     def certificate(self) -> str | None:
         """Return the server's certificate of a new TLS connection, as PEM; else None."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from curlhttp._models.headers import Headers
-from curlhttp._models.timings import Timings, times_of_reused
+from curlhttp._models.timings import Timings, timings_of
 
 if TYPE_CHECKING:
     from curlhttp._engine import Incoming
@@ -53,7 +53,7 @@ class NetworkStream:
     def timings(self) -> Timings:
         """Return where the time went up to the head."""
         times = self._times
-        return times if isinstance(times, Timings) else times_of_reused(times)
+        return times if isinstance(times, Timings) else timings_of(times)
 
     def get_extra_info(self, info: str) -> object:
         """Return what is known of the connection, None for what is not.

@@ -12,7 +12,7 @@ from curlhttp._models.charsets import chosen_charset, decode, known_charset
 from curlhttp._models.head import Head, phrase_of
 from curlhttp._models.headers import Headers
 from curlhttp._models.scrub import scrub_url
-from curlhttp._models.timings import ReusedTimes, Timings, times_of_reused
+from curlhttp._models.timings import Counted, Timings, timings_of
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Response:
         request: Request,
         head: Head,
         content: bytes | None,
-        timings: Timings | ReusedTimes,
+        timings: Timings | Counted,
     ) -> None:
         self.request = request
         self._head = head
@@ -171,7 +171,7 @@ class Response:
         """Return where the time of the last transfer went."""
         times = self._times
         if not isinstance(times, Timings):
-            times = self._times = times_of_reused(times)
+            times = self._times = timings_of(times)
         return times
 
     @property

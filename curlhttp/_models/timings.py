@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["MICROSECOND", "NO_TIME", "ReusedTimes", "Timings", "times_of_reused"]
+__all__ = ["MICROSECOND", "NO_TIME", "Counted", "Timings", "timings_of"]
 
 MICROSECOND = 1e-6
 
-ReusedTimes: TypeAlias = tuple[float, int, int, tuple[str, str, int, int]]
-"""Seconds in the queue, microseconds to the first byte and in all, and the addresses and ports."""
+Counted: TypeAlias = tuple[
+    float, int, int, tuple[str, str, int, int] | None, tuple[int, int, int] | None
+]
+"""Timings as libcurl counts them, of which few are ever looked at.
+
+Seconds in the queue; microseconds to the first byte and in all; addresses and ports, or None when
+none was reached; microseconds until the name was known, the connection there, and secured (0
+without TLS), or None where the connection was open already.
+"""
 
 
 class Timings(NamedTuple):
@@ -43,21 +50,22 @@ NO_TIME = Timings(0, 0, 0, 0, 0, 0, False, None)
 """Those of what took no time, or of which none is known."""
 
 
-def times_of_reused(times: ReusedTimes) -> Timings:
-    """Return the timings of a transfer on a connection that was open already.
+def timings_of(counted: Counted) -> Timings:
+    """Return the timings of a transfer.
 
     Args:
-        times: as libcurl gave them.
+        counted: as libcurl gave them.
     """
-    queue, first_byte, total, (peer, local, peer_port, local_port) = times
+    queue, first_byte, total, route, steps = counted
+    named, connected, secured = steps or (0, 0, 0)
     return Timings(
         queue,
-        0.0,
-        0.0,
-        0.0,
-        first_byte * MICROSECOND,
-        total * MICROSECOND,
-        True,
-        (peer, peer_port),
-        (local, local_port),
+        dns=named * MICROSECOND,
+        connect=max(0, connected - named) * MICROSECOND,
+        tls=max(0, secured - connected) * MICROSECOND if secured else 0.0,
+        first_byte=first_byte * MICROSECOND,
+        total=total * MICROSECOND,
+        reused=steps is None,
+        peer=None if route is None else (route[0], route[2]),
+        local=None if route is None else (route[1], route[3]),
     )

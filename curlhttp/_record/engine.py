@@ -14,7 +14,7 @@ from curlhttp._models.closed import client_closed
 from curlhttp._models.head import Head
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.timings import NO_TIME, Timings, times_of_reused
+from curlhttp._models.timings import NO_TIME, Timings, timings_of
 from curlhttp._record.har import Exchanged, Received
 from curlhttp._record.reading import Played
 from curlhttp.exceptions import RequestException, ResponseTooLarge
@@ -213,7 +213,7 @@ class _TakenIncoming:
         self._pieces: list[bytes] = []
         self._is_over = False
         times = incoming.timings()
-        self._times = times if isinstance(times, Timings) else times_of_reused(times)
+        self._times = times if isinstance(times, Timings) else timings_of(times)
         self._since = taking.now()
 
     @property
