@@ -34,10 +34,12 @@ _END = _RDHUP = getattr(select, "POLLRDHUP", 0)  # Linux
 _CLOSED = getattr(select, "POLLNVAL", 0)
 if hasattr(select, "poll"):
     _END |= _select.POLLHUP | _select.POLLERR | _CLOSED
+_SPEAKS = _select.POLLIN | _RDHUP if hasattr(select, "poll") else 0
 _TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 _BYTES_RECEIVED = 128  # offset in struct tcp_info (linux/tcp.h), from Linux 4.1 on
 _FIONREAD = 0x541B  # linux/sockios.h: bytes that wait to be read
 _NOTHING = bytes(4)
+_ANY_FAMILY, _ANY_KIND = int(socket.AF_INET), int(socket.SOCK_STREAM)
 _DISTRUST = 60.0  # seconds
 _SUSPECTS = 1000  # servers that are remembered
 
@@ -158,7 +160,7 @@ class Connection:
         return not before or not now or now - before >= size
 
 
-class _Borrowed(socket.socket):
+class _Borrowed(_socket.socket):  # not Python's, whose __init__ costs as much as all else here
     """A socket that is another's to close."""
 
     # No function in Python: what a signal's handler raises in a finalizer is lost.
@@ -167,7 +169,7 @@ class _Borrowed(socket.socket):
 
 def _borrow(descriptor: int) -> _Borrowed:
     # Whatever it is: unless told, Python asks the system three times.
-    return _Borrowed(socket.AF_INET, socket.SOCK_STREAM, 0, descriptor)
+    return _Borrowed(_ANY_FAMILY, _ANY_KIND, 0, descriptor)
 
 
 class Connections:
@@ -241,8 +243,10 @@ class Connections:
         descriptor = _bound_to(route[3], sockets)
         if descriptor is None:
             return None
-        self.spoil(self._routes.get(descriptor))  # what had this number was closed
-        self.spoil(route)
+        if descriptor in self._routes:  # what had this number was closed
+            self.spoil(self._routes[descriptor])
+        if route in self._by_route:
+            self.spoil(route)
         self._routes[descriptor] = route
         connection = self._by_route[route] = Connection(descriptor, multiplexes, is_tls, origin)
         return connection
@@ -268,19 +272,21 @@ def _is_open(descriptor: int, port: int) -> bool:
 def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
     """Return the socket that has the local port; all others lost, and may be closed by now."""
     for descriptor in reversed(sockets):
-        with suppress(OSError):
+        try:
             # The name of a unix socket, which may have the number by now, is text.
             if tuple(_borrow(descriptor).getsockname())[1:2] == (port,):
                 return descriptor
+        except OSError:
+            continue
     return None
 
 
 def _look_at(descriptor: int) -> Callable[[int], list[tuple[int, int]]]:
     """Return what asks, without a wait, for the events of a socket (poll, as it has no bound)."""
-    if not hasattr(select, "poll"):  # Windows
+    if not _SPEAKS:  # Windows
         return lambda wait: [(fd, 0) for fd in select.select([descriptor], [], [], wait)[0]]
     poller = _select.poll()
-    poller.register(descriptor, _select.POLLIN | _RDHUP)
+    poller.register(descriptor, _SPEAKS)
     look: Callable[[int], list[tuple[int, int]]] = poller.poll
     return look
 
@@ -307,7 +313,7 @@ def shut_down(descriptor: int, is_still: Callable[[int], bool] | None = None) ->
                 twin.shutdown(socket.SHUT_RDWR)
 
 
-def _bytes_read(tcp: socket.socket) -> int:
+def _bytes_read(tcp: _Borrowed) -> int:
     """Return how many bytes were read from a socket since it is open, 0 if that is not known."""
     assert _TCP_INFO is not None
     try:

@@ -105,6 +105,10 @@ class LentDriver(Driver):
         except BaseException as error:
             self.broken = raised_in_callback(error)
 
+    def _read_timer(self) -> None:
+        if self.running:  # else the next transfer has another time
+            super()._read_timer()
+
     def expect(self, connections: int) -> None:
         """Let a transfer and its rivals have so many connections at once."""
         # Both hold for each share: those of a transfer and its rivals are in one.
@@ -121,6 +125,8 @@ class LentDriver(Driver):
         self.running[easy] = transfer
         transfer.attached = self
         self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        if transfer.is_new_connection:  # on one machine it is there at once: that saves a wait
+            self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
         self._collect()
         if self.running:  # it has to wait: only from here on can there be a silence
             self._read_timer()

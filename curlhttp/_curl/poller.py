@@ -98,6 +98,8 @@ class PollSockets:
 
     def __init__(self) -> None:
         self._wanted: dict[int, int] = {}
+        self._polled: dict[int, int] = {}
+        self._poll = _select.poll().poll
         self.watch = self._wanted.__setitem__
 
     def fileno(self) -> int:
@@ -110,10 +112,13 @@ class PollSockets:
 
     def poll(self, seconds: float | None) -> list[tuple[int, int]]:
         """Return what is ready."""
-        poller = _select.poll()
-        for descriptor, what in self._wanted.items():
-            poller.register(descriptor, _mask(what))
-        return _ready(poller.poll(None if seconds is None else ceil(seconds * 1000)))
+        if self._wanted != self._polled:  # one wait is mostly for what the last one was for
+            self._polled = self._wanted.copy()
+            poller = _select.poll()
+            for descriptor, what in self._polled.items():
+                poller.register(descriptor, _mask(what))
+            self._poll = poller.poll
+        return _ready(self._poll(None if seconds is None else ceil(seconds * 1000)))
 
     def descriptors(self) -> list[int]:
         """Return the sockets, to any thread."""

@@ -247,7 +247,8 @@ class ThreadPool:
         # A waiter, or the thread that closes the client, may have looked before it was here.
         if slots.waiters or self.is_closed:
             self._unready()
-        self._keep_no_more()
+        elif idle.idle_count + len(ready) > idle.keep:
+            self._keep_no_more()
         return True
 
     def _keep_no_more(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from time import monotonic
 from weakref import WeakSet
 
 import pycurl
@@ -91,7 +92,7 @@ class BlockingEngine:
         return response
 
     def _start(self, request: Request) -> Transfer:
-        begun = time.monotonic()
+        begun = monotonic()
         transfer = self._pool.take(request)
         try:
             transfer.prepare(request)
@@ -149,7 +150,7 @@ class BlockingEngine:
                 if incoming.paused:
                     driver.resume_soon(incoming)
                 # Until now nobody waited for the server: the time before is not its silence.
-                incoming.last_activity = time.monotonic()
+                incoming.last_activity = monotonic()
                 while not (incoming.pieces or incoming.done):
                     driver.step()
             is_open = incoming in self._opened
