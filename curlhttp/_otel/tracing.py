@@ -37,7 +37,7 @@ from curlhttp._models.head import Head
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.scrub import scrub_url
-from curlhttp._models.timings import Timings, times_of_reused
+from curlhttp._models.timings import Timings, timings_of
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 
@@ -174,7 +174,7 @@ class Under:
         times = result.timings()
         assert result.head is not None
         head = result.head
-        self.answer(head, times if isinstance(times, Timings) else times_of_reused(times))
+        self.answer(head, times if isinstance(times, Timings) else timings_of(times))
 
     def answer(self, head: Head, times: Timings) -> None:
         """End an attempt whose head is in."""
