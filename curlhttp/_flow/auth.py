@@ -177,10 +177,7 @@ async def _read_body(request: Request, client: SignIn) -> None:
         return
     if body.is_async and not client.is_async:
         raise TypeError("an async body needs AsyncClient")
-    from curlhttp._models.body.body import BytesBody
+    from curlhttp._models.body.body import BytesBody, read_whole
 
-    pieces = []
     body.rewind()
-    while piece := (await body.next() if body.is_async else body.read(64 * 1024)):
-        pieces.append(piece)
-    request.body = BytesBody(b"".join(pieces), body.content_type)
+    request.body = BytesBody(await read_whole(body), body.content_type)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from curlhttp._engine import Engine, HedgePlan, Incoming, connector, reader_of
-from curlhttp._models.body.body import Body, BytesBody
+from curlhttp._models.body.body import BytesBody, read_whole
 from curlhttp._models.closed import client_closed
 from curlhttp._models.head import Head
 from curlhttp._models.request import Request
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from curlhttp._engine import ByteStream, Gate
 
 __all__ = ["Recorder", "RecordingEngine"]
-
-_PIECE = 64 * 1024
 
 
 class Recorder(Protocol):
@@ -130,20 +128,13 @@ async def _in_memory(request: Request) -> tuple[Request, bytes]:
     if body.data is not None:
         return request, body.data
     try:
-        data = await _read(body)
+        data = await read_whole(body)
     finally:
         body.close()
         await body.aclose()
     request = request.copy()
     request.body = BytesBody(data, body.content_type)
     return request, data
-
-
-async def _read(body: Body) -> bytes:
-    pieces = []
-    while piece := (await body.next() if body.is_async else body.read(_PIECE)):
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def _bounded(played: Played, request: Request) -> list[bytes]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from curlhttp._engine import HedgePlan
+from curlhttp._models.body.body import read_whole
 from curlhttp._models.closed import client_closed
 from curlhttp._models.decoders import codings, decode
 from curlhttp._models.request import Request
@@ -13,7 +14,7 @@ from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 from curlhttp.testing._attempt import Attempted, ScriptedIncoming, ScriptedRace, copy_of, limited
 from curlhttp.testing._script import Answer, Fault, Script, Step, as_step
-from curlhttp.testing._sent import Sent, read_body
+from curlhttp.testing._sent import Sent
 
 __all__ = ["ScriptedEngine"]
 
@@ -114,7 +115,7 @@ class ScriptedEngine:
         begun = self._now
         step = self._next(request)
         arrives = isinstance(step, Answer) or step.error.request_sent
-        body = await read_body(request) if arrives else b""
+        body = await read_whole(request.body) if arrives else b""
         headers = request.headers.copy()
         self.sent.append(Sent(begun, request.method, str(request.url), headers, body, arrives))
         return Attempted(request, step, begun)

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from curlhttp._engine import ByteStream, Engine
+from curlhttp._models.body.body import read_whole
 from curlhttp._models.closed import client_closed
 from curlhttp._models.headers import check_method
 from curlhttp._models.request import Request
@@ -22,7 +23,7 @@ from curlhttp.testing._engine import ScriptedEngine
 from curlhttp.testing._pattern import Pattern, URLPattern
 from curlhttp.testing._route import Route
 from curlhttp.testing._script import Answer, Fault, as_step
-from curlhttp.testing._sent import Sent, read_body
+from curlhttp.testing._sent import Sent
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
@@ -202,7 +203,7 @@ class Mock:
                 continue
             # Only where it counts: a request that does not arrive sends no body either.
             if not is_read and (route.pattern.needs_body or route.choose is not None):
-                sent, is_read = sent._replace(body=await read_body(request)), True
+                sent, is_read = sent._replace(body=await read_whole(request.body)), True
             if route.pattern.needs_body and route.pattern.body_differences(sent):
                 continue
             with self._lock:
@@ -211,7 +212,7 @@ class Mock:
                 step = route.take()
             return await self._call(route, step, request, sent, is_read)
         if not is_read:
-            sent = sent._replace(body=await read_body(request))
+            sent = sent._replace(body=await read_whole(request.body))
         self._note(sent, self.unmatched)
         raise AssertionError(self._explain(sent))
 
@@ -227,7 +228,7 @@ class Mock:
                 raise
         arrives = isinstance(step, Answer) or step.error.request_sent
         if arrives and not is_read:
-            sent = sent._replace(body=await read_body(request))
+            sent = sent._replace(body=await read_whole(request.body))
         self._note(sent if arrives else sent._replace(body=b"", arrived=False), route.calls)
         return step
 

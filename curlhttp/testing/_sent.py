@@ -7,11 +7,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request
 
-__all__ = ["Sent", "fields_of", "read_body"]
-
-_PIECE = 64 * 1024
+__all__ = ["Sent", "fields_of"]
 
 
 class Sent(NamedTuple):
@@ -63,13 +60,3 @@ def fields_of(text: str) -> dict[str, str | list[str]]:
     for name, value in parse_qsl(text, keep_blank_values=True):
         found.setdefault(name, []).append(value)
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
-
-
-async def read_body(request: Request) -> bytes:
-    """Read a request's body to its end, and return it."""
-    body, pieces = request.body, []
-    if body is None:
-        return b""
-    while piece := (await body.next() if body.is_async else body.read(_PIECE)):
-        pieces.append(piece)
-    return b"".join(pieces)

@@ -13,7 +13,7 @@ from curlhttp.exceptions import RequestException, UnrewindableBodyError
 if TYPE_CHECKING:
     from curlhttp._models.inputs import Piece
 
-__all__ = ["Body", "BytesBody", "SecretBody", "StreamBody", "rewind"]
+__all__ = ["Body", "BytesBody", "SecretBody", "StreamBody", "read_whole", "rewind"]
 
 _PIECE = 64 * 1024
 
@@ -84,6 +84,16 @@ def rewind(body: Body | None) -> UnrewindableBodyError | None:
         except UnrewindableBodyError as error:
             return error
     return None
+
+
+async def read_whole(body: Body | None) -> bytes:
+    """Read a body of either kind to its end; b"" where there is none."""
+    if body is None:
+        return b""
+    pieces = []
+    while piece := (await body.next() if body.is_async else body.read(_PIECE)):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 class BytesBody(Body):
