@@ -106,11 +106,14 @@ class _Race:
         if request is None:
             return None
         run = self.begin(request)
-        await run.go_on()
+        try:
+            await run.go_on()
+        finally:
+            if run.sent is None:
+                self._runs.remove(run)
         sent = run.sent
         if sent is None:
             # It failed, or was answered without the engine: the first is not worse off for it.
-            self._runs.remove(run)
             run.forget()
             return None
         if sent.route is not None:
@@ -135,7 +138,7 @@ class _Race:
 
     @property
     def surfacing(self) -> _Run:
-        """Return the run whose outcome is the request's; of a cancelled race, the newest."""
+        """Return the run whose outcome is the request's."""
         return self._surfacing or self._runs[-1]
 
     async def decide(self, outcome: Response | BaseException, exchange: Exchange) -> None:
@@ -145,20 +148,27 @@ class _Race:
             outcome: of the attempt that surfaces.
             exchange: sends what that run sends beside, such as a second time.
         """
-        surfacing = self.surfacing
+        # A cancellation goes through all of them, as through the frames of a stack, up to the one
+        # whose timeout it was.
+        is_cancelled = isinstance(outcome, BaseException) and not isinstance(outcome, Exception)
+        winner = None if is_cancelled else self.surfacing
         # The newest first: what a run has entered, such as a timeout, it leaves before those do
         # that had entered something before it.
         for run in reversed(self._runs):
-            if run is surfacing:
+            if winner is None or run is winner:
                 await run.go_on(outcome)
                 while run.sent is not None:
+                    winner = run
                     await run.go_on(await _outcome(exchange(run.sent)))
+                if not run.raises(outcome):
+                    winner = run
                 continue
             lost = run.outcome
             await run.go_on(AttemptCancelled() if lost is None else lost)
             while run.sent is not None:  # the race is decided
                 await run.go_on(AttemptCancelled())
             run.forget()
+        self._surfacing = winner or self._runs[0]
 
     def close(self) -> None:
         """Let go of all runs, those included that have not come to their end."""
@@ -217,11 +227,16 @@ class _Run:
             self._error = error
         else:
             self.sent = found.request
+        finally:
+            del outcome  # its traceback has this frame: else it would hold itself, in a circle
 
     def _resumed(self, outcome: Response | BaseException | None) -> object:
-        if isinstance(outcome, BaseException):
-            return self._coroutine.throw(outcome)
-        return self._coroutine.send(outcome)
+        try:
+            if isinstance(outcome, BaseException):
+                return self._coroutine.throw(outcome)
+            return self._coroutine.send(outcome)
+        finally:
+            del outcome  # likewise
 
     def result(self) -> Response:
         """Return what the middleware returned, or raise what it raised."""
@@ -232,6 +247,10 @@ class _Run:
             raise error
         finally:
             del error  # or its traceback would hold it, in a circle
+
+    def raises(self, outcome: Response | BaseException) -> bool:
+        """Return whether the middleware has passed on what it got."""
+        return self._error is outcome
 
     def forget(self) -> None:
         """Do without the result; an error of the middleware's own is logged."""
