@@ -165,6 +165,20 @@ def test_the_example_of_routes_reaches_both_servers() -> None:
     ]
 
 
+def test_the_example_of_debugging_shows_what_was_sent_and_no_credentials() -> None:
+    finished = run("examples/debugging.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    lines = finished.stdout.splitlines()
+    assert lines[0] == 'INFO   HTTP Request: GET http://HOST/name?token=*** "HTTP/1.1 200 OK"'
+    assert "DEBUG  > POST /login HTTP/1.1" in lines
+    assert "DEBUG  < Set-Cookie: [secret]" in lines
+    assert lines[-2] == "sent   26 <BytesBody, 26 bytes: b'user=ada&password=***'>"
+    assert lines[-1].startswith("curl   curl --globoff ")
+    assert "lovelace" not in finished.stdout
+    assert "abc" not in finished.stdout
+
+
 def test_the_example_of_recordings_plays_back_without_its_server() -> None:
     finished = run("examples/recording.py")
     assert finished.returncode == 0, finished.stderr
