@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from curlhttp._apps.asgi import ASGITransport
     from curlhttp._apps.wsgi import WSGITransport
     from curlhttp._async_client import AsyncClient
+    from curlhttp._cache.cache import Cache
     from curlhttp._client import Client
     from curlhttp._config import TLS, Limits, Proxy
     from curlhttp._engine import Middleware, Send
@@ -159,6 +160,7 @@ __all__ = [
     "BearerAuth",
     "BlockedAddress",
     "BreakerMetrics",
+    "Cache",
     "ChecksumMismatch",
     "ChunkedEncodingError",
     "Circuit",
@@ -303,6 +305,7 @@ _HOMES = {
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
     "curlhttp._policy.rate": "RateLimit",
     "curlhttp._policy.retry": "RetryPolicy",
+    "curlhttp._cache.cache": "Cache",
     "curlhttp._record.record": "HarLog Record",
     "curlhttp._sse": "AsyncEventStream EventStream",
     "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",

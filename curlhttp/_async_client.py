@@ -309,6 +309,8 @@ class AsyncClient(Core):
         Those of loops that have ended are closed as well. Further requests raise ClientClosed.
         """
         self.is_closed = True
+        if self._caching is not None:
+            await self._caching.aclose()
         given = self._given
         if given is not None and hasattr(given, "aclose"):
             await given.aclose()
@@ -317,8 +319,7 @@ class AsyncClient(Core):
         try:
             await self._loops.close_engines(self._engines, self._loops.running_loop())
         finally:
-            for each in self._arounds:
-                each.close()
+            self._close_rest()
 
     async def __aenter__(self: Self) -> Self:
         given = cast("AsyncClient", self)._given

@@ -74,6 +74,7 @@ class Client(Core):
         hedge: sends slow idempotent requests a second time.
         guard: a PublicOnly, or a function of (host, address, port) that returns whether an
             address may be dialled.
+        cache: a Cache, which keeps responses and answers from them; needs the extra `cache`.
         transport: what takes the place of libcurl, such as curlhttp.testing.ScriptedEngine, or
             stands around it, such as Record.
     """
@@ -384,8 +385,7 @@ class Client(Core):
             self._senders.close()
         for stream in tuple(self._event_streams):
             stream.close_with_client()
-        for each in self._arounds:
-            each.close()
+        self._close_rest()
 
     def __enter__(self: Self) -> Self:
         return self

@@ -31,6 +31,8 @@ from curlhttp._settings import (
 if TYPE_CHECKING:
     from curlhttp._addresses import HostMap, IPVersion, UnixSocket
     from curlhttp._building import RequestOptions
+    from curlhttp._cache.cache import Cache
+    from curlhttp._cache.client import ClientCaching
     from curlhttp._config import Transport
     from curlhttp._models.inputs import (
         AuthInput,
@@ -76,6 +78,7 @@ class Core(RequestBuilder):
     _awaits_hooks = False
     _run_blocking: Offload = staticmethod(run_here)
     _arounds: tuple[Around, ...] = ()
+    _caching: ClientCaching | None = None
 
     def __init__(
         self,
@@ -122,6 +125,7 @@ class Core(RequestBuilder):
         breaker: CircuitBreaker | None = None,
         hedge: Hedge | None = None,
         guard: GuardInput = None,
+        cache: Cache | None = None,
         transport: Engine | Around | None = None,
     ) -> None:
         self.keepers: dict[object, Keeper] = {}
@@ -198,8 +202,17 @@ class Core(RequestBuilder):
             hedge=hedge,
             run_blocking=self._run_blocking,
             hsts=None if hsts is None else hsts_in(hsts, self.clock.wall),
+            cache=self._cached_by(cache),
         )
         self.flow: Send = self.chain.ending_in(self.exchange, self.clock, self.gate)
+
+    def _cached_by(self, cache: Cache | None) -> ClientCaching | None:
+        if cache is None:
+            return None
+        from curlhttp._cache.client import ClientCaching
+
+        self._caching = ClientCaching(self, cache, is_async=self._awaits_hooks)
+        return self._caching
 
     def _set_engine(self, transport: Engine | None) -> None:
         """Set clock, gate and exchange, which are those of the engine.
@@ -218,6 +231,13 @@ class Core(RequestBuilder):
         for each in self._arounds:
             engine = each.around(engine)
         return engine
+
+    def _close_rest(self) -> None:
+        """Close what goes with the engines, once these are closed."""
+        for each in self._arounds:
+            each.close()
+        if self._caching is not None:
+            self._caching.close()
 
     def har(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> HarLog:
         """Write what this client does into a HAR 1.2, for the tools of browsers.

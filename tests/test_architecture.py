@@ -74,7 +74,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
     ),
     "_core.py": (
-        (*VALUES, *SEAM, *POLICY, *FLOW, *CORE, "curlhttp._record"),
+        (*VALUES, *SEAM, *POLICY, *FLOW, *CORE, "curlhttp._record", "curlhttp._cache"),
         {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
     ),
     "_stream.py": (VALUES + SEAM + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
@@ -84,6 +84,13 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),
     "_async_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),
     "_map": ((*BELOW_CLIENTS, "curlhttp._map"), {*CLIENTS, "pycurl", *SOCKETS, *CLOCKS}),
+    "_cache": (
+        (
+            *(*VALUES, *SEAM, *POLICY, *FLOW, "curlhttp._cache"),
+            *("curlhttp._stream", "curlhttp._loops", "curlhttp._background"),
+        ),
+        {*CLIENTS, "pycurl", *LOOPS, *SOCKETS},
+    ),
     "_download": ((*BELOW_CLIENTS, "curlhttp._download"), {*CLIENTS, "pycurl", *LOOPS, *CLOCKS}),
     "_background.py": (VALUES + SEAM + CURL + ("curlhttp._loops",), {"pycurl", *SOCKETS, *CLOCKS}),
     "_apps": (

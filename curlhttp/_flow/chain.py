@@ -22,6 +22,7 @@ from curlhttp._models.response import Response
 from curlhttp._run import Offload
 
 if TYPE_CHECKING:
+    from curlhttp._flow.cache import Caching
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import CircuitBreaker
@@ -52,6 +53,7 @@ class Chain:
         hedge: when to send a slow request again, or None.
         run_blocking: calls what may block.
         hsts: which hosts want HTTPS, or None to ask as the caller says.
+        cache: what the client's cache is used by, or None.
 
     Attributes:
         retries: requests may have a retry policy, or hooks want to hear of attempts.
@@ -76,6 +78,7 @@ class Chain:
         hedge: Hedge | None,
         run_blocking: Offload,
         hsts: HSTS | None = None,
+        cache: Caching | None = None,
     ) -> None:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         # Hooks and middleware may give a request a policy of its own.
@@ -97,6 +100,7 @@ class Chain:
         self._rate_limit = rate_limit
         self._concurrency_limit = concurrency_limit
         self._breaker = breaker
+        self._cache = cache
         # One for all engines: what a hedge learns of origins holds for each of them.
         self._hedge = None if hedge is None else self._hedging(hedge, retry, now)
 
@@ -155,6 +159,20 @@ class Chain:
         """Return what takes a request through all layers below its credentials."""
         layers: tuple[Layer, ...] = (
             *map(_layer, self.middleware),
+            # A hit is no attempt: nothing below waits for it, counts it, or refuses it.
+            *self._caching(clock, within_retry),
+            *self._attempts(clock, gate, retries, within_retry),
+        )
+        return _around(last, layers)
+
+    def below_cache(self, last: Exchange, clock: Clock, gate: MakeGate) -> Send:
+        """Return what the cache asks when no caller waits; the arguments are those of ending_in."""
+        return _around(last, self._attempts(clock, gate, None, None))
+
+    def _attempts(
+        self, clock: Clock, gate: MakeGate, retries: bool | None, within_retry: Layer | None
+    ) -> tuple[Layer, ...]:
+        return (
             # Repeats all below: each attempt is admitted and counted by itself.
             *(self._retry(clock) if (self.retries if retries is None else retries) else ()),
             *(() if within_retry is None else (within_retry,)),
@@ -164,7 +182,14 @@ class Chain:
             # Below all of them, since a hedge is an attempt, too, and is made by the engine.
             *self._around_attempts(),
         )
-        return _around(last, layers)
+
+    def _caching(self, clock: Clock, within_retry: Layer | None) -> tuple[Layer, ...]:
+        # Downloads and handshakes, whose answers are no one else's, bring a layer of their own.
+        if self._cache is None or within_retry is not None:
+            return ()
+        from curlhttp._flow.cache import caching
+
+        return (caching(self._cache, clock),)
 
     def _retry(self, clock: Clock) -> tuple[Layer, ...]:
         from curlhttp._flow.retry import retry

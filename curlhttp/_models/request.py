@@ -267,6 +267,11 @@ class Request(Shown):
         headers = self._headers
         return (self._shared_headers if headers is None else headers).get(name)
 
+    def read_headers(self) -> Headers:
+        """Return the headers to be read, without making them this request's own."""
+        headers = self._headers
+        return self._shared_headers if headers is None else headers
+
     def set_default_type(self, content_type: str) -> None:
         """Set Content-Type, unless there is one."""
         if self.get_header("content-type") is not None:

@@ -34,12 +34,17 @@ class Response:
         request: the request that led to it, of the last hop.
         url: where it came from, a str without userinfo.
         budget_exhausted: there was no further try since the policy's budget was spent.
+        from_cache: it was stored, be it that the server confirmed it.
+        cache_status: what the client's cache did, as Cache-Status says it (RFC 9211), such as
+            "curlhttp; hit; ttl=42"; None without a cache.
     """
 
     # On the class, since most responses never need their own.
     _attempts: tuple[Attempt, ...] = ()
     _first_attempt: float | None = None  # its seconds, where there was no other
     budget_exhausted: bool = False
+    from_cache: bool = False
+    cache_status: str | None = None
     _headers: Headers | None = None
     _history: list[Response] | None = None
     _encoding: str | None = None

@@ -179,6 +179,22 @@ def test_the_example_of_debugging_shows_what_was_sent_and_no_credentials() -> No
     assert "abc" not in finished.stdout
 
 
+def test_the_example_of_caching_needs_the_server_for_what_is_new() -> None:
+    finished = run("examples/caching.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    lines = re.sub(r"ttl=\d+", "ttl=0", finished.stdout).splitlines()
+    assert [line.partition(": curlhttp; ")[::2] for line in lines] == [
+        ("first      version 1", "fwd=uri-miss; stored"),
+        ("again      version 1", "hit; ttl=0"),
+        ("confirmed  version 1", "fwd=stale; fwd-status=304"),
+        ("streamed   version 1, from the cache: True", ""),
+        ("changed    version 2", "fwd=uri-miss; stored"),
+        ("without    version 2", "hit; ttl=0"),
+        ("in need    version 2", "fwd=stale; detail=stale-if-error"),
+    ]
+
+
 def test_the_example_of_recordings_plays_back_without_its_server() -> None:
     finished = run("examples/recording.py")
     assert finished.returncode == 0, finished.stderr

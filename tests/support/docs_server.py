@@ -49,6 +49,14 @@ def flaky(record: Record, out: Out) -> None:
     return out.reply(200, to_json({"state": "well"}), [JSON])
 
 
+def catalogue(record: Record, out: Out) -> None:
+    """Give what may be kept for a minute."""
+    kept = [("Cache-Control", "max-age=60"), ("ETag", '"1"')]
+    if record.header("if-none-match") == '"1"':
+        return out.reply(304, b"", kept)
+    return out.reply(200, b"tea, coffee", [PLAIN, *kept])
+
+
 def down(record: Record, out: Out) -> None:
     """Fail, always."""
     out.reply(503, b"busy", [PLAIN])
@@ -132,6 +140,7 @@ ROUTES = {
     "/v1/chat/completions": completions,
     "/v1/messages": messages,
     "/users": users,
+    "/catalogue": catalogue,
     "/export": export,
     "/flaky": flaky,
     "/down": down,

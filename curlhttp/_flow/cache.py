@@ -1,0 +1,349 @@
+"""Answer from the cache what may be, and store what comes; _policy/cache decides what may.
+
+Nothing that goes wrong in a store fails a request: the store says so in the log by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+import hishel
+
+from curlhttp._engine import Clock, Engine, Layer, Send
+from curlhttp._flow.streamed import Streamed
+from curlhttp._models.decoders import codings, decode
+from curlhttp._models.head import Head
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.timings import Timings
+from curlhttp._policy.cache import SAFE, CachePolicy, Kept, Reuse, Use
+from curlhttp._policy.cache_entry import head_of
+from curlhttp._run import Offload
+from curlhttp.exceptions import BlockedAddress, ClientClosed, RequestException, ResponseTooLarge
+
+__all__ = ["CacheStore", "Caching", "caching"]
+
+
+# No server failed: what is stored takes the place of none of these.
+_OWN_FAULTS = (BlockedAddress, ClientClosed, ResponseTooLarge)
+_NO_TIMES = Timings(0, 0, 0, 0, 0, 0, False, None)
+_NAME = "curlhttp"  # of this cache in Cache-Status (RFC 9211)
+
+
+class CacheStore(Protocol):
+    """Keeps responses; may block, and never raises.
+
+    Attributes:
+        max_body: bytes that a body may have to be stored.
+    """
+
+    max_body: int
+
+    def find(
+        self, key: str, choose: Callable[[list[hishel.Entry]], hishel.Entry | None]
+    ) -> Kept | None:
+        """Return what `choose` takes of what is stored under a key, with its body."""
+
+    def put(self, key: str, entry: hishel.Entry, body: bytes) -> bool:
+        """Store a response in place of that which answered the same; return whether it is."""
+
+    def update(self, entry: hishel.Entry) -> None:
+        """Store the fields of a response anew."""
+
+    def remove(self, entry: hishel.Entry) -> None:
+        """Remove one response."""
+
+    def clear(self, keys: list[str]) -> None:
+        """Remove all that is stored under some keys."""
+
+
+class Caching(Protocol):
+    """What the layer needs of a client.
+
+    Attributes:
+        policy: the rules.
+        store: keeps the responses.
+        offload: calls the store.
+        streamed: what a response is whose body is read by the caller.
+    """
+
+    @property
+    def policy(self) -> CachePolicy: ...
+    @property
+    def store(self) -> CacheStore: ...
+    @property
+    def offload(self) -> Offload: ...
+    @property
+    def streamed(self) -> type[Streamed]: ...
+
+    def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
+        """Run work(send) beside the caller, unless work of that name is under way."""
+
+
+def caching(client: Caching, clock: Clock) -> Layer:
+    """Return the layer that answers from a client's cache.
+
+    Args:
+        client: its cache, and how to use it.
+        clock: the engine's.
+    """
+    policy, store, offload = client.policy, client.store, client.offload
+
+    def around(send: Send) -> Send:
+        async def through(request: Request) -> Response:
+            if request.method not in SAFE:
+                response = await send(request)
+                keys = policy.invalidated(request, response)
+                if keys:
+                    await offload(store.clear, keys)
+                return _marked(response, "fwd=method")
+            why = policy.left_alone(request)
+            if why is not None:
+                return _marked(await send(request), why)
+            return await _Lookup(client, clock, request).answer(send)
+
+        return through
+
+    return around
+
+
+def _marked(response: Response, status: str, *, from_cache: bool = False) -> Response:
+    response.cache_status, response.from_cache = f"{_NAME}; {status}", from_cache
+    return response
+
+
+class _Lookup:
+    """One request that the cache may answer."""
+
+    def __init__(self, client: Caching, clock: Clock, request: Request) -> None:
+        self._client = client
+        self._policy, self._store = client.policy, client.store
+        self._offload = client.offload
+        self._clock = clock
+        self._request = request
+        self._key = client.policy.key(request)
+
+    async def answer(self, send: Send) -> Response:
+        request, policy = self._request, self._policy
+        kept = await self._find()
+        if kept is None:
+            if policy.only_if_cached(request):
+                return self._none()
+            return await self._fetch(send, None, "uri-miss")
+        use = policy.use(request, kept.entry, self._clock.wall())
+        if use.verdict is Reuse.ASK:
+            if policy.only_if_cached(request):
+                return self._none()
+            if policy.has_condition(request):
+                return await self._fetch(send, None, "stale")
+            return await self._ask(send, kept, use)
+        status = f"hit; ttl={int(use.ttl)}"
+        if policy.has_condition(request):
+            if policy.is_unchanged(request, kept.entry):
+                head = Head(head_of(kept.entry, use.age, "HTTP/1.1 304 Not Modified"))
+                return _marked(self._built(head, b"", _NO_TIMES), status, from_cache=True)
+            return self._give(kept, use.age, status)
+        if use.verdict is Reuse.REFRESH:
+            status += "; detail=stale-while-revalidate"
+            # In a copy that nobody else changes, or reads the body of.
+            again = _Lookup(self._client, self._clock, request.copy())
+            again._request.stream, again._request.deadline = False, None
+            name = (self._key, kept.entry.id)
+            self._client.refresh(name, lambda own: again._ask(own, kept, use))
+        return self._give(kept, use.age, status)
+
+    async def _find(self) -> Kept | None:
+        def choose(entries: list[hishel.Entry]) -> hishel.Entry | None:
+            return self._policy.choose(self._request, entries)
+
+        found: Kept | None = await self._offload(self._store.find, self._key, choose)
+        return found
+
+    def _none(self) -> Response:
+        """Return what a cache says that has nothing (RFC 9111, section 5.2.1.7)."""
+        made = Response.of(self._request, 504)
+        return _marked(self._built(made._head, b"", made.timings), "detail=only-if-cached")
+
+    # from the server
+
+    async def _fetch(self, send: Send, old: Kept | None, why: str) -> Response:
+        """Send the request as it is, and store what comes in place of what there was."""
+        sent = self._request if self._request.method == "HEAD" else _undecoded(self._request)
+        began = self._clock.wall()
+        response = await send(sent)
+        return await self._take(response, old, f"fwd={why}", began)
+
+    async def _ask(self, send: Send, kept: Kept, use: Use) -> Response:
+        """Ask the server whether a stored response is good still (RFC 9111, section 4.3)."""
+        if self._request.method == "HEAD":
+            return await self._fetch(send, None, "stale")
+        sent = self._policy.conditional(_undecoded(self._request), kept.entry)
+        began = self._clock.wall()
+        try:
+            response = await send(sent)
+        except RequestException as error:
+            if not use.on_error or isinstance(error, _OWN_FAULTS):
+                raise
+            return self._give(kept, use.age, "fwd=stale; detail=stale-if-error")
+        code = response.status_code
+        if use.on_error and self._policy.is_error(code):
+            await response.discard()
+            status = f"fwd=stale; fwd-status={code}; detail=stale-if-error"
+            return self._give(kept, use.age, status)
+        if code != 304:
+            return await self._take(response, kept, "fwd=stale", began)
+        await response.discard()
+        now = self._clock.wall()
+        fresh = self._policy.freshened(self._request, kept.entry, response, began, now)
+        if fresh is None:  # it speaks of another response than the stored one
+            await self._offload(self._store.remove, kept.entry)
+            return await self._fetch(send, None, "miss")
+        await self._offload(self._store.update, fresh)
+        age = self._policy.use(self._request, fresh, now).age
+        return self._give(Kept(fresh, kept.body), age, "fwd=stale; fwd-status=304", response)
+
+    async def _take(
+        self, response: Response, old: Kept | None, status: str, began: float
+    ) -> Response:
+        """Return the server's response, and store it, now or when its body has been read."""
+        request = response.request = self._request
+        _marked(response, status)
+        entry = self._policy.storable(request, response, began, self._clock.wall())
+
+        async def keep(body: bytes) -> None:
+            if await self._offload(self._store.put, self._key, entry, body):
+                _marked(response, f"{status}; stored")
+
+        if entry is None and old is not None and response.status_code < 500:
+            await self._offload(self._store.remove, old.entry)
+        if isinstance(response, Streamed):
+            if entry is not None:
+                response.read_by(partial(_Watched, most=self._store.max_body, keep=keep))
+            return response
+        body = response.content
+        if entry is not None and len(body) <= self._store.max_body:
+            await keep(body)
+        if body and request.decode and request.method != "HEAD":
+            _decode(response)
+        return response
+
+    # from the store
+
+    def _give(
+        self, kept: Kept, age: float, status: str, confirmed: Response | None = None
+    ) -> Response:
+        """Return a stored response, with the cookies of the 304 that confirmed it."""
+        request = self._request
+        block = head_of(kept.entry, age)
+        if confirmed is not None and confirmed.sets_cookies:
+            cookies = confirmed.headers.get_list("set-cookie")
+            lines = "".join([f"set-cookie: {cookie}\r\n" for cookie in cookies])
+            block = block[:-2] + lines.encode("latin-1", "replace") + b"\r\n"
+        head = Head(block)
+        body = b"" if request.method == "HEAD" else kept.body
+        most = request.max_response_size
+        if most is not None and len(body) > most:
+            raise ResponseTooLarge(
+                f"the response body is larger than max_response_size={most} bytes", request=request
+            )
+        response = self._built(head, body, _NO_TIMES if confirmed is None else confirmed.timings)
+        if confirmed is not None:
+            response.attempts = confirmed.attempts
+        return _marked(response, status, from_cache=True)
+
+    def _built(self, head: Head, body: bytes, times: Timings) -> Response:
+        """Return a response of the kind that the caller asked for."""
+        request = self._request
+        if request.stream and not (request.follow_redirects and head.redirects):
+            stored = _StoredBody(head, body, times)
+            # It reads as an engine does, and is asked for nothing else.
+            engine: Any = stored
+            return self._client.streamed(request, stored, engine)
+        response = Response(request, head, body, times)
+        if body and request.decode:
+            _decode(response)
+        return response
+
+
+def _undecoded(request: Request) -> Request:
+    """Return the request for a body as it is on the wire, which is what is stored."""
+    if request.stream:
+        return request
+    request = request.copy()
+    request.decode = False
+    return request
+
+
+def _decode(response: Response) -> None:
+    """Undo the coding of a body in memory, as an engine does.
+
+    Raises:
+        RequestException: it is corrupt, or decodes to more than max_response_size.
+    """
+    request = response.request
+    if not response._head.may_have_codings or (request.follow_redirects and response.is_redirect):
+        return
+    try:
+        coded = codings(response.headers.get_list("content-encoding"))
+        if coded:
+            response._content = decode(response.content, coded, request.max_response_size)
+    except RequestException as error:
+        error.request, error.response = request, response
+        error.request_sent, error.timings = True, response.timings
+        raise
+
+
+class _Watched:
+    """An engine whose body is stored once all of it was read; no more of it is held than may be."""
+
+    def __init__(self, engine: Engine, most: int, keep: Callable[[bytes], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._room = most
+        self._keep = keep
+        self._pieces: list[bytes] | None = []
+        self.abort = engine.abort
+        self.abort_from_finalizer = engine.abort_from_finalizer
+
+    async def read(self, incoming: Any) -> bytes:  # Any: the engine's own
+        piece = await self._engine.read(incoming)
+        pieces = self._pieces
+        if pieces is None:
+            return piece
+        if not piece:
+            self._pieces = None
+            await self._keep(b"".join(pieces))
+            return piece
+        self._room -= len(piece)
+        if self._room < 0:
+            self._pieces = None
+        else:
+            pieces.append(piece)
+        return piece
+
+
+class _StoredBody:
+    """A response that is there already, for those who read it piece by piece."""
+
+    done = True
+
+    def __init__(self, head: Head, body: bytes, times: Timings) -> None:
+        self.head = head
+        self._body = body
+        self._times = times
+
+    def timings(self) -> Timings:
+        return self._times
+
+    def certificate(self) -> None:
+        """Return that of no connection: None."""
+
+    async def read(self, incoming: _StoredBody) -> bytes:
+        piece, self._body = self._body, b""
+        return piece
+
+    def abort(self, incoming: _StoredBody) -> None:
+        self._body = b""
+
+    abort_from_finalizer = abort
