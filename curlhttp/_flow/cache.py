@@ -102,7 +102,7 @@ def caching(client: Caching, clock: Clock) -> Layer:
             why = policy.left_alone(request)
             if why is not None:
                 return _marked(await send(request), why)
-            return await _Lookup(client, clock, request).answer(send)
+            return await _CachedRequest(client, clock, request).answer(send)
 
         return through
 
@@ -114,7 +114,7 @@ def _marked(response: Response, status: str, *, from_cache: bool = False) -> Res
     return response
 
 
-class _Lookup:
+class _CachedRequest:
     """One request that the cache may answer."""
 
     def __init__(self, client: Caching, clock: Clock, request: Request) -> None:
@@ -148,7 +148,7 @@ class _Lookup:
         if use.verdict is Reuse.REFRESH:
             status += "; detail=stale-while-revalidate"
             # In a copy that nobody else changes, or reads the body of.
-            again = _Lookup(self._client, self._clock, request.copy())
+            again = _CachedRequest(self._client, self._clock, request.copy())
             again._request.stream, again._request.deadline = False, None
             name = (self._key, kept.entry.id)
             self._client.refresh(name, lambda own: again._ask(own, kept, use))
