@@ -63,15 +63,17 @@ async def _raced(race: _Race, request: Request, exchange: Exchange) -> Response:
         first = race.begin(request)
         await first.go_on()
         if first.sent is not None:
-            await race.decide(await _outcome(exchange(first.sent, race)), exchange)
+            await race.decide(await _outcome(exchange, first.sent, race), exchange)
         return race.surfacing.result()
     finally:
         race.close()
 
 
-async def _outcome(sent: Awaitable[Response]) -> Response | BaseException:
+async def _outcome(
+    exchange: Exchange, request: Request, plan: HedgePlan | None = None
+) -> Response | BaseException:
     try:
-        return await sent
+        return await exchange(request, plan)
     except BaseException as error:  # whatever it is, it is for the middleware to see
         return error
 
@@ -159,7 +161,7 @@ class _Race:
                 await run.go_on(outcome)
                 while run.sent is not None:
                     winner = run
-                    await run.go_on(await _outcome(exchange(run.sent)))
+                    await run.go_on(await _outcome(exchange, run.sent))
                 if not run.raises(outcome):
                     winner = run
                 continue

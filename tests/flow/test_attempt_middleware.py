@@ -204,6 +204,25 @@ async def test_each_part_of_a_resumed_download_is_an_attempt(
     assert asked == [None, "bytes=3-"]
 
 
+async def test_each_connection_of_a_stream_of_events_is_an_attempt(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    attempts = Attempts()
+    answers = [b"retry: 1\nid: 1\ndata: a\n\n", b"id: 2\ndata: b\n\n"]
+
+    def events(record: Any, out: Any) -> None:
+        if answers:
+            out.reply(200, answers.pop(0), [("Content-Type", "text/event-stream")])
+        else:
+            out.reply(204, b"")
+
+    app.route("/events", events)
+    client = make_client(attempt_middleware=[attempts])
+    async with client.sse(app.url + "/events") as stream:
+        assert [event.data async for event in stream] == ["a", "b"]
+    assert attempts.ends == [(1, 200), (2, 200), (3, 204)]
+
+
 async def test_the_handshake_of_a_websocket_is_an_attempt(
     make_client: MakeClient,
 ) -> None:
@@ -239,6 +258,29 @@ async def test_a_hedge_goes_through_attempt_middleware_by_itself(
     assert engine.cancelled == 1
     if stream:
         assert (response.close() if client.is_blocking else await response.aclose()) is None
+
+
+@ONE_OF_EACH
+@pytest.mark.parametrize("hedge", (None, Hedge(1)))
+async def test_what_is_wrong_before_anything_is_sent_is_seen_too(
+    scripted: Scripted, hedge: Hedge | None
+) -> None:
+    attempts = Attempts()
+
+    async def dawdles(request: Request, send: Send) -> Response:
+        engine.advance(5)
+        return await send(request)
+
+    client, engine = scripted(
+        [200],
+        hedge=hedge,
+        attempt_middleware=[attempts, dawdles],
+        timeout=curlhttp.Timeout(total=3),
+    )
+    with pytest.raises(e.DeadlineExceeded):
+        await client.get(URL)
+    assert attempts.ends == [(1, "DeadlineExceeded")]
+    assert not engine.sent
 
 
 @ONE_OF_EACH

@@ -96,6 +96,16 @@ async def test_http2_has_its_version(
     assert traced.values("network.protocol.version") == ["2"]
 
 
+@ONE_OF_EACH
+async def test_an_address_of_ipv6_has_no_brackets(scripted: Scripted, telemetry: Telemetry) -> None:
+    client, _ = scripted([200])
+    CurlhttpInstrumentor().instrument_client(client.real, **telemetry.providers)
+    await client.get("http://[::1]:8080/x")
+    CurlhttpInstrumentor().uninstrument_client(client.real)
+    assert telemetry.values("server.address") == ["::1"]
+    assert telemetry.values("url.full") == ["http://[::1]:8080/x"]
+
+
 @pytest.mark.parametrize("status", (404, 503))
 async def test_a_status_of_an_error_is_one_of_the_span(
     client: AnyClient, app: AppServer, traced: Telemetry, status: int
