@@ -21,7 +21,7 @@ from curlhttp._curl.head import (
 )
 from curlhttp._curl.rejections import body_differs, no_head
 from curlhttp._curl.transfer import Transfer
-from curlhttp._models.decoders import codings, decode
+from curlhttp._models.decoders import decode_content
 from curlhttp._models.head import Head
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -183,9 +183,8 @@ def decode_body(response: Response, request: Request) -> None:
         return
     assert response._content is not None
     try:
-        coded = codings(response.headers.get_list("content-encoding"))
-        if coded:
-            response._content = decode(response._content, coded, request.max_response_size)
+        limit = request.max_response_size
+        response._content = decode_content(response._content, response.headers, limit)
     except RequestException as error:
         error.request, error.response = request, response
         error.request_sent, error.timings = True, response.timings

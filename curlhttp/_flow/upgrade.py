@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from curlhttp._engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
 from curlhttp._flow.exchange import fit
 from curlhttp._flow.observe import logged
-from curlhttp._models.decoders import codings, decode
+from curlhttp._models.decoders import decode_content
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
@@ -283,7 +283,6 @@ class _Unchunked:
 def _decoded(response: Response, content: bytes) -> bytes:
     """Return a body without its content coding, where there is one and it can be undone."""
     try:
-        coded = codings(response.headers.get_list("content-encoding"))
-        return decode(content, coded, _LONGEST_BODY) if coded and content else content
+        return decode_content(content, response.headers, _LONGEST_BODY)
     except RequestException:
         return content

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
+from typing import TYPE_CHECKING
 
 from curlhttp._models.codecs import CODECS, Codec
 from curlhttp.exceptions import ContentDecodingError, ResponseTooLarge
 
-__all__ = ["ACCEPT_ENCODING", "MAX_CODINGS", "ContentDecoder", "codings", "decode"]
+if TYPE_CHECKING:
+    from curlhttp._models.headers import Headers
+
+__all__ = [
+    "ACCEPT_ENCODING",
+    "MAX_CODINGS",
+    "ContentDecoder",
+    "codings",
+    "decode",
+    "decode_content",
+]
 
 MAX_CODINGS = 5
 
@@ -176,6 +187,22 @@ def decode(data: bytes, codings: Sequence[str], max_size: int | None = None) -> 
     if max_size is not None and len(body) > max_size:
         raise _too_large(max_size)
     return body
+
+
+def decode_content(data: bytes, headers: Headers, max_size: int | None = None) -> bytes:
+    """Undo the coding of a whole body that its headers name, if they do.
+
+    Args:
+        data: the body as it came.
+        headers: those of its message.
+        max_size: see `decode`.
+
+    Raises:
+        ContentDecodingError: a coding is corrupt or cut, or there are too many.
+        ResponseTooLarge: see `decode`.
+    """
+    coded = codings(headers.get_list("content-encoding")) if data else ()
+    return decode(data, coded, max_size) if coded else data
 
 
 def _small_gzip(data: bytes) -> bytes | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from curlhttp._models.decoders import codings, decode
+from curlhttp._models.decoders import decode_content
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
 from curlhttp._models.masks import Masks
@@ -180,8 +180,7 @@ def _content(answer: Received, headers: Headers, masks: Masks) -> JSONObject:
     content, is_coded = answer.content, False
     if content and not answer.is_decoded:
         try:
-            coded = codings(headers.get_list("content-encoding"))
-            content = decode(content, coded) if coded else content
+            content = decode_content(content, headers)
         except RequestException:  # cut, or corrupt: kept as it came
             is_coded = True
     masked = content if is_coded else masks.body(content, media_type)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from curlhttp._engine import HedgePlan
 from curlhttp._models.body.body import read_whole
 from curlhttp._models.closed import client_closed
-from curlhttp._models.decoders import codings, decode
+from curlhttp._models.decoders import decode_content
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge
@@ -193,9 +193,8 @@ class ScriptedEngine:
         if not (request.decode and response._content):
             return
         try:
-            coded = codings(response.headers.get_list("content-encoding"))
-            if coded:
-                response._content = decode(response._content, coded, request.max_response_size)
+            limit = request.max_response_size
+            response._content = decode_content(response._content, response.headers, limit)
         except RequestException as error:
             error.request, error.response, error.request_sent = request, response, True
             raise
