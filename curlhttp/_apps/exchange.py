@@ -8,23 +8,22 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+from curlhttp._apps.call import ERROR, AppCall
 from curlhttp._apps.changes import Changes
 from curlhttp._apps.messages import RefusedMessage, head_of
 from curlhttp._background import BackgroundTasks
 from curlhttp._curl.engines.event_loop import next_piece
 from curlhttp._curl.head import contradicts
-from curlhttp._curl.rejections import body_differs, silence, too_large
+from curlhttp._curl.rejections import body_differs, too_large
 from curlhttp._curl.result import decode_body
 from curlhttp._engine import Engine
 from curlhttp._models.closed import closed_amid
-from curlhttp._models.head import Head
+from curlhttp._models.head import Head, has_body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
-    DeadlineExceeded,
     RemoteProtocolError,
     RequestException,
 )
@@ -33,13 +32,11 @@ __all__ = ["AppExchange"]
 
 _ROOM = 64 * 1024  # bytes that a streamed response may be ahead of its reader
 _EARLY = 0.002  # seconds that timers of event loops may be
-_BODILESS = frozenset({204, 304})
-_ERROR = b"Internal Server Error"
 
 _Message = dict[str, Any]  # Any: what a message holds depends on its type
 
 
-class AppExchange:
+class AppExchange(AppCall):
     """A request to an app and what came of it; also the response, as long as it is on its way.
 
     Args:
@@ -51,13 +48,8 @@ class AppExchange:
         raises: what the app raises is raised to the caller.
 
     Attributes:
-        request: see there.
-        engine: see there.
-        head: of the response, once it and some of the body are in.
         done: the app is done with it, or it has failed.
         failed: what it failed with, or None.
-        begun: when, in monotonic seconds.
-        first_byte: seconds up to the head.
         changes: wakes who waits for it.
     """
 
@@ -71,22 +63,16 @@ class AppExchange:
         *,
         raises: bool,
     ) -> None:
-        self.request = request
-        self.engine = engine
-        self.head: Head | None = None
+        super().__init__(request, engine, raises=raises)
         self.failed: BaseException | None = None
-        self.begun: float = monotonic()
         self.changes: Changes = Changes(tasks.gate)
         self._app = app
         self._scope = scope
         self._tasks = tasks
-        self._raises = raises
         self._pieces: deque[bytes] = deque()
         self._waiting = 0  # bytes in the pieces
         self._size = 0
         self._start: Head | None = None  # until some of the body is in
-        self.first_byte: float = 0.0
-        self._total = 0.0
         self._has_all = False  # of the response
         self._is_gone = False  # the client
         self._is_read = False  # the request's body
@@ -143,7 +129,7 @@ class AppExchange:
         if self._raises or not isinstance(error, Exception):
             self.failed = error
         elif self._start is None or self.head is None:
-            self._answer(500, _ERROR)
+            self._answer(500, ERROR)
         elif not self._has_all:
             self.failed = ChunkedEncodingError(
                 f"{self.request}: the app failed within the response body"
@@ -199,7 +185,7 @@ class AppExchange:
     def _take(self, piece: bytes, *, more: bool) -> None:
         head, request = self._start, self.request
         assert head is not None
-        if piece and request.method != "HEAD" and head.status_code not in _BODILESS:
+        if piece and has_body(request.method, head.status_code):
             self._pieces.append(piece)
             self._waiting += len(piece)
             self._size += len(piece)
@@ -234,7 +220,7 @@ class AppExchange:
         while not is_over():
             await self.changes.wait(self.patience())
             if not is_over():
-                self.check_time()
+                self.check_time(self._last_activity, _EARLY)
 
     def patience(self) -> float | None:
         """Return for how many seconds the app may be silent from now on, None without end."""
@@ -246,23 +232,10 @@ class AppExchange:
             limits.append(request.deadline - now)
         return max(0.0, min(limits)) if limits else None
 
-    def check_time(self) -> None:
-        """Raise what a timeout ends the exchange with, if one has run out.
-
-        Raises:
-            RequestException: it has.
-        """
-        request, now = self.request, monotonic()
-        if request.is_late(now):
-            raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
-        read = request.timeout.read
-        if read is not None and now >= self._last_activity + read - _EARLY:
-            raise silence(request, has_head=self.head is not None)
-
     def give_up_late(self) -> None:
         """Fail if a timeout has run out."""
         try:
-            self.check_time()
+            self.check_time(self._last_activity, _EARLY)
         except RequestException as error:
             self.abort(error)
 
@@ -292,12 +265,6 @@ class AppExchange:
             raise self.told(failed)
         finally:
             del failed  # or its traceback would hold it, in a circle
-
-    def told(self, error: BaseException) -> BaseException:
-        """Return an error that says what it is about."""
-        if isinstance(error, RequestException) and error.timings is None:
-            error.request, error.request_sent, error.timings = self.request, True, self.timings()
-        return error
 
     async def read(self) -> bytes:
         """Return the next piece of the body, b"" at its end.
@@ -342,11 +309,3 @@ class AppExchange:
     async def wait_until_ended(self) -> None:
         """Wait until the app's task has ended."""
         await self._tasks.wait_until_done()
-
-    def timings(self) -> Timings:
-        """Return the times up to the first byte, and to the end."""
-        total = self._total or monotonic() - self.begun
-        return Timings(0.0, 0.0, 0.0, 0.0, self.first_byte, total, False, None)
-
-    def certificate(self) -> None:
-        """Return None: there was no TLS."""

@@ -10,57 +10,36 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from curlhttp._apps.call import ERROR, AppCall
 from curlhttp._apps.messages import head_of_wsgi
 from curlhttp._curl.head import contradicts
-from curlhttp._curl.rejections import body_differs, silence, too_large
+from curlhttp._curl.rejections import body_differs, too_large
 from curlhttp._engine import Engine
-from curlhttp._models.head import Head
+from curlhttp._models.head import Head, has_body
 from curlhttp._models.request import Request
-from curlhttp._models.timings import Timings
 from curlhttp.exceptions import (
     ChunkedEncodingError,
-    DeadlineExceeded,
     RemoteProtocolError,
     RequestException,
 )
 
 __all__ = ["WSGICall"]
 
-_BODILESS = frozenset({204, 304})
-_ERROR = b"Internal Server Error"
-_ERROR_FIELDS = [("Content-Type", "text/plain"), ("Content-Length", str(len(_ERROR)))]
+_ERROR_FIELDS = [("Content-Type", "text/plain"), ("Content-Length", str(len(ERROR)))]
 
 _ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType | None] | None"
 
 
-class WSGICall:
-    """One call of an app.
-
-    Args:
-        request: complete.
-        engine: reads the response.
-        raises: what the app raises is raised to the caller.
-
-    Attributes:
-        request: see there.
-        engine: see there.
-        head: of the response, once some of the body is there.
-        first_byte: seconds up to the head.
-    """
+class WSGICall(AppCall):
+    """One call of an app; see AppCall."""
 
     def __init__(self, request: Request, engine: Engine, *, raises: bool) -> None:
-        self.request = request
-        self.engine = engine
-        self.head: Head | None = None
-        self.first_byte: float = 0.0
-        self._raises = raises
+        super().__init__(request, engine, raises=raises)
         self._start: Head | None = None  # until some of the body is there
         self._ready: deque[bytes] = deque()  # what was given to write(), and not read yet
         self._returned: Iterable[bytes] = ()
         self._iterator: Iterator[bytes] = iter(())
         self._size = 0
-        self._begun = monotonic()
-        self._total = 0.0
         self._failed: BaseException | None = None  # of the request's own body
         self._is_closed = False
         # What the app sets of context variables is its own affair.
@@ -76,20 +55,20 @@ class WSGICall:
         """
         try:
             self._run(self._call, app, environ)
-            piece = self._next(self._begun)
+            piece = self._next(self.begun)
             if self._start is None:
                 what = f"{self.request}: the app ended without a response"
                 raise RemoteProtocolError(what)
         except BaseException as error:
-            failed = self._told(error)
+            failed = self._closed_for(error)
             if self._raises or self._is_own(failed):
                 raise failed from failed.__cause__
-            self._start, piece = head_of_wsgi("500 Internal Server Error", _ERROR_FIELDS), _ERROR
+            self._start, piece = head_of_wsgi("500 Internal Server Error", _ERROR_FIELDS), ERROR
             self._ready.clear()
         if piece:
             self._ready.appendleft(piece)
         self.head = self._start
-        self.first_byte = monotonic() - self._begun
+        self.first_byte = monotonic() - self.begun
 
     def _call(self, app: Any, environ: dict[str, Any]) -> None:
         self._returned = app(environ, self._start_response)
@@ -141,17 +120,17 @@ class WSGICall:
                 raise body_differs(self.request, self._size)
             self.close()
         except BaseException as error:
-            failed = self._told(error)
+            failed = self._closed_for(error)
             if not (self._raises or self._is_own(failed)):
                 what = f"{self.request}: the app failed within the response body"
-                failed = self._told(ChunkedEncodingError(what))
+                failed = self._closed_for(ChunkedEncodingError(what))
             raise failed from failed.__cause__
         return b""
 
     def _has_body(self) -> bool:
         head = self.head
         assert head is not None
-        return self.request.method != "HEAD" and head.status_code not in _BODILESS
+        return has_body(self.request.method, head.status_code)
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -179,23 +158,15 @@ class WSGICall:
     def _check(self, begun: float) -> None:
         if self._failed is not None:
             raise self._failed
-        request, now = self.request, monotonic()
-        if request.is_late(now):
-            raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
-        read = request.timeout.read
-        if read is not None and now - begun > read:
-            raise silence(request, has_head=self.head is not None)
+        self.check_time(begun)
 
     # the end
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _closed_for(self, error: BaseException) -> BaseException:
         """Close what the app returned, and return the error that is the reason."""
         with suppress(Exception):  # the first error counts
             self.close()
-        error = self._failed or error
-        if isinstance(error, RequestException) and error.timings is None:
-            error.request, error.request_sent, error.timings = self.request, True, self.timings()
-        return error
+        return self.told(self._failed or error)
 
     def _is_own(self, error: BaseException) -> bool:
         """Return whether an error is none of the app's."""
@@ -207,16 +178,8 @@ class WSGICall:
         if self._is_closed:
             return
         self._is_closed = True
-        self._total = monotonic() - self._begun
+        self._total = monotonic() - self.begun
         self._iterator = iter(())
         close = getattr(self._returned, "close", None)
         if close is not None:
             self._run(close)
-
-    def timings(self) -> Timings:
-        """Return the times up to the first byte, and to the end."""
-        total = self._total or monotonic() - self._begun
-        return Timings(0.0, 0.0, 0.0, 0.0, self.first_byte, total, False, None)
-
-    def certificate(self) -> None:
-        """Return None: there was no TLS."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from curlhttp._models.head import Head
+from curlhttp._models.head import Head, has_body
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 
@@ -24,7 +24,6 @@ __all__ = [
 
 ENDS = (b"\r\n", b"\n")  # what ends a head
 _SWITCHING_PROTOCOLS = 101
-_WITHOUT_BODY = (204, 304)
 _END = b"\r\n"
 _UNSEEN_CODING = re.compile(r"\ntransfer-encoding[ \t]+:").search
 
@@ -123,7 +122,7 @@ def contradicts(head: Head, method: str, size: int) -> bool:
 
     Source: RFC 9112, section 6.3.
     """
-    if method == "HEAD" or head.status_code < 200 or head.status_code in _WITHOUT_BODY:
+    if head.status_code < 200 or not has_body(method, head.status_code):
         return False
     if _UNSEEN_CODING(head.lower) is not None:
         return True  # the chunks are in the body

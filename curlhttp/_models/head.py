@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["REDIRECT_STATUSES", "Head", "phrase_of"]
+__all__ = ["REDIRECT_STATUSES", "Head", "has_body", "phrase_of"]
 
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+_WITHOUT_BODY = (204, 304)
 
 # An empty one does not redirect: the body counts then, and must not be cut like a redirect's.
 _LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
@@ -15,6 +16,11 @@ _LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
 _STATUS_LINE = re.compile(rb"HTTP/(?:1\.[01] ([1-9]\d\d)[ \t\r\n]|[23] ([1-9]\d\d) \r\n)").match
 _STATUSES: dict[bytes, int] = {}  # by the bytes that say it: a few thousand at most
 _known_status = _STATUSES.get
+
+
+def has_body(method: str, status_code: int) -> bool:
+    """Return whether the answer to a method may have a body (RFC 9112, section 6.3)."""
+    return method != "HEAD" and status_code not in _WITHOUT_BODY
 
 
 def _read_status(start: bytes) -> int:

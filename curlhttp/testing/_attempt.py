@@ -9,7 +9,7 @@ import copy
 import math
 
 from curlhttp._engine import AttemptResult, Engine, HedgePlan
-from curlhttp._models.head import Head
+from curlhttp._models.head import Head, has_body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
@@ -17,8 +17,6 @@ from curlhttp.exceptions import DeadlineExceeded, ReadTimeout, RequestException,
 from curlhttp.testing._script import Answer, Fault
 
 __all__ = ["Attempted", "ScriptedIncoming", "ScriptedRace", "copy_of", "limited"]
-
-_NO_BODY = frozenset({204, 304})
 
 
 class Attempted:
@@ -130,8 +128,7 @@ def copy_of(error: RequestException, request: Request, was_sent: bool = False) -
 
 
 def _pieces(request: Request, answer: Answer) -> list[bytes]:
-    has_body = request.method != "HEAD" and answer.status_code not in _NO_BODY
-    return answer.pieces if has_body else []
+    return answer.pieces if has_body(request.method, answer.status_code) else []
 
 
 class ScriptedIncoming:
