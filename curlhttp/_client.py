@@ -51,6 +51,7 @@ class Client(Core):
         proxies: a proxy URL or requests' mapping; it beats the environment. The other settings of
             a route are those of build_request: pins, uds, resolve, connect_to, local_address,
             interface, doh, ip_version, happy_eyeballs_timeout.
+        certificates: responses over TLS have the server's certificate; see Response.certificate.
         hsts: the path of a file that keeps which hosts want to be asked by HTTPS alone (RFC 6797).
         trust_env: heed proxy variables, NO_PROXY, CA variables and netrc, as they are when the
             client is made. It has no say in SSLKEYLOGFILE, to which libcurl writes the keys of

@@ -203,6 +203,8 @@ class Transport:
         connect_to: "host:port:other:port", each a host to connect to instead of the URL's, whose
             certificate is for the URL's host all the same; "" for any (CURLOPT_CONNECT_TO).
         doh: the URL of the server that is asked for addresses (CURLOPT_DOH_URL), or None.
+        certificates: the server's certificate is wanted: no TLS session is resumed, since then the
+            server sends none (CURLOPT_SSL_SESSIONID_CACHE).
         happy_eyeballs_ms: how many milliseconds IPv6 has before IPv4 is tried as well; None for
             libcurl's own, 200.
         unix_socket: the path of a socket to connect to instead, or None; each request connects
@@ -224,6 +226,7 @@ class Transport:
     doh: str | None = None
     happy_eyeballs_ms: int | None = None
     unix_socket: str | None = None
+    certificates: bool = False
     guard: AddressGuard | None = None
     judged: JudgedTarget | None = None
 

@@ -111,6 +111,7 @@ class Core(RequestBuilder):
         ip_version: IPVersion = None,
         happy_eyeballs_timeout: float | None = None,
         hsts: str | os.PathLike[str] | None = None,
+        certificates: bool = False,
         trust_env: bool = True,
         follow_redirects: bool = True,
         max_redirects: int = _DEFAULT_MAX_REDIRECTS,
@@ -151,6 +152,7 @@ class Core(RequestBuilder):
             http2=self._http2,
             http3=http3,
             trust_env=trust_env,
+            certificates=certificates,
             settings={
                 "verify": verify,
                 "cert": cert,
@@ -201,6 +203,7 @@ class Core(RequestBuilder):
             breaker=breaker,
             hedge=hedge,
             run_blocking=self._run_blocking,
+            certificates=certificates,
             hsts=None if hsts is None else hsts_in(hsts, self.clock.wall),
             cache=self._cached_by(cache),
         )

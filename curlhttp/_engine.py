@@ -62,7 +62,7 @@ class Incoming(Protocol):
         """Return where the time went up to now."""
 
     def certificate(self) -> str | None:
-        """Return the server's certificate of a new TLS connection, as PEM; else None."""
+        """Return the server's certificate as PEM, of a new TLS connection at least; else None."""
 
 
 class HedgePlan(Protocol):

@@ -84,6 +84,7 @@ class Routing:
         http3: the same.
         trust_env: heed the environment's proxies and authorities.
         settings: the client's own RouteOptions.
+        certificates: see Transport.
         guard: says which addresses may be dialled, or None.
         dns_ttl: seconds that an address is good for that a proxy is told to dial.
 
@@ -106,6 +107,7 @@ class Routing:
         http3: bool,
         trust_env: bool,
         settings: RouteOptions,
+        certificates: bool = False,
         guard: GuardInput = None,
         dns_ttl: float = 0.0,
     ) -> None:
@@ -114,6 +116,7 @@ class Routing:
         self.http3 = _checked_http3(http3)
         self.authorities = ca_bundle(self.environ) or True  # what verify=True comes to
         self.asks_environ = trust_env and names_proxies(self.environ)
+        self.certificates = certificates
         self._settings = settings
         checkpoint = None if guard is None else _checkpoint(guard, dns_ttl)
         self.arounds: tuple[Around, ...] = () if checkpoint is None else (checkpoint,)
@@ -208,6 +211,8 @@ def _direct(routing: Routing, settings: RouteOptions) -> Transport:
         name: value for name, value in settings.items() if value is not None and name in ADDRESSES
     }
     fields = address_fields(**where) if where else {}
+    if routing.certificates:
+        fields["certificates"] = True
     if verify == "system" or hasattr(verify, "get_ca_certs"):
         fields["tls"] = tls_of(verify, cert)
         verify, cert = True, None

@@ -91,12 +91,14 @@ class Connection:
         multiplexes: it may speak HTTP/2 or HTTP/3; False from the first response of HTTP/1 on.
         uses: how many requests went out on it.
         is_buried: libcurl was told that it has ended.
+        certificate: the server's as PEM, if it was asked for.
         last_stream: the last one of HTTP/2 that the server may have processed, as far as is known.
     """
 
     __slots__ = (
         "_read",
         "_tcp",
+        "certificate",
         "counts",
         "descriptor",
         "events",
@@ -114,6 +116,7 @@ class Connection:
         self.events = _look_at(descriptor)
         self.uses = 0
         self.is_buried = False
+        self.certificate: str | None = None
         self.last_stream: float = math.inf
         self.counts = is_tls and _TCP_INFO is not None
         self._tcp = _borrow(descriptor) if self.counts else None

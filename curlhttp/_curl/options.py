@@ -92,6 +92,7 @@ def transport_options(transport: Transport) -> list[Option]:
         (pycurl.HTTP_VERSION, version),
         *_trust(transport.tls),
         *_pins(transport.pins),
+        *([(pycurl.SSL_SESSIONID_CACHE, 0)] if transport.certificates else ()),
         *_identity(transport.tls.cert),
         *_proxy(transport.proxy, transport.tls.verify),
         *_route(transport),

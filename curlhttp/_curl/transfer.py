@@ -324,9 +324,17 @@ class Transfer(GuardedSending):
         return self.queue_seconds, first_byte, total, route, steps
 
     def certificate(self) -> str | None:
-        """Return the server's certificate of a new TLS connection, as PEM; else None."""
+        """Return the server's certificate, as PEM; None without TLS.
+
+        libcurl knows that of a new connection. Of another it is known if it was asked for then.
+        """
         chain = self.easy.getinfo(pycurl.INFO_CERTINFO)
-        return dict(chain[0]).get("Cert") if chain else None
+        found = dict(chain[0]).get("Cert") if chain else None
+        connection = self.connection
+        if connection is None:
+            return found
+        connection.certificate = found or connection.certificate
+        return connection.certificate
 
     # between attempts
 

@@ -52,6 +52,7 @@ class Chain:
         breaker: refuses attempts, or None.
         hedge: when to send a slow request again, or None.
         run_blocking: calls what may block.
+        certificates: responses have the certificate of the server.
         hsts: which hosts want HTTPS, or None to ask as the caller says.
         cache: what the client's cache is used by, or None.
 
@@ -77,6 +78,7 @@ class Chain:
         breaker: CircuitBreaker | None,
         hedge: Hedge | None,
         run_blocking: Offload,
+        certificates: bool = False,
         hsts: HSTS | None = None,
         cache: Caching | None = None,
     ) -> None:
@@ -91,6 +93,7 @@ class Chain:
         self._hooks = hooks
         self._is_async = awaits_hooks
         self._run_blocking = run_blocking
+        self._certificates = certificates
         self._hsts = hsts
         self.told: Hooks = Hooks(hooks, awaits=awaits_hooks)
         self._max_redirects = max_redirects
@@ -126,6 +129,8 @@ class Chain:
             plain: the last step of what an Auth sends beside, or None for the same.
         """
         hsts = self._hsts
+        if self._certificates:
+            last = self._with_certificates(last)
         below = partial(self._below, clock=clock, gate=gate, retries=retries)
         beside = None
         if within_retry is not None:
@@ -190,6 +195,11 @@ class Chain:
         from curlhttp._flow.cache import caching
 
         return (caching(self._cache, clock),)
+
+    def _with_certificates(self, last: Exchange) -> Exchange:
+        from curlhttp._flow.certificates import with_certificates
+
+        return with_certificates(last)
 
     def _retry(self, clock: Clock) -> tuple[Layer, ...]:
         from curlhttp._flow.retry import retry

@@ -38,7 +38,6 @@ class Streamed(Response):
         super().__init__(request, head, None, incoming.timings())
         self._decoder: ContentDecoder | None = None
         self._decoded = 0
-        self._certificate: str | None = None
         self._consumed = False
 
     @property
@@ -66,7 +65,7 @@ class Streamed(Response):
     def certificate(self) -> str | None:
         """Return the server's certificate as PEM, if this response opened the connection.
 
-        Source: CURLINFO_CERTINFO, which knows nothing of connections that were there before.
+        With certificates=True of the client, also if another one did. Source: CURLINFO_CERTINFO.
         """
         if self._certificate is None and self._incoming is not None:
             self._certificate = self._incoming.certificate()

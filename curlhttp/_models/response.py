@@ -50,6 +50,7 @@ class Response:
     _encoding: str | None = None
     # Not Cookies, which loads late: some programs evaluate these types (requests-cache).
     _cookies: MutableMapping[str, str] | None = None
+    _certificate: str | None = None
 
     def __init__(
         self,
@@ -101,6 +102,15 @@ class Response:
     @history.setter
     def history(self, history: list[Response]) -> None:
         self._history = history
+
+    @property
+    def certificate(self) -> str | None:
+        """Return the server's certificate as PEM, where the client has certificates=True.
+
+        None without TLS, and where the connection had been opened for another request whose
+        response is not there yet.
+        """
+        return self._certificate
 
     # the head
 

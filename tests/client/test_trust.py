@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import ssl
 import sys
@@ -238,3 +239,59 @@ async def test_a_path_named_system_is_written_as_a_path(
     (tmp_path / "system").write_bytes(certs.ca_pem)
     monkeypatch.chdir(tmp_path)
     assert (await make_client(verify="./system").get(tls_app.url)).ok
+
+
+# --- the certificate of the server ---
+
+
+def certificate_of(server: AppServer | H2Server) -> str:
+    pem = ssl.get_server_certificate((server.host, server.port))
+    server.reset_counts()
+    return pem.strip()
+
+
+async def test_responses_have_the_certificate_where_that_is_wanted(
+    make_client: MakeClient, tls_app: AppServer, h2_app: H2Server, app: AppServer
+) -> None:
+    client = make_client(certificates=True)
+    for server in (tls_app, h2_app):
+        pem = certificate_of(server)
+        for _ in range(3):  # the connection is the same one
+            answer = await client.get(server.url)
+            assert answer.content == b"hello"
+            assert (answer.certificate or "").strip() == pem
+            assert not answer.request.stream
+        async with await client.stream("GET", server.url) as stream:
+            assert stream.real.certificate.strip() == pem
+        (result,) = [result async for result in client.map([server.url])]
+        assert result.certificate.strip() == pem
+        assert server.connections <= 2  # a map of the blocking client has its own
+    assert (await client.get(app.url)).certificate is None
+
+
+async def test_responses_have_no_certificate_where_nobody_wants_it(
+    client: AnyClient, tls_app: AppServer
+) -> None:
+    assert (await client.get(tls_app.url)).certificate is None
+
+
+async def test_bodies_come_as_ever_where_certificates_are_wanted(
+    make_client: MakeClient, tls_app: AppServer
+) -> None:
+    client = make_client(certificates=True, max_response_size=100_000, retry=2)
+    coded = gzip.compress(b"coded" * 100)
+    tls_app.route(
+        "/gzip", lambda record, out: out.reply(200, coded, [("Content-Encoding", "gzip")])
+    )
+    bomb = gzip.compress(bytes(1_000_000))
+    tls_app.route("/bomb", lambda record, out: out.reply(200, bomb, [("Content-Encoding", "gzip")]))
+    tls_app.route("/hop", lambda record, out: out.reply(302, b"", [("Location", "/gzip")]))
+    for path in ("/gzip", "/hop"):
+        answer = await client.get(tls_app.url + path)
+        assert answer.content == b"coded" * 100
+        assert answer.certificate
+    with pytest.raises(curlhttp.ResponseTooLarge):
+        await client.get(tls_app.url + "/bomb")
+    answers = await client.gather(10, "GET", tls_app.url + "/gzip")
+    assert {answer.content for answer in answers} == {b"coded" * 100}
+    assert all(answer.certificate for answer in answers)
