@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
-from weakref import ref
 
 import anyio
 import anyio.lowlevel
 
+from curlhttp._curl.streams.in_loops import LoopStream
 from curlhttp._curl.streams.stream import Stream, given_up
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AnyioStream"]
 
-_UNINTERRUPTED = 256 * 1024  # bytes written after which other tasks have their turn
 
-
-class AnyioStream(Stream):
+class AnyioStream(LoopStream):
     """A connection for the tasks of an event loop of any kind that anyio knows.
 
     Args:
@@ -34,14 +30,10 @@ class AnyioStream(Stream):
         let_go: Callable[[Transfer], object],
         call_soon: Callable[..., object],
     ) -> None:
-        self._call_soon = call_soon
-        self._piece: bytes | None = None  # was received, and not taken yet
         self._waits: set[anyio.CancelScope] = set()
         self._receives = False
         self._one_writer = anyio.Lock()
-        self._written = 0  # bytes since other tasks had their turn
-        super().__init__(transfer, let_go)
-        transfer.wake = partial(_end, ref(self), transfer)
+        super().__init__(transfer, let_go, call_soon)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         """Return the next bytes, b"" at the end, None when there were none for so many seconds.
@@ -54,7 +46,7 @@ class AnyioStream(Stream):
         if seconds == 0:
             return self.receive_now()
         if self._piece is None:
-            self._piece = super().receive_now()
+            self._piece = Stream.receive_now(self)
         if self._piece is not None:
             # Kept where it is meanwhile: a cancelled caller has not taken it.
             await anyio.lowlevel.checkpoint()
@@ -63,25 +55,11 @@ class AnyioStream(Stream):
             deadline = math.inf if seconds is None else anyio.current_time() + seconds
             try:
                 while self._piece is None and await self._wait(anyio.wait_readable, deadline):
-                    self._piece = super().receive_now()
+                    self._piece = Stream.receive_now(self)
             finally:
                 self._receives = False
         piece, self._piece = self._piece, None
         return piece
-
-    def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
-        piece, self._piece = self._piece, None
-        return super().receive_now() if piece is None else piece
-
-    def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
-
-        Raises:
-            RequestException: the connection broke, or was given up.
-        """
-        self._written += len(data)
-        super().write(data)
 
     async def drain(self, seconds: float | None = None) -> bool:
         """Wait until all that was written is sent; return False if it was not in time.
@@ -90,8 +68,7 @@ class AnyioStream(Stream):
             RequestException: the connection broke, or was given up.
         """
         if not self._unsent:
-            if self._written > _UNINTERRUPTED:
-                self._written = 0
+            if self._owes_a_turn():
                 await anyio.lowlevel.checkpoint()
             return True
         self._written = 0
@@ -132,16 +109,3 @@ class AnyioStream(Stream):
         for scope in self._waits:
             scope.cancel()  # before the socket is closed: trio does not look at it any more
         self._release()
-
-    def __del__(self) -> None:
-        # Not there when __init__ was interrupted. This may be any thread.
-        if getattr(self, "_transfer", None) is not None:
-            with suppress(RuntimeError):  # the loop has ended, and its engine closes the rest
-                self._call_soon(self.abort)
-
-
-def _end(stream: ref[AnyioStream], transfer: Transfer) -> None:
-    """End a stream whose transfer was ended by its driver."""
-    found = stream()
-    if found is not None:
-        found.abort(transfer.failed)

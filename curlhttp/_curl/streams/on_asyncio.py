@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from weakref import ref
 
+from curlhttp._curl.streams.in_loops import LoopStream
 from curlhttp._curl.streams.stream import PIECE, Stream, given_up
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AsyncioStream"]
 
-_UNINTERRUPTED = 256 * 1024  # bytes written after which the loop has its turn
 
-
-class AsyncioStream(Stream):
+class AsyncioStream(LoopStream):
     """A connection for the tasks of an asyncio loop.
 
     Args:
@@ -32,13 +29,10 @@ class AsyncioStream(Stream):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._loop = loop
-        self._piece: bytes | None = None  # was received, and not taken yet
         self._reader: asyncio.Future[None] | None = None  # of the task that waits to receive
         self._writers: set[asyncio.Future[None]] = set()
         self._watches = False  # the loop tells when there is something to receive
-        self._written = 0  # bytes since the loop had its turn
-        super().__init__(transfer, let_go)
-        transfer.wake = partial(_end, ref(self), transfer)
+        super().__init__(transfer, let_go, loop.call_soon_threadsafe)
 
     # receiving
 
@@ -51,7 +45,7 @@ class AsyncioStream(Stream):
         if self._reader is not None:
             raise RuntimeError("another task receives on this connection")
         if self._piece is None and (self._holds_bytes or not self._watches):
-            self._piece = super().receive_now()
+            self._piece = Stream.receive_now(self)
         if seconds == 0:
             return self.receive_now()
         if self._piece is not None:
@@ -79,11 +73,6 @@ class AsyncioStream(Stream):
             if timer is not None:
                 timer.cancel()
 
-    def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
-        piece, self._piece = self._piece, None
-        return super().receive_now() if piece is None else piece
-
     def _on_readable(self) -> None:
         future = self._reader
         if future is None or self._piece is not None:
@@ -92,7 +81,7 @@ class AsyncioStream(Stream):
             self._watches = False
             return
         try:
-            piece = super().receive_now()
+            piece = Stream.receive_now(self)
         except Exception:  # kept in _error
             self._stop_watching()
         else:
@@ -113,15 +102,6 @@ class AsyncioStream(Stream):
 
     # sending
 
-    def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
-
-        Raises:
-            RequestException: the connection broke, or was given up.
-        """
-        self._written += len(data)
-        super().write(data)
-
     async def drain(self, seconds: float | None = None) -> bool:
         """Wait until all that was written is sent; return False if it was not in time.
 
@@ -129,8 +109,7 @@ class AsyncioStream(Stream):
             RequestException: the connection broke, or was given up.
         """
         if not self._unsent:
-            if self._written > _UNINTERRUPTED:
-                self._written = 0
+            if self._owes_a_turn():
                 await asyncio.sleep(0)
             return True
         self._written = 0
@@ -181,12 +160,6 @@ class AsyncioStream(Stream):
             if future is not None:
                 _settle(future)
 
-    def __del__(self) -> None:
-        # Not there when __init__ was interrupted. This may be any thread.
-        if getattr(self, "_transfer", None) is not None:
-            with suppress(RuntimeError):  # the loop was closed, and its engine closes the rest
-                self._loop.call_soon_threadsafe(self.abort)
-
 
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():  # its task may have been cancelled just now
@@ -206,10 +179,3 @@ def _on_writable(stream: ref[AsyncioStream]) -> None:
     found = stream()
     if found is not None:
         found._on_writable()
-
-
-def _end(stream: ref[AsyncioStream], transfer: Transfer) -> None:
-    """End a stream whose transfer was ended by its driver."""
-    found = stream()
-    if found is not None:
-        found.abort(transfer.failed)
