@@ -13,9 +13,9 @@ from curlhttp._flow.auth import FindCredentials, SignIn, authenticate, method_fr
 from curlhttp._flow.cookies import cookies, store_cookies, with_cookies
 from curlhttp._flow.deadline import bounded
 from curlhttp._flow.redirect import next_hop
-from curlhttp._flow.resends import number_sends
 from curlhttp._models.head import REDIRECT_STATUSES
 from curlhttp._models.request import Request
+from curlhttp._models.resends import number_sends
 from curlhttp._models.response import Response
 from curlhttp._network import network
 from curlhttp._policy.auth import NO_AUTH

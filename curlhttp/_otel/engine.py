@@ -10,8 +10,8 @@ from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 
 from curlhttp._engine import ByteStream, Engine, Exchange, Gate, HedgePlan, Incoming, connector
 from curlhttp._flow.attempt_middleware import around_each
-from curlhttp._flow.resends import number_anyway
 from curlhttp._models.request import Request
+from curlhttp._models.resends import number_anyway
 from curlhttp._models.response import Response
 from curlhttp._network import StandIn, Waits
 from curlhttp._otel.stream import TracedStream

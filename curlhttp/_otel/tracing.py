@@ -32,9 +32,9 @@ from opentelemetry.trace import (
 
 from curlhttp._engine import Incoming
 from curlhttp._flow.hooks import log
-from curlhttp._flow.resends import next_number
 from curlhttp._models.head import Head
 from curlhttp._models.request import Request
+from curlhttp._models.resends import next_number
 from curlhttp._models.response import Response
 from curlhttp._models.scrub import scrub_url
 from curlhttp._models.timings import Timings, timings_of

@@ -8,6 +8,7 @@ from urllib.parse import urljoin, urlparse
 
 from curlhttp._models.scrub import shown_url
 from curlhttp._models.url.url import parse_url
+from curlhttp._network import network
 from curlhttp.exceptions import InvalidURL, TooManyRedirects
 from curlhttp.requests._aside import expect_hop, expect_no_more, set_aside
 from curlhttp.requests._environment import get_netrc_auth
@@ -152,6 +153,10 @@ class SessionRedirectMixin:
         extract_cookies_to_jar(jar, req, resp.raw)
         merge_cookies(jar, self.cookies)
         prepared.prepare_cookies(jar)
+        if network.numbers_sends:
+            from curlhttp.requests._numbers import hand_numbers_on
+
+            hand_numbers_on(resp, prepared)
         return prepared
 
     def rebuild_auth(self, prepared_request: PreparedRequest, response: Response) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from curlhttp._config import Limits, transport_for
 from curlhttp._models.head import REDIRECT_STATUSES
 from curlhttp._models.url.url import URL
+from curlhttp._network import network
 from curlhttp._run import run_sync
 from curlhttp._watch import INFO, Watch, log
 from curlhttp.requests._aside import goes_on
@@ -20,6 +21,7 @@ from curlhttp.requests._attempts import is_plain, send_again, send_once
 from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._environment import for_plain_http
 from curlhttp.requests._guarding import GuardedAdapter
+from curlhttp.requests._numbers import go_on_numbering
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
 from curlhttp.requests._pools import Manager, Pool, Pooling
 from curlhttp.requests._raw import RawResponse
@@ -259,6 +261,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         if transport.proxy is None and isinstance(self.poolmanager, Manager):
             self.poolmanager.note(url, transport)
         sent = core_request(request, url, transport, timeout, stream)
+        if network.numbers_sends:
+            go_on_numbering(request, sent)
         if url.scheme == "https":
             settings = self.poolmanager.connection_pool_kw if pool is None else vars(pool)
             name = settings.get("assert_hostname")

@@ -218,6 +218,19 @@ def test_retries_of_a_session_are_counted(app: AppServer, traced: Telemetry) -> 
     assert parents_of(app) == ids_of(traced)
 
 
+@pytest.mark.parametrize("stream", (False, True))
+def test_hops_of_a_session_are_counted(app: AppServer, traced: Telemetry, stream: bool) -> None:
+    with requests.Session() as session:
+        prepared = session.prepare_request(requests.Request("GET", app.url + "/redirect/2"))
+        for _ in range(2):
+            response = session.send(prepared, stream=stream)
+            assert response.content == b"hello"
+            response = session.send(response.request, stream=stream)
+            assert response.content == b"hello"
+    assert traced.values("http.request.resend_count") == [None, 1, 2, None] * 2
+    assert parents_of(app) == ids_of(traced)
+
+
 @ONE_OF_EACH
 async def test_a_request_that_is_sent_again_by_the_user_is_no_resend(
     client: AnyClient, app: AppServer, traced: Telemetry

@@ -1,0 +1,30 @@
+"""Which attempt of a request each one is, over the hops of a Session, where somebody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from curlhttp._models.resends import numbers_of, share_numbers
+
+if TYPE_CHECKING:
+    from curlhttp._models.request import Request as CoreRequest
+    from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests._response import Response
+
+__all__ = ["go_on_numbering", "hand_numbers_on"]
+
+_NAME = "_numbers"
+
+
+def hand_numbers_on(response: Response, following: PreparedRequest) -> None:
+    """Let a hop know the numbers of the response that leads to it."""
+    received = getattr(response.raw, "received", None)  # of another library's pool, there is none
+    if received is not None:
+        following.__dict__[_NAME] = numbers_of(received.request)
+
+
+def go_on_numbering(request: PreparedRequest, sent: CoreRequest) -> None:
+    """Number a hop's attempts after those before it; whoever sends it once more starts anew."""
+    numbers = request.__dict__.pop(_NAME, None)
+    if numbers is not None:
+        share_numbers(sent, numbers)
