@@ -1,0 +1,281 @@
+"""The cache in every way in: streams, codings, maps, refreshes beside requests, and their ends."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import curlhttp
+from curlhttp import AsyncClient, Cache, Client, RequestException
+from curlhttp.testing import Answer, ScriptedEngine, refused
+from tests.servers import AppServer
+from tests.servers.raw import RawServer, respond_and_close
+from tests.servers.record import Record
+from tests.support.colours import AnyClient
+from tests.support.scripted import Scripted
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+URL = "http://h.test/"
+KEPT = [("Cache-Control", "max-age=60")]
+SOME = [("Cache-Control", "max-age=60, stale-while-revalidate=60")]
+
+
+def counted(app: AppServer, path: str, body: bytes, headers: Any = KEPT) -> list[str]:
+    """Add a route, and return the list of the methods with which it was asked."""
+    asked: list[str] = []
+
+    def answer(record: Record, out: Any) -> None:
+        asked.append(record.method)
+        out.reply(200, body, headers)
+
+    app.route(path, answer)
+    return asked
+
+
+@pytest.fixture(params=["memory", "file"])
+def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    where = ":memory:" if request.param == "memory" else tmp_path / "http.db"
+    with Cache(where) as made:
+        yield made
+
+
+async def test_responses_and_streams_are_kept_as_they_came(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    plain = os.urandom(200_000)
+    coded = gzip.compress(plain)
+    headers = [*KEPT, ("Content-Encoding", "gzip")]
+    for path, streams_first in [("/whole", False), ("/stream", True)]:
+        asked = counted(app, path, coded, headers)
+        client = make_client(cache=cache)
+        for number in range(2):
+            if streams_first == (number == 0):
+                async with await client.stream("GET", app.url + path) as response:
+                    assert b"".join([piece async for piece in response.iterate("bytes")]) == plain
+            else:
+                response = await client.get(app.url + path)
+                assert response.content == plain
+        async with await client.stream("GET", app.url + path) as response:
+            assert b"".join([piece async for piece in response.iterate("raw")]) == coded
+            assert response.real.from_cache
+            assert response.real.headers["Content-Encoding"] == "gzip"
+        assert asked == ["GET"]
+
+
+async def test_a_stream_says_that_it_is_stored_once_it_was_read(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    counted(app, "/kept", b"x" * 300_000)
+    client = make_client(cache=cache)
+    async with await client.stream("GET", app.url + "/kept") as response:
+        assert response.real.cache_status == "curlhttp; fwd=uri-miss"
+        await response.read()
+        assert response.real.cache_status == "curlhttp; fwd=uri-miss; stored"
+
+
+async def test_a_stream_that_is_left_early_is_not_stored(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    asked = counted(app, "/left", b"x" * 3_000_000)
+    client = make_client(cache=cache)
+    for _ in range(2):
+        async with await client.stream("GET", app.url + "/left") as response:
+            async for _piece in response.iterate("bytes"):
+                break
+    assert not (await client.get(app.url + "/left")).from_cache
+    assert len(asked) == 3
+
+
+async def test_a_body_that_breaks_off_is_not_stored(make_client: MakeClient, cache: Cache) -> None:
+    head = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 10\r\n\r\n"
+    with RawServer(respond_and_close(head + b"half")) as server:
+        client = make_client(cache=cache)
+        with pytest.raises(RequestException):
+            await client.get(server.url)
+        async with await client.stream("GET", server.url) as response:
+            with pytest.raises(RequestException):
+                await response.read()
+        only = {"Cache-Control": "only-if-cached"}
+        assert (await client.get(server.url, headers=only)).status_code == 504
+
+
+async def test_a_stream_may_be_answered_by_a_504_or_a_304_of_the_cache(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    counted(app, "/kept", b"x", [*KEPT, ("ETag", '"1"')])
+    client = make_client(cache=cache)
+    only = {"Cache-Control": "only-if-cached"}
+    async with await client.stream("GET", app.url + "/kept", headers=only) as response:
+        assert response.real.status_code == 504
+        assert [piece async for piece in response.iterate("raw")] == []
+    await client.get(app.url + "/kept")
+    async with await client.stream(
+        "GET", app.url + "/kept", headers={"If-None-Match": '"1"'}
+    ) as response:
+        assert (response.real.status_code, await response.read()) == (304, b"")
+
+
+async def test_a_body_that_is_corrupt_is_an_error_from_the_cache_too(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    counted(app, "/bad", b"no gzip", [*KEPT, ("Content-Encoding", "gzip")])
+    client = make_client(cache=cache)
+    for _ in range(2):
+        with pytest.raises(curlhttp.ContentDecodingError) as caught:
+            await client.get(app.url + "/bad")
+        assert caught.value.request is not None
+
+
+async def test_a_map_uses_the_cache(make_client: MakeClient, app: AppServer, cache: Cache) -> None:
+    asked = counted(app, "/one", b"one")
+    client = make_client(cache=cache)
+    await client.get(app.url + "/one")
+    found = [each async for each in client.map([app.url + "/one"] * 20)]
+    assert [each.content for each in found] == [b"one"] * 20
+    assert all(each.from_cache for each in found)
+    assert len(asked) == 1
+
+
+async def test_a_download_goes_past_the_cache(
+    make_client: MakeClient, app: AppServer, cache: Cache, tmp_path: Path
+) -> None:
+    asked = counted(app, "/file", b"x" * 1000)
+    client = make_client(cache=cache)
+    await client.get(app.url + "/file")
+    loaded = client.real.download(app.url + "/file", tmp_path / "file")
+    response = loaded if client.is_blocking else await loaded
+    assert (response.cache_status, len(asked)) == (None, 2)
+
+
+async def test_two_clients_on_one_file_never_see_each_others_answers(
+    make_client: MakeClient, app: AppServer, tmp_path: Path
+) -> None:
+    app.route(
+        "/me", lambda record, out: out.reply(200, (record.header("cookie") or "").encode(), KEPT)
+    )
+    with Cache(tmp_path / "http.db") as one, Cache(tmp_path / "http.db") as two:
+        clients = [
+            make_client(cache=one, cookies={"id": "ada"}),
+            make_client(cache=two, cookies={"id": "grace"}),
+        ]
+        for _ in range(2):
+            answers = [(await client.get(app.url + "/me")).text for client in clients]
+            assert answers == ["id=ada", "id=grace"]
+
+
+# refreshes beside requests
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    with anyio.fail_after(30):
+        while not is_so():
+            await anyio.sleep(0.001)
+
+
+async def test_a_stale_response_is_given_while_it_is_asked_for_anew(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    asked: list[str] = []
+    gate = threading.Event()
+
+    def answer(record: Record, out: Any) -> None:
+        asked.append(record.method)
+        assert len(asked) == 1 or gate.wait(30)
+        age = ("Age", "70" if len(asked) == 1 else "0")
+        out.reply(200, str(len(asked)).encode(), [*SOME, age])
+
+    app.route("/stale", answer)
+    client = make_client(cache=cache)
+    try:
+        await client.get(app.url + "/stale")
+        for _ in range(3):
+            response = await client.get(app.url + "/stale")
+            assert response.content == b"1"
+            assert response.from_cache
+            assert response.cache_status.endswith("detail=stale-while-revalidate")
+        await until(lambda: len(asked) == 2)
+    finally:
+        gate.set()
+    with anyio.fail_after(30):
+        while (await client.get(app.url + "/stale")).content != b"2":
+            await anyio.sleep(0.001)
+    assert len(asked) == 2  # one for the three
+
+
+async def test_a_client_that_is_closed_leaves_no_refresh_behind(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    gate = threading.Event()
+    asked: list[str] = []
+
+    def answer(record: Record, out: Any) -> None:
+        asked.append(record.method)
+        if len(asked) > 1:
+            threading.Timer(0.05, gate.set).start()
+            gate.wait(30)
+        out.reply(200, b"x", [*SOME, ("Age", "70")])
+
+    app.route("/stale", answer)
+    client = make_client(cache=cache)
+    await client.get(app.url + "/stale")
+    await client.get(app.url + "/stale")
+    await until(lambda: len(asked) == 2)
+    await client.aclose()
+    assert client.real._caching._running == set()
+    assert not any(each.name == "curlhttp-cache" for each in threading.enumerate())
+    gate.wait(30)
+
+
+async def test_a_refresh_that_fails_is_no_matter(scripted: Scripted, cache: Cache) -> None:
+    def answer(request: Any) -> Any:
+        if engine.sent:
+            return refused()
+        return Answer(headers=SOME, content=b"one")
+
+    client, engine = scripted(answer, cache=cache)
+    await client.get(URL)
+    engine.advance(61)
+    for _ in range(2):
+        assert (await client.get(URL)).content == b"one"
+        await until(lambda: not client.real._caching._running)
+    assert len(engine.sent) == 3
+
+
+def test_a_cache_outlives_its_clients_and_event_loops() -> None:
+    kept = Cache(":memory:")
+
+    async def ask(backend: str) -> bool:
+        engine = ScriptedEngine([Answer(headers=KEPT)])
+        async with AsyncClient(cache=kept, transport=engine) as client:
+            return bool((await client.get(URL)).from_cache)
+
+    with kept:
+        assert [anyio.run(ask, name, backend=name) for name in ("asyncio", "trio")] == [False, True]
+        with Client(cache=kept, transport=ScriptedEngine([])) as client:
+            assert client.get(URL).from_cache
+
+
+async def test_a_thousand_at_once(make_client: MakeClient, app: AppServer, cache: Cache) -> None:
+    counted(app, "/many", b"one")
+    client = make_client(cache=cache, max_connections=20)
+    responses = await client.gather(200, "GET", app.url + "/many")
+    assert [each.content for each in responses] == [b"one"] * 200
+    assert (await client.get(app.url + "/many")).from_cache
+
+
+def test_without_the_extra_the_error_names_it() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys; sys.modules['hishel'] = None\nimport curlhttp\ncurlhttp.Cache(':memory:')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'curlhttp[cache]'" in done.stderr
