@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -37,6 +38,7 @@ _ABILITIES = {
     "asyncio": ("http", "https"),
 }
 _ORIGIN = "origin"
+_PORTS = (10_000, 32_000)  # below those of clients, on Linux from 32,768 on, elsewhere from 49,152
 _TYPE = "application/octet-stream"
 
 _NGINX = """
@@ -168,11 +170,21 @@ def _certify(folder: Path) -> None:
 
 def _free_ports(origins: int) -> dict[str, int]:
     names = [*_URLS.values(), *[f"{_ORIGIN}{number}" for number in range(origins)]]
-    sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in names}
+    sockets = {name: _bind_somewhere() for name in names}
     ports = {name: int(server.getsockname()[1]) for name, server in sockets.items()}
     for server in sockets.values():
         server.close()
     return ports
+
+
+def _bind_somewhere() -> socket.socket:
+    """Return a socket at a free port that no client gets of itself.
+
+    One of the system's own could be a client's by the time that the server asks for it.
+    """
+    while True:
+        with suppress(OSError):
+            return socket.create_server(("127.0.0.1", random.randrange(*_PORTS)))
 
 
 @contextmanager

@@ -99,6 +99,16 @@ def test_many_tasks_are_compared_with_64(tmp_path: Path) -> None:
     assert case["rows"][1]["samples"][0]["requests"] == 200
 
 
+def test_the_server_has_ports_that_no_client_gets_by_itself() -> None:
+    """Beside many clients another one's could be taken before the server asks for it."""
+    lowest = 49_152
+    with suppress(OSError):
+        lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    with server.serve([4], kind="asyncio", origins=3) as running:
+        urls = [*running.urls.values(), *running.origins]
+        assert all(int(url.rpartition(":")[2]) < lowest for url in urls)
+
+
 def test_pairs_are_of_clients_in_one_way_and_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
