@@ -111,7 +111,7 @@ class WSGITransport:
 
     def abort(self, incoming: WSGICall) -> None:
         """Let go of a response, and close what the app returned."""
-        incoming.close()
+        incoming.give_up()
 
     def abort_from_finalizer(self, incoming: WSGICall) -> None:
         """Let go of a response from a finalizer: what the app returned is closed later."""

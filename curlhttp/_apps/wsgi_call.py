@@ -15,6 +15,7 @@ from curlhttp._apps.messages import head_of_wsgi
 from curlhttp._curl.head import contradicts
 from curlhttp._curl.rejections import body_differs, too_large
 from curlhttp._engine import Engine
+from curlhttp._models.closed import closed_amid
 from curlhttp._models.head import Head, has_body
 from curlhttp._models.request import Request
 from curlhttp.exceptions import (
@@ -42,6 +43,8 @@ class WSGICall(AppCall):
         self._size = 0
         self._failed: BaseException | None = None  # of the request's own body
         self._is_closed = False
+        self._is_read = False
+        self._is_given_up = False
         # What the app sets of context variables is its own affair.
         self._run = copy_context().run
 
@@ -108,7 +111,21 @@ class WSGICall(AppCall):
 
         Raises:
             BaseException: the body broke off.
+            StreamConsumedError: another thread has closed the response.
         """
+        self._is_read = True
+        try:
+            piece = self._read()
+        finally:
+            self._is_read = False
+            if self._is_given_up:
+                with suppress(Exception):
+                    self.close()
+        if self._is_given_up:
+            raise closed_amid(self.request)
+        return piece
+
+    def _read(self) -> bytes:
         begun = monotonic()
         try:
             while piece := self._next(begun):
@@ -172,6 +189,12 @@ class WSGICall(AppCall):
         """Return whether an error is none of the app's."""
         is_ours = isinstance(error, RequestException) and error.request is self.request
         return is_ours or error is self._failed or not isinstance(error, Exception)
+
+    def give_up(self) -> None:
+        """Close what the app returned; where another thread runs the app, that will."""
+        self._is_given_up = True
+        if not self._is_read:
+            self.close()
 
     def close(self) -> None:
         """Close what the app returned, once."""

@@ -456,3 +456,31 @@ def test_an_app_of_flask_is_served() -> None:
             client.get("/broken")
     with pytest.raises(TypeError, match=r"use Client\(transport=curlhttp.WSGITransport"):
         curlhttp.ASGITransport(app)
+
+
+@pytest.mark.parametrize("closes", ["stream", "client"])
+def test_events_that_another_thread_closes_end_with_the_next_bytes(closes: str) -> None:
+    is_asked, goes_on, is_closed = threading.Event(), threading.Event(), threading.Event()
+
+    def app(environ: Environ, start_response: Start) -> Iterator[bytes]:
+        start_response("200 OK", [("Content-Type", "text/event-stream")])
+        try:
+            yield b"data: a\n\n"
+            is_asked.set()
+            goes_on.wait(30)
+            yield b"data: b\n\n"
+        finally:
+            is_closed.set()
+
+    with client_of(app) as client, ThreadPoolExecutor(1) as threads:
+        events = client.sse(URL, reconnect=False)
+        assert next(events).data == "a"
+        rest = threads.submit(lambda: [event.data for event in events])
+        assert is_asked.wait(30)
+        (events if closes == "stream" else client).close()
+        goes_on.set()
+        if closes == "stream":
+            assert rest.result(timeout=30) == []
+        else:
+            assert isinstance(rest.exception(timeout=30), e.ClientClosed)
+        assert is_closed.wait(30)
