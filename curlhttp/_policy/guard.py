@@ -41,6 +41,8 @@ class _Entries(NamedTuple):
             return path
         if host in self.hosts:
             return host
+        if not self.networks:
+            return None
         return next((str(net) for net in self.networks for each in found if each in net), None)
 
 

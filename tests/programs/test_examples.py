@@ -195,6 +195,19 @@ def test_the_example_of_caching_needs_the_server_for_what_is_new() -> None:
     ]
 
 
+def test_the_example_of_a_guard_stays_out_of_this_machine() -> None:
+    finished = run("examples/guard.py")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    shown = dict(line.split(maxsplit=1) for line in finished.stdout.splitlines()[:5])
+    assert len(shown) == 5
+    assert all(text.endswith("is not public: loopback") for text in shown.values())
+    assert finished.stdout.splitlines()[5:] == [
+        "localhost, allowed   the secret",
+        "and where it leads   refused: 127.0.0.1 is not public: loopback",
+    ]
+
+
 def test_the_example_of_recordings_plays_back_without_its_server() -> None:
     finished = run("examples/recording.py")
     assert finished.returncode == 0, finished.stderr
