@@ -318,3 +318,20 @@ async def test_a_mock_needs_no_address(make_client: MakeClient, resolver: Resolv
         with pytest.raises(BlockedAddress, match="not https"):
             await client.get("http://made.up/")
     assert resolver.asked == []
+
+
+async def test_attempts_that_are_traced_are_judged(
+    make_client: MakeClient, app: AppServer, proxy: HTTPProxy, resolver: Resolver
+) -> None:
+    otel = pytest.importorskip("curlhttp.otel", reason="the extra 'otel' is not installed")
+    instrumentor = otel.CurlhttpInstrumentor()
+    instrumentor.instrument()
+    try:
+        client = make_client(guard=HERE, proxies=proxy.url)
+        assert (await client.get(f"http://made.up:{app.port}/")).content == b"hello"
+        resolver.known["intern"] = ["10.0.0.1"]
+        with pytest.raises(BlockedAddress, match="private"):
+            await client.get("http://intern/")
+    finally:
+        instrumentor.uninstrument()
+    assert [asked.target for asked in proxy.log] == [f"127.0.0.1:{app.port}"]

@@ -209,6 +209,6 @@ def _needs_target(request: Request) -> bool:
     if guard is None:
         return False
     check_scheme(request)
-    # Where something stands in for the network nothing is dialled; what it leaves to the engine
+    # Where a mock stands in for the network nothing is dialled; what it leaves to the engine
     # is refused there, for want of a target.
-    return transport.proxy is not None and not guard.trusts_proxies and network.stand_in is None
+    return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None
