@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from curlhttp._models.timeout import Timeout as _Setting
     from curlhttp._models.timings import Timings
     from curlhttp._models.url.url import URL
+    from curlhttp._negotiate import Negotiate
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
     from curlhttp._policy.backoff import (
@@ -196,6 +197,7 @@ __all__ = [
     "Limits",
     "Middleware",
     "MissingSchema",
+    "Negotiate",
     "OAuth2ClientCredentials",
     "OAuth2Error",
     "OAuth2RefreshToken",
@@ -288,6 +290,7 @@ _HOMES = {
     "curlhttp._models.attempt": "Attempt AttemptCancelled",
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url.url": "URL",
+    "curlhttp._negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
     "curlhttp._policy.aws": "AWSSigV4",
     "curlhttp._policy.bearer": "BearerAuth",

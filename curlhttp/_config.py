@@ -210,6 +210,7 @@ class Transport:
         unix_socket: the path of a socket to connect to instead, or None; each request connects
             anew, since such connections cannot be told apart.
         guard: says which addresses may be dialled, or None; compared by identity.
+        negotiate: sign in by GSSAPI (CURLAUTH_NEGOTIATE); the connections are for such alone.
         judged: what it lets the proxy dial for the URL's host, or None.
     """
 
@@ -229,11 +230,12 @@ class Transport:
     certificates: bool = False
     guard: AddressGuard | None = None
     judged: JudgedTarget | None = None
+    negotiate: bool = False
 
     @property
     def lane(self) -> Lane | None:
         """Return what libcurl would not keep connections and names apart by, None for nothing."""
-        lane = (self.local_address, self.interface, self.ip_version, self.doh)
+        lane = (self.local_address, self.interface, self.ip_version, self.doh, self.negotiate)
         return lane if any(lane) else None
 
 

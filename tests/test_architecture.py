@@ -79,6 +79,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "_stream.py": (VALUES + SEAM + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_record": ((*VALUES, *SEAM, "curlhttp._record"), {"pycurl", *LOOPS, *SOCKETS, "time"}),
+    "_negotiate.py": (
+        (*VALUES, *POLICY, "curlhttp._curl.version"),
+        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
+    ),
     "_sse.py": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_loops.py": (VALUES + CURL, {"pycurl", *SOCKETS, *CLOCKS}),
     "_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),

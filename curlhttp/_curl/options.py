@@ -45,6 +45,8 @@ _PROXY_TRUST = (
     pycurl.PROXY_CAINFO_BLOB,
     _PROXY_SSL_OPTIONS,
 )
+# Without a name: the ticket says who it is.
+_NEGOTIATE = ((pycurl.HTTPAUTH, pycurl.HTTPAUTH_NEGOTIATE), (pycurl.USERPWD, ":"))
 _PROXY_TYPES = {
     "http": pycurl.PROXYTYPE_HTTP,
     "https": 2,
@@ -96,6 +98,7 @@ def transport_options(transport: Transport) -> list[Option]:
         *_identity(transport.tls.cert),
         *_proxy(transport.proxy, transport.tls.verify),
         *_route(transport),
+        *(_NEGOTIATE if transport.negotiate else ()),
     ]
 
 

@@ -6,7 +6,7 @@ import warnings
 
 import pycurl
 
-__all__ = ["check_libcurl", "has_http3", "libcurl_version"]
+__all__ = ["check_libcurl", "has_http3", "has_negotiate", "libcurl_version"]
 
 _SAFE = (8, 23, 0)
 
@@ -36,3 +36,8 @@ def libcurl_version() -> str:
 def has_http3() -> bool:
     """Return whether libcurl was built with HTTP/3."""
     return bool(pycurl.version_info()[4] & pycurl.VERSION_HTTP3)
+
+
+def has_negotiate() -> bool:
+    """Return whether libcurl was built with GSSAPI, or with what Windows has in its place."""
+    return bool(pycurl.version_info()[4] & (pycurl.VERSION_GSSAPI | pycurl.VERSION_SPNEGO))

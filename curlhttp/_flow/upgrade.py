@@ -106,6 +106,8 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         # No plan: of two connections that are meant to last, one would be for nothing.
         fit(request, now)
+        if request.transport.negotiate:
+            raise ValueError("Negotiate is libcurl's, which sends no head of another protocol")
         sent = _upgrade(connector(choose()), request, now)
         return logged(request, sent) if log.takes(INFO) else sent
 

@@ -56,6 +56,10 @@ class BearerAuth(ObtainingAuth):
         """Return whether a function has to be called."""
         return self._function is not None
 
+    def known_header(self) -> str | None:
+        """Return the Authorization, None where a function gives it."""
+        return self._value or None
+
     @property
     def functions(self) -> tuple[Function, ...]:
         """Return the function that gives tokens."""
