@@ -34,7 +34,7 @@ class Negotiate(Auth):
         if not has_negotiate():
             raise ValueError(
                 "this libcurl was built without GSSAPI, which Negotiate needs; pycurl's wheels for "
-                "Linux and macOS have it"
+                "Linux have it"
             )
 
     def auth_flow(self, request: Request) -> AuthFlow:
