@@ -571,6 +571,18 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
     assert len(app.requests) == 1 or client.is_blocking
 
 
+async def test_many_races_at_once_end_each_attempt(make_client: MakeClient, app: AppServer) -> None:
+    attempts = Attempts()
+    limit = curlhttp.ConcurrencyLimit(60)
+    client = make_client(
+        hedge=Hedge(0), attempt_middleware=[attempts], concurrency_limit=limit, http2=False
+    )
+    results = [result async for result in client.map([app.url] * 300, concurrency=30)]
+    assert [result.content for result in results] == [b"hello"] * 300
+    assert len(attempts.ends) == len(attempts.begun) > 300
+    assert limit.in_use(curlhttp.URL(app.url).origin) == 0
+
+
 @ONE_OF_EACH
 async def test_races_leave_nothing_for_the_garbage_collector(scripted: Scripted) -> None:
     attempts = Attempts()
