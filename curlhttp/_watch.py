@@ -24,9 +24,9 @@ from curlhttp._models.wire_text import printable
 if TYPE_CHECKING:
     from logging import Logger
 
-__all__ = ["INFO", "Source", "Watch", "log", "watch_of"]
+__all__ = ["DEBUG", "INFO", "Source", "Watch", "log", "watch_of"]
 
-INFO, _DEBUG = 20, 10  # as in `logging`
+INFO, DEBUG = 20, 10  # as in `logging`
 _KEY = "curlhttp.watch"  # in the extensions of a request that an engine has
 _is_logging: ContextVar[bool] = ContextVar("curlhttp_is_logging", default=False)
 _numbers = count(1)
@@ -84,7 +84,7 @@ class Watch:
         self._sources: list[Source] = []
         self._answer: tuple[Head, Timings] | None = None
         self._is_silent = _is_logging.get()
-        self._is_debug = not self._is_silent and log.takes(_DEBUG)
+        self._is_debug = not self._is_silent and log.takes(DEBUG)
 
     def __enter__(self) -> Watch:
         request = self._request

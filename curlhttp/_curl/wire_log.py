@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pycurl
 
-from curlhttp._models.wire_text import head_line, note_line
+from curlhttp._models.wire_text import HeadText, note_line
 from curlhttp._watch import watch_of
 
 if TYPE_CHECKING:
@@ -80,15 +80,9 @@ class WireLog:
         return self._told(found, left)
 
     def _told(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
-        is_secret = False  # what goes on in a further line (RFC 9112, section 5.2) is, too
+        heads = {kind: HeadText(self._sensitive) for kind in (_HEAD_IN, _HEAD_OUT)}
         for since, kind, raw in found:
-            if kind == _TEXT:
-                line = note_line(raw)
-            elif raw[:1] in (b" ", b"\t") and is_secret:
-                line = " [secret]"
-            else:
-                line = head_line(raw, self._sensitive)
-                is_secret = line.endswith("[secret]")
+            line = note_line(raw) if kind == _TEXT else heads[kind].line(raw)
             yield f"+{since:.6f} {_MARKS[kind]} {line}"
         for kind, raw in self._started.items():  # the rest may be a part of a secret
             yield f"{_MARKS[kind]} {len(raw)} bytes of a line that did not end"

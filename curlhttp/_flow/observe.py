@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._watch import Watch
+from curlhttp._models.wire_text import HeadText
+from curlhttp._watch import Watch, watch_of
 
-__all__ = ["logged"]
+__all__ = ["logged", "note_head"]
 
 
 async def logged(request: Request, sent: Awaitable[Response]) -> Response:
@@ -22,3 +23,27 @@ async def logged(request: Request, sent: Awaitable[Response]) -> Response:
         response = await sent
         watch.answered(response._head, response.timings, response.request)
     return response
+
+
+def note_head(request: Request, mark: str, block: bytes) -> None:
+    """Take down a head that libcurl does not know of, if somebody watches the request.
+
+    Args:
+        request: of the attempt.
+        mark: ">" if it was sent, "<" if it came.
+        block: as on the wire.
+    """
+    watch = watch_of(request)
+    if watch is not None:
+        watch.add(_Told(mark, block, HeadText(request.sensitive)))
+
+
+class _Told:
+    def __init__(self, mark: str, block: bytes, text: HeadText) -> None:
+        self._mark, self._block, self._text = mark, block, text
+
+    def take(self) -> Iterable[str]:
+        """Return the lines of the head, without the end of the last one."""
+        lines = self._block.removesuffix(b"\n").split(b"\n")
+        told = [self._text.line(line.removesuffix(b"\r")) for line in lines]
+        return [f"{self._mark} {line}" for line in told]

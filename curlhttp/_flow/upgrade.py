@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from curlhttp._engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
 from curlhttp._flow.exchange import fit
-from curlhttp._flow.observe import logged
+from curlhttp._flow.observe import logged, note_head
 from curlhttp._models.decoders import decode_content
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
@@ -122,8 +122,11 @@ async def _upgrade(engine: Connector, request: Request, now: Callable[[], float]
         raise
     try:
         reply = _Reply(stream, request, now)
-        stream.write(_head_of(request))
+        asked = _head_of(request)
+        note_head(request, ">", asked)
+        stream.write(asked)
         head = await reply.head()
+        note_head(request, "<", head.block)
         if head.status_code == 101:
             return Upgraded(request, head, stream, reply.rest)
         response = Response(request, head, b"", stream.timings())

@@ -17,9 +17,11 @@ from curlhttp._httpx.incoming import NetworkStream, extensions_of, raw_fields
 from curlhttp._httpx.outgoing import core_request
 from curlhttp._httpx.settings import checkpoint_of, limits_of, transport_of
 from curlhttp._httpx.trace import failure_events, head_events, trace_of
+from curlhttp._httpx.watched import watched
 from curlhttp._httpx.wire_stream import WireStream, tell
 from curlhttp._models.body.body import rewind
 from curlhttp._run import run_sync
+from curlhttp._watch import DEBUG, log
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -126,7 +128,8 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             if self._checkpoint is not None:
                 sent.transport = self._checkpoint.over(sent.transport)
                 engine = self._checkpoint.around(engine)
-            incoming = await (self._open(engine, sent) if self._retries else engine.open(sent))
+            opening = self._open(engine, sent) if self._retries else engine.open(sent)
+            incoming = await (watched(sent, opening) if log.takes(DEBUG) else opening)
         except RequestException as error:
             if trace is not None and sent is not None:
                 await tell(trace, failure_events(sent, request, error), awaits=kind.awaits)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from curlhttp._models.scrub import scrub_field, scrub_text, shown_url
 
-__all__ = ["head_line", "note_line", "printable"]
+__all__ = ["HeadText", "head_line", "note_line", "printable"]
 
 _REQUEST_LINE = re.compile(r"([^\s:]+) (\S+) (HTTP/\S+)").fullmatch
 _USERINFO = re.compile(r"//[^/?#]*@")
@@ -39,6 +39,26 @@ def head_line(raw: bytes, sensitive: Collection[str]) -> str:
     bare = value.strip(" ")
     shown = "[secret]" if name.strip().lower() in sensitive else scrub_field(name, bare)
     return f"{name}:{value if shown == bare else f' {shown}'}"
+
+
+class HeadText:
+    """Shows the lines of one head after the other: a secret may go on in a further line.
+
+    Args:
+        sensitive: lower-case names of further fields whose values nobody shows.
+    """
+
+    def __init__(self, sensitive: Collection[str]) -> None:
+        self._sensitive = sensitive
+        self._is_secret = False
+
+    def line(self, raw: bytes) -> str:
+        """Return the next line, which may fold the one before it (RFC 9112, section 5.2)."""
+        if raw[:1] in (b" ", b"\t") and self._is_secret:
+            return " [secret]"
+        shown = head_line(raw, self._sensitive)
+        self._is_secret = shown.endswith("[secret]")
+        return shown
 
 
 def note_line(raw: bytes) -> str:

@@ -12,7 +12,8 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
-from tests.servers import AppServer, H2Server, HTTPProxy
+from tests.servers import AppServer, H2Server, HTTPProxy, RawServer
+from tests.servers.websocket import echo, speaking
 from tests.support.colours import AnyClient
 
 pytestmark = pytest.mark.anyio
@@ -343,3 +344,42 @@ async def test_a_mock_is_logged_too(
     assert lines.of(logging.INFO) == [
         'HTTP Request: GET http://example.test/?api_key=*** "HTTP/1.1 200 OK"'
     ]
+
+
+async def test_the_heads_of_a_websocket_are_logged(
+    client: AnyClient, logger: logging.Logger, lines: _Lines
+) -> None:
+    pytest.importorskip("websockets", reason="the extra ws is not installed")
+    logger.setLevel(logging.DEBUG)
+    with RawServer(speaking(echo)) as server:
+        url = server.url.replace("http", "ws") + "/echo?token=hidden"
+        async with await client.websocket(url, headers={"Cookie": "a=hidden"}):
+            pass
+    text = lines.text
+    assert re.search(r"^#\d+ > GET /echo\?token=\*\*\* HTTP/1.1$", text, re.MULTILINE)
+    assert re.search(r"^#\d+ > Cookie: \[secret\]$", text, re.MULTILINE)
+    assert re.search(r"^#\d+ < HTTP/1.1 101 ", text, re.MULTILINE)
+    assert "Established connection" in text
+    assert "hidden" not in text
+    assert len(lines.of(logging.INFO)) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_transport_of_httpx_is_logged_at_debug_alone(
+    app: AppServer, logger: logging.Logger, lines: _Lines, is_async: bool
+) -> None:
+    httpx = pytest.importorskip("httpx")
+    import curlhttp.httpx
+
+    logger.setLevel(logging.DEBUG)
+    url = f"{app.url}/echo?token=hidden"
+    if is_async:
+        async with httpx.AsyncClient(transport=curlhttp.httpx.AsyncTransport()) as client:
+            await client.get(url)
+    else:
+        with httpx.Client(transport=curlhttp.httpx.Transport()) as client:
+            client.get(url)
+    assert "GET /echo?token=*** HTTP/1.1" in lines.wire(">")
+    assert "HTTP/1.1 200 OK" in lines.wire("<")
+    assert lines.of(logging.INFO) == []
+    assert "hidden" not in lines.text
