@@ -45,7 +45,7 @@ class Client(Core):
             max_connections_per_host, max_keepalive_connections, keepalive_expiry,
             max_connection_lifetime, dns_ttl.
         http2: see Transport; off by default: one request at a time is faster on HTTP/1.1.
-        http3: see Transport.
+        http3: True to try HTTP/3 on TLS; "auto" for origins that say that they speak it (RFC 7838).
         verify: see TLS; it beats REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
         cert: see TLS.
         proxies: a proxy URL or requests' mapping; it beats the environment. The other settings of

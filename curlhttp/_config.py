@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HTTP2",
+    "HTTP3",
     "TLS",
     "Cert",
     "Lane",
@@ -37,6 +38,7 @@ Cert: TypeAlias = "_Pem | tuple[_Pem] | tuple[_Pem, _Pem] | tuple[_Pem, _Pem, st
 SocketOption: TypeAlias = "tuple[int, int, int | bytes] | tuple[int, int, None, int]"
 Proxies: TypeAlias = "Mapping[str, str | None] | str | None"
 HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
+HTTP3: TypeAlias = "bool | Literal['auto']"
 Lane: TypeAlias = "tuple[object, ...]"
 
 _PROXY_PORTS = {"http": 80, "https": 443}  # as requests has it; libcurl takes 1080 for http
@@ -194,7 +196,8 @@ class Transport:
             the server must have (CURLOPT_PINNEDPUBLICKEY); None for any.
         http2: True to offer HTTP/2 on TLS, "prior-knowledge" to speak it at once also without
             TLS, False for HTTP/1.1.
-        http3: try HTTP/3 (over QUIC) on TLS, with a fall-back to the others.
+        http3: try HTTP/3 (over QUIC) on TLS, with a fall-back to the others; "auto" since the
+            origin said that it speaks it, past connections that were there before.
         local_address: address and port to connect from, as socket.bind takes them (port 0 for
             any), or None.
         socket_options: tuples for socket.setsockopt, set before it connects.
@@ -218,7 +221,7 @@ class Transport:
     proxy: Proxy | None = None
     pins: str | None = None
     http2: HTTP2 = False
-    http3: bool = False
+    http3: HTTP3 = False
     local_address: tuple[str, int] | None = None
     socket_options: tuple[SocketOption, ...] = ()
     interface: str | None = None
@@ -235,7 +238,8 @@ class Transport:
     @property
     def lane(self) -> Lane | None:
         """Return what libcurl would not keep connections and names apart by, None for nothing."""
-        lane = (self.local_address, self.interface, self.ip_version, self.doh, self.negotiate)
+        ends = (self.local_address, self.interface, self.ip_version)
+        lane = (*ends, self.doh, self.negotiate, self.http3 == "auto")
         return lane if any(lane) else None
 
 

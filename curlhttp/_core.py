@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from curlhttp._building import UNSET, RequestBuilder, checked_size, parser
-from curlhttp._config import HTTP2, Cert, Limits, Proxies
+from curlhttp._config import HTTP2, HTTP3, Cert, Limits, Proxies
 from curlhttp._engine import Around, Engine, Exchange, MakeGate, Middleware, Send
 from curlhttp._flow.chain import Chain
 from curlhttp._models.cookies.late import Jar
@@ -97,7 +97,7 @@ class Core(RequestBuilder):
         max_connection_lifetime: float | None = UNSET,
         dns_ttl: float = UNSET,
         http2: HTTP2 | None = None,
-        http3: bool = False,
+        http3: HTTP3 = False,
         verify: VerifyInput = True,
         cert: Cert = None,
         pins: Pins = None,
@@ -204,6 +204,7 @@ class Core(RequestBuilder):
             hedge=hedge,
             run_blocking=self._run_blocking,
             certificates=certificates,
+            alternatives=self._routing.alternatives,
             hsts=None if hsts is None else hsts_in(hsts, self.clock.wall),
             cache=self._cached_by(cache),
         )

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from curlhttp._addresses import ADDRESSES, HostMap, IPVersion, UnixSocket, address_fields
-from curlhttp._config import HTTP2, Cert, Proxies, Proxy, Transport, transport_for, varied
+from curlhttp._config import HTTP2, HTTP3, Cert, Proxies, Proxy, Transport, transport_for, varied
+from curlhttp._network import now
 from curlhttp._policy.environment import (
     ca_bundle,
     names_proxies,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.guarded import Checkpoint
     from curlhttp._engine import Around
     from curlhttp._models.url.url import URL
+    from curlhttp._policy.alt_svc import Alternatives
     from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
 
 __all__ = ["RouteOptions", "Routing"]
@@ -81,7 +83,7 @@ class Routing:
 
     Args:
         http2: see Transport.
-        http3: the same.
+        http3: the same; "auto" for origins that say that they speak it (Alt-Svc).
         trust_env: heed the environment's proxies and authorities.
         settings: the client's own RouteOptions.
         certificates: see Transport.
@@ -92,6 +94,7 @@ class Routing:
         environ: the variables that count, empty without trust_env.
         direct: the Transport of requests that take no proxy, and say nothing of their own.
         route: gives the Transport for a URL; None where `direct` is good for all.
+        alternatives: the origins that speak HTTP/3, with http3="auto"; else None.
         arounds: what stands around each engine because of the guard.
         over: puts the guard over a Transport.
 
@@ -104,7 +107,7 @@ class Routing:
         self,
         *,
         http2: HTTP2,
-        http3: bool,
+        http3: HTTP3,
         trust_env: bool,
         settings: RouteOptions,
         certificates: bool = False,
@@ -113,7 +116,8 @@ class Routing:
     ) -> None:
         self.environ: Mapping[str, str] = read_environment() if trust_env else {}
         self.http2 = _checked_http2(http2)
-        self.http3 = _checked_http3(http3)
+        self.http3 = _checked_http3(http3) is True
+        self.alternatives = _alternatives() if http3 == "auto" else None
         self.authorities = ca_bundle(self.environ) or True  # what verify=True comes to
         self.asks_environ = trust_env and names_proxies(self.environ)
         self.certificates = certificates
@@ -154,7 +158,17 @@ class _Way:
         proxies: what may name a proxy, in the order of precedence; then comes the environment.
     """
 
-    __slots__ = ("_base", "_environ", "_found", "_over", "_pins", "_proxies", "direct", "varies")
+    __slots__ = (
+        "_alternatives",
+        "_base",
+        "_environ",
+        "_found",
+        "_over",
+        "_pins",
+        "_proxies",
+        "direct",
+        "varies",
+    )
 
     def __init__(
         self, routing: Routing, settings: RouteOptions, proxies: tuple[Proxies, ...]
@@ -167,15 +181,19 @@ class _Way:
         # A Unix socket is no matter of the environment's proxies.
         asks = routing.asks_environ and self.direct.unix_socket is None
         self._environ = routing.environ if asks else None
-        self.varies = bool(proxies != (None,) or self._pins or asks)
-        self._found: dict[tuple[str | None, str | None], Transport] = {}
+        # A proxy carries no QUIC, nor does a Unix socket.
+        self._alternatives = None if self._base.unix_socket else routing.alternatives
+        self.varies = bool(proxies != (None,) or self._pins or asks or self._alternatives)
+        self._found: dict[tuple[str | None, str | None, bool], Transport] = {}
 
     def __call__(self, url: URL) -> Transport:
         proxy = self._proxy_to(url)
         pins = self._pins.get(pinned_host(url)) if self._pins else None
-        found = self._found.get((proxy, pins))
+        others = self._alternatives
+        http3 = others is not None and proxy is None and others.has_http3(url)
+        found = self._found.get((proxy, pins, http3))
         if found is None:
-            found = self._found[proxy, pins] = self._through(proxy, pins)
+            found = self._found[proxy, pins, http3] = self._through(proxy, pins, http3)
         return found
 
     def _proxy_to(self, url: URL) -> str | None:
@@ -186,7 +204,7 @@ class _Way:
                 return proxy or None
         return None if self._environ is None else proxy_for(url, self._environ)
 
-    def _through(self, proxy: str | None, pins: str | None) -> Transport:
+    def _through(self, proxy: str | None, pins: str | None, http3: bool) -> Transport:
         if proxy and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
         if len(self._found) >= _KEPT:  # the environment's proxies are the user's to vary
@@ -194,6 +212,8 @@ class _Way:
         transport = self._base
         if proxy:
             transport = varied(transport, proxy=Proxy.parse(proxy))
+        if http3:
+            transport = varied(transport, http3="auto")
         return self._over(transport if pins is None else varied(transport, pins=pins))
 
 
@@ -221,6 +241,12 @@ def _direct(routing: Routing, settings: RouteOptions) -> Transport:
     return varied(transport, **fields) if fields else transport
 
 
+def _alternatives() -> Alternatives:
+    from curlhttp._policy.alt_svc import Alternatives
+
+    return Alternatives(now)
+
+
 def _as_it_is(transport: Transport) -> Transport:
     return transport
 
@@ -238,7 +264,9 @@ def _checked_http2(http2: HTTP2) -> HTTP2:
     return http2
 
 
-def _checked_http3(http3: bool) -> bool:
+def _checked_http3(http3: HTTP3) -> HTTP3:
+    if http3 not in (True, False, "auto"):
+        raise ValueError(f"http3 must be True, False or 'auto', not {http3!r}")
     if http3:
         from curlhttp._curl.version import has_http3
 

@@ -65,7 +65,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
     ),
     "_routing.py": (
-        VALUES + POLICY + CURL + ROUTING,
+        VALUES + SEAM + POLICY + CURL + ROUTING,
         {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
     ),
     "_building.py": (VALUES + SEAM + POLICY + ROUTING, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),

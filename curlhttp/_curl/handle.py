@@ -382,7 +382,7 @@ def may_multiplex(request: Request) -> bool:
     """Return whether the request's connection may be shared with others."""
     http2 = request.transport.http2
     return (
-        request.transport.http3
+        bool(request.transport.http3)
         or http2 == "prior-knowledge"
         or (http2 is True and request.url.scheme == "https")
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from curlhttp._flow.cache import Caching
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import Hook
+    from curlhttp._policy.alt_svc import Alternatives
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
@@ -53,6 +54,7 @@ class Chain:
         hedge: when to send a slow request again, or None.
         run_blocking: calls what may block.
         certificates: responses have the certificate of the server.
+        alternatives: where to keep which origins speak HTTP/3, or None.
         hsts: which hosts want HTTPS, or None to ask as the caller says.
         cache: what the client's cache is used by, or None.
 
@@ -79,6 +81,7 @@ class Chain:
         hedge: Hedge | None,
         run_blocking: Offload,
         certificates: bool = False,
+        alternatives: Alternatives | None = None,
         hsts: HSTS | None = None,
         cache: Caching | None = None,
     ) -> None:
@@ -94,6 +97,7 @@ class Chain:
         self._is_async = awaits_hooks
         self._run_blocking = run_blocking
         self._certificates = certificates
+        self._alternatives = alternatives
         self._hsts = hsts
         self.told: Hooks = Hooks(hooks, awaits=awaits_hooks)
         self._max_redirects = max_redirects
@@ -149,6 +153,7 @@ class Chain:
                 None if hsts is None else hsts.upgrade,
             ),
             *(() if hsts is None else (hsts.listening,)),
+            *self._hear_of_http3(),
         )
         return _around(below(last, within_retry=within_retry), layers)
 
@@ -195,6 +200,13 @@ class Chain:
         from curlhttp._flow.cache import caching
 
         return (caching(self._cache, clock),)
+
+    def _hear_of_http3(self) -> tuple[Layer, ...]:
+        if self._alternatives is None:
+            return ()
+        from curlhttp._flow.alt_svc import alt_svc
+
+        return (alt_svc(self._alternatives),)
 
     def _with_certificates(self, last: Exchange) -> Exchange:
         from curlhttp._flow.certificates import with_certificates
