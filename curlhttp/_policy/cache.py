@@ -41,6 +41,8 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})  # RFC 9110, sect
 _CONDITIONS = ("if-match", "if-unmodified-since", "if-range")
 # RFC 9111, section 4.2.2, in RFC 9110, section 15.1; 206 is never stored.
 _HEURISTIC = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
+# hishel reads quotes that are not closed in quadratic time.
+_LONGEST_CONTROL = 1024
 _ERRORS = frozenset({500, 502, 503, 504})  # RFC 5861, section 4
 _LONGEST_GUESS = 7 * 24 * 3600.0  # seconds
 # RFC 9111, section 3.1, beside those that hishel leaves out. A cookie belongs to its own answer:
@@ -255,6 +257,8 @@ class CachePolicy:
         """
         asked = hishel.Request("GET", "")
         answer = hishel.Response(304, fields_of(response.headers))
+        if _is_absurd(answer.headers):
+            return None
         state = hishel.NeedRevalidation(
             request=asked,
             original_request=asked,
@@ -290,7 +294,7 @@ class CachePolicy:
         vary = fields.get("vary")
         is_stream = "text/event-stream" in fields.get("content-type", "")
         # hishel does not see a "no-store=...".
-        if "no-store" in told or "*" in (vary or "") or is_stream:
+        if "no-store" in told or "*" in (vary or "") or is_stream or _is_absurd(fields):
             return None
         is_open = "public" in told or "s-maxage" in told
         if self.shared and ("set-cookie" in fields and not is_open):
@@ -348,6 +352,10 @@ class CachePolicy:
             if url.origin == here.origin:
                 keys.append(self.key(request, str(url)))
         return keys
+
+
+def _is_absurd(fields: hishel.Headers) -> bool:
+    return len(fields.get("cache-control", "")) > _LONGEST_CONTROL
 
 
 def _is_bare(told: dict[str, str], name: str) -> bool:

@@ -127,9 +127,10 @@ async def test_the_age_of_a_cache_before_counts(cached: Any) -> None:
         {"Cache-Control": "max-age=60", "Vary": "Accept, *"},
         {"Cache-Control": "max-age=60", "Content-Type": "text/event-stream"},
         {"Cache-Control": 'no-cache, max-age="60"'},
+        {"Cache-Control": "max-age=60, " + 'a="\\"' * 20_000},
         {"Cache-Control": '"=,=;,,,' + "a=\"" * 50},
     ],
-    ids=repr,
+    ids=lambda headers: repr(headers)[:60],
 )  # fmt: skip
 async def test_what_is_not_fresh_is_fetched_again(cached: Any, headers: dict[str, str]) -> None:
     client, engine = cached([Answer(headers=headers), Answer(headers=headers)])
@@ -145,7 +146,7 @@ async def test_what_is_not_fresh_is_fetched_again(cached: Any, headers: dict[str
         ({"Cache-Control": "MAX-AGE=60"}, 60),
         ({"Cache-Control": 'max-age="60"'}, 60),
         ({"Cache-Control": "private, max-age=60"}, 60),
-        ({"Cache-Control": "max-age=" + "9" * 5000}, 2**31),
+        ({"Cache-Control": "max-age=" + "9" * 50}, 2**31),
         ({"Expires": 60, "Date": 0}, 60),
         ({"Expires": 60}, 60),
         ({"Expires": 60, "Date": 0, "Age": "20"}, 40),
