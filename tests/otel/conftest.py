@@ -1,24 +1,26 @@
-"""An instrumentation whose spans and metrics stay in memory."""
+"""An instrumentation whose spans and metrics stay in memory; the tests look for its packages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from curlhttp.otel import CurlhttpInstrumentor
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 
 class Telemetry:
     """Providers, and what they were told."""
 
     def __init__(self) -> None:
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
         self.exporter = InMemorySpanExporter()
         self.tracers = TracerProvider(shutdown_on_exit=False)
         self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
@@ -63,6 +65,8 @@ def telemetry() -> Iterator[Telemetry]:
 @pytest.fixture
 def traced(telemetry: Telemetry) -> Iterator[Telemetry]:
     """Return what the spans and metrics of every client end up in."""
+    from curlhttp.otel import CurlhttpInstrumentor
+
     instrumentor = CurlhttpInstrumentor()
     instrumentor.instrument(**telemetry.providers)
     yield telemetry

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from curlhttp import requests
-from curlhttp.otel import CurlhttpInstrumentor
 from tests.otel.conftest import Telemetry
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
+
+pytest.importorskip("opentelemetry.sdk", reason="the extra otel, or opentelemetry-sdk, is missing")
+
+from curlhttp.otel import CurlhttpInstrumentor
 
 pytestmark = pytest.mark.anyio
 

@@ -12,17 +12,10 @@ from typing import Any
 
 import anyio
 import pytest
-from opentelemetry.instrumentation.utils import (
-    suppress_http_instrumentation,
-    suppress_instrumentation,
-)
-from opentelemetry.trace import SpanKind, StatusCode
 
 import curlhttp
 from curlhttp import ExponentialBackoff, Hedge, RetryPolicy, requests
 from curlhttp import exceptions as e
-from curlhttp._otel.engine import _passing
-from curlhttp.otel import CurlhttpInstrumentor
 from curlhttp.testing import Answer, mock
 from tests.otel.conftest import Telemetry
 from tests.servers import AppServer, H2Server, RawServer, refused_port
@@ -30,6 +23,17 @@ from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.scripted import URL, Scripted, moved, steady
 from tests.support.ways import EVERY_WAY, make_ask
+
+pytest.importorskip("opentelemetry.sdk", reason="the extra otel, or opentelemetry-sdk, is missing")
+
+from opentelemetry.instrumentation.utils import (
+    suppress_http_instrumentation,
+    suppress_instrumentation,
+)
+from opentelemetry.trace import SpanKind, StatusCode
+
+from curlhttp._otel.engine import _passing
+from curlhttp.otel import CurlhttpInstrumentor
 
 pytestmark = pytest.mark.anyio
 
