@@ -159,8 +159,8 @@ def _not_https(request: Request) -> BlockedAddress:
 
 
 def _error(request: Request, address: str, port: int, reason: str) -> BlockedAddress:
-    what = "it"
-    if address:
+    what = address or "it"
+    if address and port:
         what = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     error = BlockedAddress(f"{request}: the guard refuses {what}: {reason}", request=request)
     error.host, error.address, error.port = request.url.host, address, port
