@@ -890,7 +890,17 @@ def test_a_connection_that_libcurl_closed_is_not_shut_down_by_its_number(
     """The number may be of another socket by then."""
     ended: list[int] = []
     monkeypatch.setattr(blocking, "shut_down", ended.append)
-    one = Course(app).answer(after(0.1, breaks), after(0.3, says(b"second")))
+    is_raced = threading.Event()
+
+    def first(record: Record, out: Any) -> None:
+        is_raced.wait(30)
+        breaks(record, out)
+
+    def second(record: Record, out: Any) -> None:
+        is_raced.set()
+        after(0.5, says(b"second"))(record, out)
+
+    one = Course(app).answer(first, second)
     with Client(hedge=Hedge(SOON)) as client:
         assert client.get(one.url).content == b"second"
     assert ended == [-1]
