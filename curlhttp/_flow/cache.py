@@ -93,6 +93,8 @@ def caching(client: Caching, clock: Clock) -> Layer:
 
     def around(send: Send) -> Send:
         async def through(request: Request) -> Response:
+            if request.route is not None:  # whom it reaches counts, and as whom
+                request.transport = request.route(request.url)
             if request.method not in SAFE:
                 response = await send(request)
                 keys = policy.invalidated(request, response)

@@ -101,7 +101,9 @@ class CachePolicy:
         get = request.get_header
         if get("range") is not None:
             return "fwd=partial"
-        if request.body is not None or get("upgrade") is not None:
+        # Whose ticket libcurl will send, nobody knows here.
+        is_known = not request.transport.negotiate
+        if not is_known or request.body is not None or get("upgrade") is not None:
             return "fwd=bypass"
         if any(get(name) is not None for name in _CONDITIONS):
             return "fwd=request"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from email.utils import formatdate
 from typing import Any
 
@@ -409,6 +411,31 @@ async def test_who_has_other_credentials_gets_no_private_response(cached: Any) -
     again = [(await client.get(URL, headers=each)).content for each in whose]
     assert first == again
     assert len(engine.sent) == len(set(first)) == len(whose)
+
+
+async def test_a_url_that_leads_elsewhere_is_another(cached: Any) -> None:
+    numbers = itertools.count()
+    client, engine = cached(lambda request: Answer(headers=FRESH, content=str(next(numbers))))
+    ways: list[dict[str, Any]] = [
+        {},
+        {"uds": "/run/a.sock"},
+        {"uds": "/run/b.sock"},
+        {"headers": {"Host": "other.test"}},
+    ]
+    first = [(await client.get(URL, **way)).content for way in ways]
+    assert [(await client.get(URL, **way)).content for way in ways] == first
+    assert len(set(first)) == len(engine.sent) == len(ways)
+
+
+async def test_what_libcurl_signs_goes_past_the_cache(cached: Any) -> None:
+    async def signed(request: Request, send: Any) -> Any:
+        request.transport = dataclasses.replace(request.transport, negotiate=True)
+        return await send(request)
+
+    client, engine = cached(lambda request: Answer(headers=FRESH), middleware=[signed])
+    for _ in range(2):
+        assert (await client.get(URL)).cache_status == "curlhttp; fwd=bypass"
+    assert len(engine.sent) == 2
 
 
 async def test_a_public_response_is_everybodys(cached: Any) -> None:
