@@ -329,6 +329,15 @@ async def test_http2_connections_are_guarded(make_client: MakeClient, h2_app: H2
         await make_client(guard=PublicOnly(), http2=True).get(h2_app.url)
 
 
+async def test_a_request_of_another_client_is_judged(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    wanted = make_client().real.build_request("GET", app.url)
+    with pytest.raises(BlockedAddress):
+        await make_client(guard=PublicOnly()).send(wanted)
+    assert app.connections == 0
+
+
 def test_a_guard_goes_with_its_client(app: AppServer) -> None:
     class Judge:
         def __call__(self, host: str, address: str, port: int) -> bool:

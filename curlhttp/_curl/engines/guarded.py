@@ -166,9 +166,8 @@ class GuardedEngine:
             BlockedAddress: it may not.
             RequestException: no response came of it.
         """
-        if not _needs_target(request):
-            return await self._engine.perform(request, plan)
-        request.transport = await self._checkpoint.settle(request, self._engine)
+        if self._needs_target(request):
+            request.transport = await self._checkpoint.settle(request, self._engine)
         return await self._engine.perform(request, plan)
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
@@ -182,7 +181,7 @@ class GuardedEngine:
             BlockedAddress: it may not.
             RequestException: no response came of it.
         """
-        if _needs_target(request):
+        if self._needs_target(request):
             request.transport = await self._checkpoint.settle(request, self._engine)
         return await self._engine.open(request, plan)
 
@@ -193,22 +192,22 @@ class GuardedEngine:
             BlockedAddress: it may not.
             RequestException: no connection came of it.
         """
-        if _needs_target(request):
+        if self._needs_target(request):
             request.transport = await self._checkpoint.settle(request, self._engine)
         return await connector(self._engine).connect(request)
 
+    def _needs_target(self, request: Request) -> bool:
+        """Return whether a proxy must be told what to dial.
 
-def _needs_target(request: Request) -> bool:
-    """Return whether a proxy must be told what to dial.
-
-    Raises:
-        BlockedAddress: the request must be https, and is not.
-    """
-    transport = request.transport
-    guard = transport.guard
-    if guard is None:
-        return False
-    check_scheme(request)
-    # Where a mock stands in for the network nothing is dialled; what it leaves to the engine
-    # is refused there, for want of a target.
-    return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None
+        Raises:
+            BlockedAddress: the request must be https, and is not.
+        """
+        transport = request.transport
+        if transport.guard is None:  # another client built it
+            transport = request.transport = self._checkpoint.over(transport)
+        guard = transport.guard
+        assert guard is not None
+        check_scheme(request)
+        # Where a mock stands in for the network nothing is dialled; what it leaves to the engine
+        # is refused there, for want of a target.
+        return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None
