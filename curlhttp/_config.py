@@ -238,8 +238,7 @@ class Transport:
     @property
     def lane(self) -> Lane | None:
         """Return what libcurl would not keep connections and names apart by, None for nothing."""
-        ends = (self.local_address, self.interface, self.ip_version)
-        lane = (*ends, self.doh, self.negotiate, self.http3 == "auto")
+        lane = (self.doh, self.negotiate, self.http3 == "auto")
         return lane if any(lane) else None
 
 

@@ -1,7 +1,7 @@
 """What keeps connections and names of different routes apart (CURLSH).
 
-libcurl uses a connection again for another request to the same host, though that would begin at
-another local address, or go by another name server; and a curl_multi has one cache of names.
+libcurl uses a connection again for another request to the same host, though that would have asked
+another name server for it; and a curl_multi has one cache of names.
 """
 
 from __future__ import annotations

@@ -211,7 +211,6 @@ async def test_a_connection_begins_at_the_address_that_is_given(
 async def test_no_connection_is_used_from_another_address(
     make_client: MakeClient, app: AppServer, h2_app: H2Server
 ) -> None:
-    """libcurl uses a connection again that was bound by a request which asked for that."""
     found = peers(app)
     client = make_client()
     order: tuple[str | None, ...] = (None, "127.0.0.2", None, "127.0.0.3", "127.0.0.2", None)
