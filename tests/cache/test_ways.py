@@ -202,13 +202,13 @@ async def test_a_stale_response_is_given_while_it_is_asked_for_anew(
             assert response.content == b"1"
             assert response.from_cache
             assert response.cache_status.endswith("detail=stale-while-revalidate")
-        await until(lambda: len(asked) == 2)
+        await until(lambda: len(asked) > 1)
+        assert len(asked) == 2  # one for the three
     finally:
         gate.set()
     with anyio.fail_after(30):
-        while (await client.get(app.url + "/stale")).content != b"2":
+        while (await client.get(app.url + "/stale")).content == b"1":
             await anyio.sleep(0.001)
-    assert len(asked) == 2  # one for the three
 
 
 async def test_a_client_that_is_closed_leaves_no_refresh_behind(
