@@ -192,7 +192,7 @@ def test_the_functions_of_the_module_share_connections_and_no_cookies(app: AppSe
     assert app.connections == 1
 
 
-def test_the_certificate_is_known_where_the_response_opened_the_connection(
+def test_the_certificate_is_known_from_when_a_stream_opened_the_connection(
     session: requests.Session, tls_app: AppServer, certs: Certs
 ) -> None:
     session.verify = str(certs.ca_path)
@@ -201,6 +201,16 @@ def test_the_certificate_is_known_where_the_response_opened_the_connection(
         assert sock.getpeercert()["subjectAltName"]
         assert isinstance(sock.getpeercert(True), bytes)
         _ = answer.content
+    with session.get(tls_app.url, stream=True) as answer:
+        assert answer.timings.reused
+        assert answer.raw._connection.sock.getpeercert()["subjectAltName"]
+
+
+def test_the_certificate_is_not_known_where_nobody_asked_for_it_when_it_came(
+    session: requests.Session, tls_app: AppServer, certs: Certs
+) -> None:
+    session.verify = str(certs.ca_path)
+    session.get(tls_app.url)
     with session.get(tls_app.url, stream=True) as answer:
         assert answer.timings.reused
         with pytest.raises(ValueError, match="not known"):
