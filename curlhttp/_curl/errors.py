@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import pycurl
 
 from curlhttp import exceptions as e
+from curlhttp._config import Transport
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 
@@ -72,7 +73,6 @@ _TABLE: dict[int, _Kind] = {
     _WEIRD_SERVER_REPLY: e.RemoteProtocolError,
     pycurl.E_HTTP2: e.RemoteProtocolError,
     pycurl.E_PARTIAL_FILE: e.ChunkedEncodingError,
-    pycurl.E_INTERFACE_FAILED: e.ConnectionError,
     pycurl.E_TOO_MANY_REDIRECTS: e.TooManyRedirects,
     pycurl.E_GOT_NOTHING: e.ConnectionError,
     pycurl.E_SEND_ERROR: e.ConnectionError,
@@ -111,6 +111,7 @@ _BY_FACTS = frozenset(
         pycurl.E_ABORTED_BY_CALLBACK,
         pycurl.E_BAD_FUNCTION_ARGUMENT,
         pycurl.E_RECV_ERROR,
+        pycurl.E_INTERFACE_FAILED,
     }
 )
 
@@ -184,6 +185,8 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
     if code == pycurl.E_SEND_ERROR and failure.has_head and failure.request.body is None:
         # On HTTP/2, what libcurl sends while it reads may notice first that the connection broke.
         return e.ChunkedEncodingError, _CUT_BODY
+    if code == pycurl.E_INTERFACE_FAILED:
+        return e.ConnectionError, f"{_local_end(failure.request.transport)} cannot be used"
     kind = _TABLE.get(code, e.RequestException)
     if kind is e.SSLError:
         return kind, _WHAT.get(code, _TLS_FAILED)
@@ -246,6 +249,15 @@ def _broke_connect(failure: TransferFailure) -> bool:
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT:
         return _BAD_HEADER in message
     return code in (_WEIRD_SERVER_REPLY, _TOO_LARGE)
+
+
+def _local_end(transport: Transport) -> str:
+    """Return what a request is to go out from, as it was given."""
+    address, port = transport.local_address or ("", 0)
+    parts = [f"address {address}"] if address else []
+    parts += [f"port {port}"] if port else []
+    parts += [f"interface {transport.interface}"] if transport.interface else []
+    return f"the local {' with '.join(parts) or 'address or interface'}"
 
 
 def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:

@@ -233,11 +233,22 @@ async def test_a_connection_goes_through_the_interface_that_is_given(
     assert found == ["127.0.0.2"]
 
 
-async def test_an_interface_that_is_not_there_is_a_lasting_connection_error(
-    make_client: MakeClient, app: AppServer
+_UNUSABLE = {
+    "local address 192.0.2.1": {"local_address": "192.0.2.1"},
+    "local interface nosuch0": {"interface": "nosuch0"},
+    "local address 192.0.2.1 with interface lo": {"local_address": "192.0.2.1", "interface": "lo"},
+}
+
+
+@pytest.mark.parametrize("said", _UNUSABLE)
+async def test_a_local_end_that_cannot_be_used_is_named_in_a_lasting_connection_error(
+    make_client: MakeClient, app: AppServer, said: str
 ) -> None:
-    with pytest.raises(curlhttp.ConnectionError) as caught:
-        await make_client(interface="nosuch0", retry=3).get(app.url)
+    with pytest.raises(curlhttp.ConnectionError, match=f": the {said} cannot be used ") as caught:
+        await make_client(retry=3, **_UNUSABLE[said]).get(app.url)
+    with pytest.raises(curlhttp.ConnectionError, match=f": the {said} cannot be used "):
+        await make_client().get(app.url, stream=True, **_UNUSABLE[said])
+    assert caught.value.is_lasting
     assert not caught.value.request_sent
     assert not app.connections
 

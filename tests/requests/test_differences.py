@@ -232,6 +232,20 @@ def test_what_libcurl_cannot_check_is_refused_and_not_dropped(
     assert tls_app.connections == 0
 
 
+def test_a_source_address_that_cannot_be_used_is_named(
+    session: requests.Session, app: AppServer
+) -> None:
+    class Bound(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, source_address=("192.0.2.1", 0), **kwargs)
+
+    session.mount("http://", Bound())
+    with pytest.raises(
+        requests.ConnectionError, match=r"local address 192\.0\.2\.1 cannot be used"
+    ):
+        session.get(app.url)
+
+
 # --- what goes out ---
 
 
