@@ -262,10 +262,10 @@ class AsyncClient(Core):
         Arguments, and what is raised, are those of Client.sse. A task that is cancelled while it
         waits for an event has broken the stream off: open another with its last_event_id.
         """
-        from curlhttp._sse import AsyncEventStream, events_of
+        from curlhttp._sse import async_event_stream
 
         wanted = (method, last_event_id, reconnect, max_event_size)
-        return AsyncEventStream(events_of(self, url, wanted, options))
+        return async_event_stream(self, url, wanted, options)
 
     def map(
         self,

@@ -81,7 +81,6 @@ class Client(Core):
     """
 
     _senders: Senders | None = None  # of map, once there was one
-    _event_streams: Iterable[EventStream] = ()  # of sse, likewise
 
     def _set_engine(self, transport: Engine | None) -> None:
         self._is_given = transport is not None
@@ -384,8 +383,6 @@ class Client(Core):
         self._engine.close()
         if self._senders is not None:
             self._senders.close()
-        for stream in tuple(self._event_streams):
-            stream.close_with_client()
         self._close_rest()
 
     def __enter__(self: Self) -> Self:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryInput, RetryPolicy
     from curlhttp._record.record import HarLog
+    from curlhttp._sse import AsyncEventStream, EventStream
     from curlhttp._trust import Pins, VerifyInput
     from curlhttp._websocket.keeper import Keeper
     from curlhttp.requests import Request as UserRequest
@@ -79,6 +80,7 @@ class Core(RequestBuilder):
     _run_blocking: Offload = staticmethod(run_here)
     _arounds: tuple[Around, ...] = ()
     _caching: ClientCaching | None = None
+    _event_streams: Iterable[EventStream | AsyncEventStream] = ()  # of sse, once there was one
 
     def __init__(
         self,
@@ -238,6 +240,8 @@ class Core(RequestBuilder):
 
     def _close_rest(self) -> None:
         """Close what goes with the engines, once these are closed."""
+        for stream in tuple(self._event_streams):
+            stream.close_with_client()
         for each in self._arounds:
             each.close()
         if self._caching is not None:

@@ -6,7 +6,7 @@ _flow/events.py reads and reconnects; nothing is decided here.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from curlhttp._flow.events import Events
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from curlhttp._core import Core
     from curlhttp._models.url.url import URL
 
-__all__ = ["AsyncEventStream", "EventStream", "event_stream", "events_of"]
+__all__ = ["AsyncEventStream", "EventStream", "async_event_stream", "event_stream"]
 
 # The cache mode "no-store" of the standard, as Fetch puts it into headers.
 _HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
 _NO_ID = re.compile("[\0\r\n\ud800-\udfff]").search
 
 
+Stream = TypeVar("Stream", bound="_EventStream")
 Wanted: TypeAlias = "tuple[str, str | None, bool | int, int | None]"
 """The method, last_event_id, reconnect and max_event_size of Client.sse."""
 
@@ -51,6 +52,7 @@ def events_of(
     return Events(
         lambda request: core.flow(request),  # which may be another one by then
         core.clock,
+        core.gate,
         core.chain.told,
         request,
         last_event_id or "",
@@ -63,7 +65,17 @@ def event_stream(
     core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> EventStream:
     """Return events of a blocking client, which ends them when it is closed."""
-    stream = EventStream(events_of(core, url, wanted, options))
+    return _enlisted(core, EventStream(events_of(core, url, wanted, options)))
+
+
+def async_event_stream(
+    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+) -> AsyncEventStream:
+    """Return events of an async client, which ends them when it is closed."""
+    return _enlisted(core, AsyncEventStream(events_of(core, url, wanted, options)))
+
+
+def _enlisted(core: Core, stream: Stream) -> Stream:
     # In one step, as another thread may be here too.
     core.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
     return stream
@@ -84,6 +96,10 @@ class _EventStream:
     def last_event_id(self) -> str:
         """Return the id of the last event, to go on from later; "" without any."""
         return self._events.last_event_id
+
+    def close_with_client(self) -> None:
+        """End the stream by an error, where it has not ended."""
+        self._events.fail(closed_with_client())
 
 
 class EventStream(_EventStream):
@@ -106,7 +122,8 @@ class EventStream(_EventStream):
 
     def close_with_client(self) -> None:
         """End the stream by an error, where it has not ended."""
-        self._events.fail(closed_with_client())
+        super().close_with_client()
+        self._events.close()  # a thread that reads learns it from its connection
 
     def __enter__(self) -> EventStream:
         run_sync(self._events.open())

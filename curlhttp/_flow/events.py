@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from curlhttp._engine import DRAINED, Clock, Send
+from curlhttp._engine import DRAINED, Clock, Gate, MakeGate, Send
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.streamed import Read, Streamed, Whole
 from curlhttp._models.events import EventParser, ServerSentEvent
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.scrub import scrub_url
+from curlhttp._network import network
 from curlhttp._policy.reconnect import Reconnections
 from curlhttp._policy.retry_after import retry_after
 from curlhttp.exceptions import (
@@ -38,6 +39,7 @@ class Events:
     Args:
         send: takes a request through the flow.
         clock: the engine's.
+        gate: makes a gate of the engine.
         hooks: the user's, which hear of the waits between connections.
         request: what is asked for, each time.
         last_event_id: what is already known, or "".
@@ -52,6 +54,7 @@ class Events:
         self,
         send: Send,
         clock: Clock,
+        gate: MakeGate,
         hooks: Hooks,
         request: Request,
         last_event_id: str,
@@ -61,6 +64,8 @@ class Events:
         self.response: Response | None = None
         self._send = send
         self._clock = clock
+        self._make_gate = gate
+        self._gate: Gate | None = None  # where it waits between connections
         self._hooks = hooks
         self._request = request
         self._reconnections = reconnections
@@ -135,18 +140,26 @@ class Events:
         return None
 
     def fail(self, error: RequestException) -> None:
-        """Raise an error in place of more events, in any thread; let go of the connection."""
+        """Raise an error in place of more events; in any thread.
+
+        The connection is left to the engine, which the error is of, and to whoever waits for it.
+        """
         if not self._has_ended:
             error.request, error.response = self._request, self.response
             self._failed = error
-            self.close()
+            self._end()
 
     def close(self) -> None:
         """Give no more events, and let go of the connection; in any thread."""
-        self._has_ended = True
-        self._ready = iter(())
+        self._end()
         if isinstance(self.response, Streamed):
             self.response._abort()
+
+    def _end(self) -> None:
+        self._has_ended = True  # first: see _wait
+        self._ready = iter(())
+        if (gate := self._gate) is not None:
+            gate.open()
 
     def _break_off(self) -> None:
         self._is_broken = True
@@ -208,7 +221,7 @@ class Events:
                 return
             self._prepare(failure, delay)
             await self._tell(failure, delay)
-            await self._clock.sleep(delay)
+            await self._wait(delay)
             try:
                 if not self._has_ended:
                     await self._connect()
@@ -217,6 +230,13 @@ class Events:
             except RequestException as error:
                 if not self._has_ended:
                     failure = error.with_traceback(None)  # its frames hold this object
+
+    async def _wait(self, delay: float) -> None:
+        """Wait for so long, or until another thread or task ends the stream."""
+        gate = self._gate = self._make_gate()
+        if not self._has_ended:  # else it was ended before the gate was there
+            await gate.wait(0.0 if network.skip(delay) else delay)
+        self._gate = None
 
     def _retry_after(self, failure: RequestException | None) -> float | None:
         if isinstance(failure, HTTPError) and isinstance(failure.response, Response):

@@ -217,4 +217,4 @@ class _ScriptedGate:
             return
         if seconds is None:
             raise AssertionError("a request would wait for ever for one that does not end")
-        self._engine.advance(seconds)
+        await self._engine.sleep(seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -571,6 +572,88 @@ async def test_closing_the_client_ends_a_wait_for_events(make_client: Make) -> N
             await anyio.sleep(0.05)
             await client.aclose()
         assert events.real.response.is_closed
+
+
+@contextmanager
+def between_connections(make_client: Make) -> Iterator[Any]:
+    """Give a client, its events, and an event that is set when they are to be waited for."""
+    waits = threading.Event()
+    hooks = {"before_sleep": [lambda event: waits.set()]}
+    with ending(b"retry: 60000\ndata: a\n\n") as server:
+        client = make_client(hooks=hooks)
+        yield client, client.sse(server.url), waits
+        assert len(server.requests) == 1
+
+
+@contextmanager
+def ending(body: bytes) -> Iterator[RawServer]:
+    """Serve a body, on connections that end with it."""
+
+    def handler(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(HEAD + body)
+
+    with RawServer(handler) as server:
+        yield server
+
+
+async def test_closing_ends_the_wait_between_two_connections(make_client: Make) -> None:
+    begun = time.monotonic()
+    with between_connections(make_client) as (client, events, waits):
+        found: list[str] = []
+
+        async def read() -> None:
+            found.extend(await rest_of(client, events))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            assert await anyio.to_thread.run_sync(waits.wait, 30)
+            await events.aclose()
+        assert found == ["a"]
+    assert time.monotonic() - begun < 30
+
+
+async def test_closing_the_client_ends_the_wait_between_two_connections(make_client: Make) -> None:
+    begun = time.monotonic()
+    with between_connections(make_client) as (client, events, waits):
+
+        async def read() -> None:
+            with pytest.raises(ClientClosed) as caught:
+                await rest_of(client, events)
+            assert caught.value.request is not None
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            assert await anyio.to_thread.run_sync(waits.wait, 30)
+            await client.aclose()
+    assert time.monotonic() - begun < 30
+
+
+async def test_a_stream_that_is_closed_right_before_it_waits_does_not_wait(
+    scripted: Scripted,
+) -> None:
+    opened: list[AnyEvents] = []
+    hooks = {"before_sleep": [lambda event: opened[0].real._events.close()]}
+    client, engine = scripted([stream("data: a\n\n")], hooks=hooks)
+    opened.append(client.sse(URL))
+    assert await take(opened[0]) == ["a"]
+    assert engine.sleeps == []
+
+
+async def test_another_loop_ends_the_wait_between_two_connections(make_client: Make) -> None:
+    """An AsyncClient may serve several; a blocking one is closed by any thread."""
+    begun = time.monotonic()
+    with between_connections(make_client) as (client, events, waits):
+
+        def close() -> None:
+            assert waits.wait(30)
+            anyio.run(client.aclose)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, close)
+            with pytest.raises(ClientClosed):
+                await rest_of(client, events)
+    assert time.monotonic() - begun < 30
 
 
 async def test_a_cancelled_wait_breaks_the_stream_off(make_client: Make, colour: str) -> None:
