@@ -153,16 +153,20 @@ class _Race:
         # A cancellation goes through all of them, as through the frames of a stack, up to the one
         # whose timeout it was.
         is_cancelled = isinstance(outcome, BaseException) and not isinstance(outcome, Exception)
-        winner = None if is_cancelled else self.surfacing
+        cancelled = cast(BaseException, outcome) if is_cancelled else None
+        winner = self.surfacing if cancelled is None else None
+        # Not held here: where the middleware lets go of a stream, what it sends next has its place.
+        given = [outcome]
+        del outcome
         # The newest first: what a run has entered, such as a timeout, it leaves before those do
         # that had entered something before it.
         for run in reversed(self._runs):
             if winner is None or run is winner:
-                await run.go_on(outcome)
+                await run.go_on(given.pop() if cancelled is None else cancelled)
                 while run.sent is not None:
                     winner = run
                     await run.go_on(await _outcome(exchange, run.sent))
-                if not run.raises(outcome):
+                if cancelled is not None and not run.raises(cancelled):
                     winner = run
                 continue
             lost = run.outcome
@@ -250,7 +254,7 @@ class _Run:
         finally:
             del error  # or its traceback would hold it, in a circle
 
-    def raises(self, outcome: Response | BaseException) -> bool:
+    def raises(self, outcome: BaseException) -> bool:
         """Return whether the middleware has passed on what it got."""
         return self._error is outcome
 

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import AttemptCancelled, Hedge, Response, RetryPolicy, Send
+from curlhttp import AttemptCancelled, Hedge, Response, RetryPolicy, Send, Timeout
 from curlhttp import ClientRequest as Request
 from curlhttp import exceptions as e
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused
@@ -569,6 +569,22 @@ async def test_a_hedge_whose_middleware_waits_too_long_is_not_sent(
     client = make_client(hedge=Hedge(0.1), attempt_middleware=[waits])
     assert (await client.get(app.url + "/slow")).content == b"first"
     assert len(app.requests) == 1 or client.is_blocking
+
+
+async def test_a_stream_that_a_middleware_drops_frees_its_place_for_the_next_it_sends(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    async def twice(request: Request, send: Send) -> Response:
+        await send(request)
+        return await send(request)
+
+    limits = curlhttp.Limits(max_connections=1)
+    client = make_client(
+        hedge=Hedge(after=60), attempt_middleware=[twice], limits=limits, timeout=Timeout(pool=10)
+    )
+    async with await client.stream("GET", app.url) as response:
+        assert await response.read() == b"hello"
+    assert len(app.requests) == 2
 
 
 async def test_many_races_at_once_end_each_attempt(make_client: MakeClient, app: AppServer) -> None:
