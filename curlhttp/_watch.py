@@ -115,7 +115,7 @@ class Watch:
     ) -> None:
         _forget(self._request)
         if not self._had_extensions:
-            self._request.extensions = None
+            self._request.extensions = self._request.extensions or None  # or others' by now
         # A coroutine that is dropped ends in a finalizer: no place for handlers and their locks.
         if self._is_silent or kind is GeneratorExit:
             return
