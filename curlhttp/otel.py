@@ -9,9 +9,9 @@ By the stable semantic conventions for HTTP: https://opentelemetry.io/docs/specs
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 try:
     from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
@@ -48,8 +48,11 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
     suppress_http_instrumentation), nothing is traced.
     """
 
-    _is_on: list[bool]  # of the last instrument(): whether it counts still
-    _clients: WeakKeyDictionary[Client | AsyncClient, ClientWatch] = WeakKeyDictionary()
+    _end: Callable[[], None]  # of the last instrument(): counts connections no more
+    # Each with what ends it; that is called, too, where a client is dropped.
+    _clients: WeakKeyDictionary[Client | AsyncClient, tuple[ClientWatch, Callable[[], object]]] = (
+        WeakKeyDictionary()
+    )
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return nothing: what is instrumented is this very package."""
@@ -64,19 +67,14 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         **others: object,
     ) -> None:
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
-        is_on = self._is_on = [True]
-
-        def engines() -> list[object]:
-            return registered() if is_on[0] else []
-
-        observe_connections(tracing.meter, engines)
+        self._end = observe_connections(tracing.meter, meter_provider, registered)
         network.watch(NetworkWatch(tracing))
         network.numbers_sends += 1
 
     def _uninstrument(self, **others: object) -> None:
         network.watch(None)
         network.numbers_sends -= 1
-        self._is_on[0] = False
+        self._end()
 
     def instrument_client(
         self,
@@ -107,15 +105,24 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         if client in self._clients:
             return
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
-        watch = self._clients[client] = ClientWatch(tracing)
-        observe_connections(tracing.meter, watch.found)
+        watch = ClientWatch(tracing)
+        end = finalize(
+            client, _leave, observe_connections(tracing.meter, meter_provider, watch.found)
+        )
+        end.atexit = False
+        self._clients[client] = watch, end
         client._put_around(watch)
         network.numbers_sends += 1
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
         """Trace and measure one client no more; without instrument_client before, do nothing."""
-        watch = self._clients.pop(client, None)
-        if watch is not None:
+        found = self._clients.pop(client, None)
+        if found is not None:
+            watch, end = found
             client._take_away(watch)
-            watch.is_on = False
-            network.numbers_sends -= 1
+            end()
+
+
+def _leave(end: Callable[[], None]) -> None:
+    end()
+    network.numbers_sends -= 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 from opentelemetry.semconv.attributes import server_attributes
 
 __all__ = ["observe_connections"]
@@ -19,17 +20,47 @@ class _Counts(Protocol):
     def open_connections(self) -> Counter[tuple[str, bool]]: ...
 
 
-def observe_connections(meter: Meter, engines: Callable[[], Iterable[object]]) -> None:
-    """Have a meter ask how many connections are open.
+_Engines: TypeAlias = "Callable[[], Iterable[object]]"
+
+
+class _Global:
+    """Stands for the global MeterProvider, of whichever kind that is now."""
+
+
+_GLOBAL = _Global()
+# A meter keeps the callbacks of the first instrument of a name alone.
+_observed: WeakKeyDictionary[MeterProvider | _Global, list[_Engines]] = WeakKeyDictionary()
+
+
+def observe_connections(
+    meter: Meter, provider: MeterProvider | None, engines: _Engines
+) -> Callable[[], None]:
+    """Have a meter ask how many connections are open; return what ends that.
 
     Args:
         meter: asks whenever it is read, in any thread.
-        engines: gives those that count theirs, among others; none when it is over.
+        provider: gave the meter; None for the global one.
+        engines: gives those that count theirs, among others.
     """
+    key = _GLOBAL if provider is None else provider
+    found = _observed.get(key)
+    if found is None:
+        found = _observed[key] = []
+        _create(meter, found)
+    found.append(engines)
 
+    def end() -> None:
+        found.remove(engines)
+
+    return end
+
+
+def _create(meter: Meter, observed: list[_Engines]) -> None:
     def observe(options: CallbackOptions) -> Iterator[Observation]:
+        # An engine counts once, also if its client and all clients are observed.
+        found = {id(each): each for engines in tuple(observed) for each in engines()}
         counts: Counter[tuple[str, bool]] = Counter()
-        for engine in engines():
+        for engine in found.values():
             if hasattr(engine, "open_connections"):
                 counts += cast("_Counts", engine).open_connections()
         for (origin, is_used), number in counts.items():

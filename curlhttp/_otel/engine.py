@@ -140,10 +140,7 @@ class ClientWatch:
 
     Attributes:
         engines: the client's.
-        is_on: it is not over yet.
     """
-
-    is_on = True
 
     def __init__(self, tracing: Tracing) -> None:
         self.engines: WeakSet[Engine] = WeakSet()
@@ -151,7 +148,7 @@ class ClientWatch:
 
     def found(self) -> list[Engine]:
         """Return the engines to count connections of."""
-        return list(self.engines) if self.is_on else []
+        return list(self.engines)
 
     def around(self, engine: Engine) -> Engine:
         """Return an engine whose attempts are traced."""

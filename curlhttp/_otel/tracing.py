@@ -6,6 +6,7 @@ Knows no engine: it is a middleware around attempts, whose result may be a head 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import perf_counter, time_ns
 from typing import TypeAlias, TypeVar
 
@@ -130,7 +131,7 @@ class Tracing:
                 span.set_attribute(http_attributes.HTTP_REQUEST_RESEND_COUNT, number)
             if self._request_hook is not None:
                 _call(self._request_hook, span, request)
-        inject(request.headers, context=set_span_in_context(span))
+        _call(partial(inject, context=set_span_in_context(span)), request.headers)
         return Under(self, request, span, shared, begun)
 
     def record(self, seconds: float, attributes: _Attributes) -> None:
@@ -243,4 +244,4 @@ def _call(hook: Callable[..., object], *what: object) -> None:
     try:
         hook(*what)
     except Exception:  # who only watches must not end a request that goes well
-        log().exception("the hook %r of the instrumentation raised", hook)
+        log().exception("%r raised, which the instrumentation has called", hook)

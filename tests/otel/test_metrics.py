@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import curlhttp
 from curlhttp import requests
+from curlhttp._network import network
 from tests.otel.conftest import Telemetry
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
@@ -105,4 +108,34 @@ async def test_connections_of_one_client_are_counted_while_it_is_traced(
     await client.get(app.url)
     assert open_connections(telemetry, app) == {"idle": 1}
     CurlhttpInstrumentor().uninstrument_client(client.real)
+    assert open_connections(telemetry, app) == {}
+
+
+async def test_connections_of_several_clients_are_counted_by_one_meter(
+    make_client: Callable[..., AnyClient], app: AppServer, telemetry: Telemetry
+) -> None:
+    clients = [make_client(), make_client()]
+    instrumentor = CurlhttpInstrumentor()
+    for client in clients:
+        instrumentor.instrument_client(client.real, **telemetry.providers)
+        await client.get(app.url)
+    assert open_connections(telemetry, app) == {"idle": 2}
+    for number in (2, 1):  # a client that is traced in two ways counts once
+        instrumentor.instrument(**telemetry.providers)
+        assert open_connections(telemetry, app) == {"idle": 2}
+        instrumentor.uninstrument()
+        assert open_connections(telemetry, app) == {"idle": number}
+        instrumentor.uninstrument_client(clients.pop().real)
+    assert open_connections(telemetry, app) == {}
+
+
+def test_a_client_that_is_dropped_is_traced_no_more(app: AppServer, telemetry: Telemetry) -> None:
+    before = network.numbers_sends
+    client = curlhttp.Client()
+    CurlhttpInstrumentor().instrument_client(client, **telemetry.providers)
+    client.get(app.url)
+    assert network.numbers_sends == before + 1
+    del client
+    gc.collect()
+    assert network.numbers_sends == before
     assert open_connections(telemetry, app) == {}

@@ -26,6 +26,7 @@ from tests.support.ways import EVERY_WAY, make_ask
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel, or opentelemetry-sdk, is missing")
 
+from opentelemetry import propagate
 from opentelemetry.instrumentation.utils import (
     suppress_http_instrumentation,
     suppress_instrumentation,
@@ -211,7 +212,11 @@ async def test_resends_are_counted_over_retries_hops_and_challenges(
     assert parents_of(app) == ids_of(traced)
 
 
-def test_retries_of_a_session_are_counted(app: AppServer, traced: Telemetry) -> None:
+@pytest.mark.parametrize("level", (logging.WARNING, logging.INFO, logging.DEBUG))
+def test_retries_of_a_session_are_counted(
+    app: AppServer, traced: Telemetry, caplog: pytest.LogCaptureFixture, level: int
+) -> None:
+    caplog.set_level(level, "curlhttp")
     answers = [503, 503, 200]
     app.route("/flaky", lambda record, out: out.reply(answers.pop(0), b""))
     retries = requests.adapters.Retry(3, status_forcelist=[503], backoff_factor=0)
@@ -460,7 +465,24 @@ async def test_a_hook_that_raises_is_logged(
             assert (await client.get(app.url)).status_code == 200
     finally:
         instrumentor.uninstrument()
-    assert caplog.text.count("of the instrumentation raised") == 2
+    assert caplog.text.count("which the instrumentation has called") == 2
+
+
+async def test_a_propagator_that_raises_breaks_no_request(
+    client: AnyClient,
+    app: AppServer,
+    traced: Telemetry,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def inject(carrier: Any, context: Any = None, setter: Any = None) -> None:
+        carrier["baggage"] = "two\nlines"
+
+    monkeypatch.setattr(propagate.get_global_textmap(), "inject", inject)
+    with caplog.at_level(logging.ERROR, "curlhttp"):
+        assert (await client.get(app.url)).status_code == 200
+    assert "which the instrumentation has called" in caplog.text
+    assert traced.values("http.response.status_code") == [200]
 
 
 def test_without_the_packages_the_extra_is_named() -> None:
