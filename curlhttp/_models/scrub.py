@@ -33,8 +33,8 @@ _SECRET = re.compile(
 ).search
 # The names of fields are longer: "access", "api" and "code" stand in harmless ones.
 is_secret_header = re.compile(
-    r"authori[sz]ation|cookie|token|secret|password|credential|session|signature"
-    r"|(?:^|[-_])(?:api-?key|key|auth|sig)(?:$|[-_])",
+    r"authori[sz]ation|cookie|token|secret|passw|passphrase|credential|session|signature|assertion"
+    r"|(?:^|[-_])(?:api-?key|key|auth|sig|jwt|pass|pwd)(?:$|[-_])",
     re.IGNORECASE,
 ).search
 
