@@ -68,11 +68,11 @@ def scrub_field(name: str, value: str) -> str:
 
     Args:
         name: of the field; where it speaks of credentials, the whole value is one.
-        value: of the others, those that are URLs are scrubbed.
+        value: of the others, URLs are scrubbed.
     """
     if is_secret_header(name):
         return "[secret]"
-    if name.lower() in _FIELDS_WITH_URLS:
+    if "://" in value or name.lower() in _FIELDS_WITH_URLS:
         return scrub_text(_USERINFO_WITHIN.sub("//***@", value))
     return value
 

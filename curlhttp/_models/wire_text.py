@@ -32,13 +32,18 @@ def head_line(raw: bytes, sensitive: Collection[str]) -> str:
     found = _REQUEST_LINE(line)
     if found is not None:
         method, target, version = found.groups()
-        return f"{method} {scrub_text(_USERINFO.sub('//***@', target))} {version}"
+        return f"{method} {_scrubbed(target)} {version}"
     name, colon, value = line.partition(":")
-    if not colon or line.startswith("HTTP/"):
-        return line
+    # A line that goes on with the field before it begins with a blank (RFC 9112, section 5.2).
+    if not colon or line.startswith(("HTTP/", " ")) or raw[:1] == b"\t":
+        return _scrubbed(line)
     bare = value.strip(" ")
     shown = "[secret]" if name.strip().lower() in sensitive else scrub_field(name, bare)
     return f"{name}:{value if shown == bare else f' {shown}'}"
+
+
+def _scrubbed(text: str) -> str:
+    return scrub_text(_USERINFO.sub("//***@", text))
 
 
 class HeadText:
@@ -65,5 +70,5 @@ def note_line(raw: bytes) -> str:
     """Return a line of libcurl's log without user names and the secrets of URLs."""
     line = printable(raw.rstrip())
     if "://" in line:
-        line = _URL.sub(lambda found: shown_url(found[0]), line)
+        line = scrub_text(_URL.sub(lambda found: shown_url(found[0]), line))
     return _USER.sub(r"\1 '***'", line)

@@ -115,6 +115,7 @@ def test_userinfo_is_taken_off_and_nothing_else(url: str, bare: str) -> None:
         ("X-Bypass-Cache", "1", "1"),
         ("Location", "https://u:p@h/?a=1&code=x", "https://***@h/?a=1&code=***"),
         ("Link", "</x?token=x>; rel=next", "</x?token=***; rel=next"),
+        ("Destination", "https://u:p@h/?token=x", "https://***@h/?token=***"),
         ("Access-Control-Allow-Origin", "*", "*"),
         ("Cache-Control", "max-age=5", "max-age=5"),
         ("WWW-Authenticate", 'Basic realm="x"', 'Basic realm="x"'),

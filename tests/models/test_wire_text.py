@@ -23,6 +23,9 @@ from curlhttp._models.wire_text import head_line, note_line, printable
         (b"X-Mine: x", "X-Mine: [secret]"),
         (b"X-Other:  two  blanks", "X-Other:  two  blanks"),
         (b"Location: http://u:p@h/?sig=x", "Location: http://***@h/?sig=***"),
+        (b" http://u:p@h/?sig=x", " http://***@h/?sig=***"),
+        (b"\t&token=x", r"\x09&token=***"),
+        (b"GET /?keyGET /?key=x HTTP/1.1", "GET /?keyGET /?key=***"),  # cut, and sent anew
         (b"X: \x1b[2J\xff\t", r"X: \x1b[2J\xff\x09"),
         (b"", ""),
     ],
@@ -36,6 +39,7 @@ def test_a_line_of_a_head_is_shown_without_its_secrets(raw: bytes, shown: str) -
     [
         (b"Proxy auth using Basic with user 'it's me'\n", "Proxy auth using Basic with user '***'"),
         (b"HSTS => https://u:p@host/?token=x \n", "HSTS => https://***@host/?token=***"),
+        (b"to 'http://h/?a='&token=x'", "to 'http://h/?a='&token=***"),
         (b"  Trying 127.0.0.1:80...\n", "  Trying 127.0.0.1:80..."),
     ],
 )
