@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 
 from curlhttp._engine import ByteStream
@@ -55,5 +56,6 @@ class TracedStream:
         """End the connection at once; without an answer its attempt has failed."""
         under, self._under = self._under, None
         if under is not None:
-            under.fail(error or ConnectionError())
+            # Who gives up a handshake does so while it handles what ended that, such as garbage.
+            under.fail(error or sys.exc_info()[1] or ConnectionError())
         self._stream.abort(error)

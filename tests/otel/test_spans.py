@@ -320,6 +320,18 @@ async def test_a_websocket_that_is_refused_ends_its_span(
     assert parents_of(app) == ids_of(traced)[:1]
 
 
+async def test_a_handshake_that_fails_has_the_error_of_its_caller(
+    client: AnyClient, traced: Telemetry
+) -> None:
+    pytest.importorskip("websockets", reason="the extra ws is not installed")
+    with (
+        RawServer(lambda connection: connection.send(b"garbage\r\n\r\n")) as server,
+        pytest.raises(e.RemoteProtocolError),
+    ):
+        await client.websocket(server.url.replace("http", "ws", 1))
+    assert traced.values("error.type") == ["RemoteProtocolError"]
+
+
 # --- whose attempts ---
 
 
