@@ -12,7 +12,7 @@ from types import coroutine
 from typing import cast
 
 from curlhttp._engine import AttemptResult, Exchange, HedgePlan, Layer, Middleware, Send
-from curlhttp._flow.hooks import log
+from curlhttp._flow.hooks import check_answer, log
 from curlhttp._models.attempt import AttemptCancelled
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -27,7 +27,14 @@ def attempt_middleware(functions: Sequence[Middleware]) -> Layer:
     Args:
         functions: the user's, outermost first.
     """
-    return lambda send: around_each(functions, cast(Exchange, send))
+    return lambda send: _checked(around_each(functions, cast(Exchange, send)))
+
+
+def _checked(exchange: Exchange) -> Exchange:
+    async def send(request: Request, plan: HedgePlan | None = None) -> Response:
+        return check_answer(await exchange(request, plan), "an attempt_middleware")
+
+    return send
 
 
 def around_each(functions: Sequence[Middleware], exchange: Exchange) -> Exchange:

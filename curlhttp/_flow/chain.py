@@ -8,14 +8,14 @@ going when a server fails are in the chain, and loaded, only where they are aske
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from curlhttp._engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
 from curlhttp._flow.auth import SignIn
 from curlhttp._flow.cookies import cookies
-from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, observe
+from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_answer, observe
 from curlhttp._flow.hops import hops
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -267,8 +267,8 @@ def _layer(middleware: Middleware) -> Layer:
     """Return a user's middleware as a layer."""
 
     def around(send: Send) -> Send:
-        def through(request: Request) -> Awaitable[Response]:
-            return middleware(request, send)
+        async def through(request: Request) -> Response:
+            return check_answer(await middleware(request, send), "a middleware")
 
         return through
 

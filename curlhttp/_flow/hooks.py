@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.breaker.breaker import Transition
 
-__all__ = ["ATTEMPT_EVENTS", "EVENTS", "AttemptEvent", "Hooks", "log", "observe"]
+__all__ = ["ATTEMPT_EVENTS", "EVENTS", "AttemptEvent", "Hooks", "check_answer", "log", "observe"]
 
 ATTEMPT_EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
 EVENTS = (*ATTEMPT_EVENTS, "breaker_transition")
@@ -34,6 +34,22 @@ def log() -> Logger:
     import logging
 
     return logging.getLogger("curlhttp")
+
+
+def check_answer(response: object, whose: str) -> Response:
+    """Return what a user's function has returned.
+
+    Args:
+        response: that; the function may have forgotten to return one.
+        whose: the kind of the function, for the message.
+
+    Raises:
+        TypeError: it is no response.
+    """
+    if isinstance(response, Response):
+        return response
+    kind = type(response).__name__
+    raise TypeError(f"{whose} returned {kind}, not a Response, such as send(request) gives")
 
 
 # --- on requests and responses ---

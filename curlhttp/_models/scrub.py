@@ -42,6 +42,8 @@ _FIELDS_WITH_URLS = frozenset({"content-location", "link", "location", "referer"
 _USERINFO_AHEAD = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
 _USERINFO_WITHIN = re.compile(r"//[^/?#\s]*@")
 
+_PASSWORD_WITHIN = re.compile(r"://[^/?#\s:@]*:[^/?#\s]*@")
+
 _SEPARATORS = re.compile("([&;#])")
 _NAMES = re.compile(r"(?:^|[?/])([^?/=]*)=").finditer
 _USERINFO = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
@@ -81,7 +83,7 @@ def scrub_text(text: str) -> str:
     """Return a URL, or a part of one, with the values of secret parameters masked.
 
     Args:
-        text: in any form; what may be userinfo is left alone, see shown_url.
+        text: in any form; what may be userinfo is left alone, see shown_url, but in parameters.
     """
     return _scrubbed(text, depth=2) if "=" in text or "%" in text else text
 
@@ -113,4 +115,4 @@ def _masked(part: str, depth: int) -> str:
         plain = unquote(part)
         if _scrubbed(plain, depth - 1) != plain:
             return f"{part.partition('=')[0]}={_MASK}"
-    return part
+    return _PASSWORD_WITHIN.sub("://***@", part) if "://" in part else part

@@ -204,6 +204,20 @@ async def test_a_spent_body_is_not_sent_again_as_nothing(
     assert [record.body for record in app.requests] == [b"a"]
 
 
+@pytest.mark.parametrize("keyword", ("middleware", "attempt_middleware"))
+@pytest.mark.parametrize("hedge", (None, curlhttp.Hedge(60)))
+async def test_a_middleware_that_forgets_to_return_the_response_is_told_so(
+    make_client: MakeClient, app: AppServer, keyword: str, hedge: curlhttp.Hedge | None
+) -> None:
+    async def forgets(request: Request, send: Send) -> None:
+        await send(request)
+
+    client = make_client(hedge=hedge, **{keyword: [forgets]})
+    for stream in (False, True):
+        with pytest.raises(TypeError, match=f"{keyword} returned NoneType, not a Response"):
+            await client.request("GET", app.url, stream=stream)
+
+
 async def test_what_middleware_raises_reaches_the_caller(
     make_client: MakeClient, app: AppServer
 ) -> None:

@@ -51,6 +51,8 @@ MakeClient = Callable[..., AnyClient]
         ("/path?next=%2Fx%3Ftoken%3Dy&a=1", "/path?next=***&a=1"),
         ("/path?next=%252Fx%253Ftoken%253Dy", "/path?next=***"),
         ("/path?next=%2Fx%3Fa%3Dy", "/path?next=%2Fx%3Fa%3Dy"),
+        ("/path?next=http://u:p@h/&a=1", "/path?next=http://***@h/&a=1"),
+        ("/path?next=http%3A%2F%2Fu%3Ap%40h%2F&a=1", "/path?next=***&a=1"),
         ("/path?token", "/path?token"),
         ("/token/x", "/token/x"),
         ("=x", "=x"),
