@@ -185,7 +185,10 @@ def _add_tls(line: _Command, tls: TLS) -> None:
                 line.notes.append(f"{name} was in memory")
             elif part is not None:
                 hides = name == "--pass" and not line.secrets
-                line.add(name, _MASK if hides else os.fspath(part))
+                path = os.fspath(part)
+                if name == "--cert":  # what follows a colon would be the password
+                    path = path.replace("\\", "\\\\").replace(":", "\\:")
+                line.add(name, _MASK if hides else path)
     lowest, highest = tls.versions
     if lowest:
         line.add(f"--tlsv{lowest}")

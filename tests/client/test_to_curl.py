@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,6 +175,20 @@ async def test_curl_goes_over_tls_with_the_same_authorities(
     assert "--insecure" in response.to_curl()
     assert "--http1.1" in response.to_curl()
     _run(response.to_curl())
+
+
+@needs_curl
+def test_curl_shows_a_certificate_from_a_path_with_odd_characters(
+    certs: Certs, tmp_path: Path
+) -> None:
+    path = tmp_path / "a:b\\c'd.pem"
+    path.write_bytes(certs.client_cert_path().read_bytes())
+    with (
+        AppServer(certs.client_auth_context()) as server,
+        curlhttp.Client(verify=str(certs.ca_path), cert=str(path)) as client,
+    ):
+        _run(client.get(f"{server.url}/echo").to_curl())
+        assert len(server.requests) == 2
 
 
 @needs_curl
