@@ -27,6 +27,7 @@ Key: TypeAlias = tuple[str, int]
 
 _FILES = 4  # per transfer: a socket, two that libcurl wakes up with, one while it looks up a name
 _READY = 8  # transfers that are kept ready
+_NOTHING = (None,)
 
 
 class KeyedTransfers:
@@ -157,9 +158,18 @@ class ThreadPool:
         key = (origin, id(request.transport))
         if self._dropped:
             self._release_dropped()
-        ready = self._ready.pop(key, None)
-        if ready is not None:
-            return ready
+        held: list[Transfer | None] = []
+        try:
+            # Ctrl-C comes between a call and the next step. So what is popped is put where it can
+            # be found within the one call.
+            held.extend(map(self._ready.pop, (key,), _NOTHING))
+            ready = held[0]
+            if ready is not None:
+                return ready
+        except BaseException:
+            if held and held[0] is not None:
+                self.drop(held[0])
+            raise
         self._make_room()
         with self._lock:
             if self.slots.take(origin):
@@ -227,22 +237,31 @@ class ThreadPool:
 
     # give
 
-    def give(self, transfer: Transfer) -> None:
-        """Take back a transfer that is clean."""
-        if not self._keep_ready(transfer):
+    def give(self, held: list[Transfer]) -> None:
+        """Take back a transfer that is clean.
+
+        Args:
+            held: the transfer; it is taken out when it is the pool's, whatever is raised then.
+        """
+        if not self._keep_ready(held):
             with self._lock:
+                transfer = held[0]
+                del held[0]
                 self._idle.push(transfer)
                 self.slots.give(transfer.key[0])
             self._keep_no_more()
         if self._dropped:
             self._release_dropped()
 
-    def _keep_ready(self, transfer: Transfer) -> bool:
+    def _keep_ready(self, held: list[Transfer]) -> bool:
         """Keep a transfer with its slot, unless somebody waits or it is too many."""
         ready, idle, slots = self._ready, self._idle, self.slots
         if len(ready) >= _READY or not idle.keep or slots.waiters:
             return False
+        transfer = held[0]
+        del held[0]  # Ctrl-C does not come before the call has ended that keeps it
         if ready.setdefault(transfer.key, transfer) is not transfer:
+            held.append(transfer)
             return False
         # A waiter, or the thread that closes the client, may have looked before it was here.
         if slots.waiters or self.is_closed:

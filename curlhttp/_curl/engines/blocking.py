@@ -88,8 +88,18 @@ class BlockingEngine:
         except BaseException:
             self._pool.drop(transfer)
             raise
-        self._pool.give(transfer)
+        held = [transfer]
+        try:
+            self._pool.give(held)
+        except BaseException:  # Ctrl-C
+            self._drop_held(held)
+            raise
         return response
+
+    def _drop_held(self, held: list[Transfer]) -> None:
+        """Drop what was not given back."""
+        for transfer in held:
+            self._pool.drop(transfer)
 
     def _start(self, request: Request) -> Transfer:
         begun = monotonic()
@@ -173,7 +183,12 @@ class BlockingEngine:
             self._pool.drop(incoming)
         else:
             driver.give_back(incoming)
-            self._pool.give(incoming)
+            held = [incoming]
+            try:
+                self._pool.give(held)
+            except BaseException:  # Ctrl-C
+                self._drop_held(held)
+                raise
         return b""
 
     def abort(self, incoming: Transfer) -> None:
