@@ -60,7 +60,8 @@ class KeyedTransfers:
         idle = self._idle.get(key)
         if idle:
             self.idle_count -= 1
-            transfer = idle.pop()
+            transfer = idle[-1]
+            del idle[-1]  # no call, after which Ctrl-C might lose what it returned
             if not idle:
                 del self._idle[key]
             return transfer
@@ -71,7 +72,11 @@ class KeyedTransfers:
         if len(self.all) >= bound and self.idle_count:
             self._evict()
         transfer.key = key
-        self.all.add(transfer)
+        try:
+            self.all.add(transfer)
+        except BaseException:  # Ctrl-C
+            self.all.discard(transfer)
+            raise
         return transfer
 
     def _evict(self) -> None:
@@ -166,14 +171,26 @@ class ThreadPool:
             ready = held[0]
             if ready is not None:
                 return ready
+            held.clear()
+            return self._take_slowly(key, request, held)
         except BaseException:
             if held and held[0] is not None:
                 self.drop(held[0])
             raise
+
+    def _take_slowly(self, key: Key, request: Request, held: list[Transfer | None]) -> Transfer:
+        origin = key[0]
         self._make_room()
         with self._lock:
-            if self.slots.take(origin):
-                return self._pop(key, request)
+            used = self.slots.used
+            try:
+                if self.slots.take(origin):
+                    held.append(transfer := self._pop(key, request))
+                    return transfer
+            except BaseException:
+                if self.slots.used > used and not held:
+                    self.slots.give(origin)
+                raise
             gate = ThreadGate()
             waiter = SlotWaiter(origin, gate.open)
             self.slots.wait(waiter)
@@ -182,7 +199,13 @@ class ThreadPool:
             self._release_dropped()
         self._wait(waiter, gate, request)
         with self._lock:
-            return self._pop(key, request)
+            try:
+                held.append(transfer := self._pop(key, request))
+            except BaseException:
+                if not held:
+                    self.slots.give(origin)
+                raise
+        return transfer
 
     def take_slot(self, origin: str) -> bool:
         """Take a slot for one more attempt of a request, unless it had to wait for one."""
@@ -206,13 +229,9 @@ class ThreadPool:
             self._idle.add(first.key, transfer, self._bound)
 
     def _pop(self, key: Key, request: Request) -> Transfer:
-        try:
-            if self.is_closed:
-                raise client_closed(request)
-            return self._idle.pop(key, self._bound)
-        except BaseException:
-            self.slots.give(key[0])
-            raise
+        if self.is_closed:
+            raise client_closed(request)
+        return self._idle.pop(key, self._bound)
 
     def _wait(self, waiter: SlotWaiter, gate: ThreadGate, request: Request) -> None:
         seconds = request.pool_seconds(time.monotonic())
