@@ -349,6 +349,7 @@ class Request(Shown):
         twin._headers = (self._headers or self._shared_headers).without_credentials()
         twin._shared_headers = twin._headers
         twin.auth = twin.cookies = None
+        twin.url = twin.url.without_userinfo()
         if twin.body is not None and twin.body.is_secret:
             twin.body = None
         return twin
