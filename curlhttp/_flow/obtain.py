@@ -84,7 +84,7 @@ async def _obtain(
     if latest is not None and is_usable(latest):
         return latest
     woken = client.gate()
-    place = InLine(woken.open)
+    place = InLine(woken.open, request.timeout)
     try:
         shared.join(place, is_usable)
         if not (place.is_first or place.outcome):

@@ -16,6 +16,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.waiting_line import Limit, Wake
+from curlhttp.exceptions import Timeout
 
 __all__ = ["Call", "Function", "InLine", "Obtained", "ObtainingAuth", "Shared", "Steps", "Value"]
 
@@ -60,14 +61,16 @@ class InLine:
 
     Attributes:
         wake: lets it go on.
+        patience: its time limits.
         outcome: what came of the fetch that it waited for, or None.
         is_first: it has to fetch.
     """
 
-    __slots__ = ("is_first", "outcome", "wake")
+    __slots__ = ("is_first", "outcome", "patience", "wake")
 
-    def __init__(self, wake: Wake) -> None:
+    def __init__(self, wake: Wake, patience: object = None) -> None:
         self.wake = wake
+        self.patience = patience
         self.outcome: Obtained | Exception | None = None
         self.is_first = False
 
@@ -100,17 +103,27 @@ class Shared(Limit[InLine]):
         self._release_leavers()
 
     def finish(self, place: InLine, outcome: Obtained | Exception) -> None:
-        """Tell all others in line what came of the fetch of the first."""
+        """Tell the others in line what came of the fetch of the first.
+
+        A server that was too slow for its time limits may do for those of others: the next one
+        that has others fetches.
+        """
         with self._lock:
             if place not in self._line:  # in a forked child
                 return
             if isinstance(outcome, Obtained):
                 self.latest = outcome if outcome.is_kept else None
             del self._line[place]
-            told, self._line = list(self._line), OrderedDict()
-            for each in told:
+            woken = list(self._line)
+            if isinstance(outcome, Timeout):
+                woken = [each for each in woken if each.patience == place.patience]
+            for each in woken:
                 each.outcome = outcome
-        for each in told:
+                del self._line[each]
+            if (following := next(iter(self._line), None)) is not None:
+                following.is_first = True
+                woken.append(following)
+        for each in woken:
             each.wake()
         self._release_leavers()
 
