@@ -31,6 +31,7 @@ class SignIn(NamedTuple):
         run_blocking: calls what may block.
         beside: gives what sends other requests than the one that is to be authenticated, where
             that one's way is not for them (a download, a handshake); None for the same way.
+        upgrade: gives a request as it may go out, where hosts may want HTTPS; None where any may.
     """
 
     clock: Clock
@@ -38,6 +39,7 @@ class SignIn(NamedTuple):
     is_async: bool
     run_blocking: Offload
     beside: Callable[[], Send] | None
+    upgrade: Callable[[Request], Request] | None = None
 
 
 def method_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
@@ -162,6 +164,8 @@ async def _send_beside(
         client: see authenticate.
         above: see authenticate.
     """
+    if client.upgrade is not None:
+        request = client.upgrade(request)
     if client.beside is not None:
         send = client.beside()
     method = request.auth

@@ -139,19 +139,13 @@ class Chain:
         beside = None
         if within_retry is not None:
             beside = partial(_with_cookies, below, last if plain is None else plain)
-        sign_in = SignIn(clock, gate, self._is_async, self._run_blocking, beside)
+        upgrade = None if hsts is None else hsts.upgrade
+        sign_in = SignIn(clock, gate, self._is_async, self._run_blocking, beside, upgrade)
         layers: tuple[Layer, ...] = (
             observe(self._hooks),  # sees the request first and the final response last
             *(() if hsts is None else (hsts.around,)),
             # Deadline, redirects, credentials and cookies.
-            hops(
-                clock,
-                self._max_redirects,
-                self._sensitive,
-                self._netrc,
-                sign_in,
-                None if hsts is None else hsts.upgrade,
-            ),
+            hops(clock, self._max_redirects, self._sensitive, self._netrc, sign_in),
             *(() if hsts is None else (hsts.listening,)),
             *self._hear_of_http3(),
         )

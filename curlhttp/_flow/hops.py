@@ -6,7 +6,7 @@ before and after each exchange whether there is something to do; how it is done,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from curlhttp._engine import Clock, Layer, Send
 from curlhttp._flow.auth import FindCredentials, SignIn, authenticate, method_from_netrc
@@ -29,7 +29,6 @@ def hops(
     sensitive: frozenset[str],
     netrc: FindCredentials | None,
     sign_in: SignIn,
-    upgrade: Callable[[Request], Request] | None = None,
 ) -> Layer:
     """Return the layer that takes a request through all its hops.
 
@@ -38,10 +37,9 @@ def hops(
         max_redirects: how many to follow, before TooManyRedirects.
         sensitive: lower-case header names that must not reach another origin.
         netrc: gives user name and password for a host; None when the environment is not asked.
-        sign_in: what an Auth needs beside.
-        upgrade: gives the request of a hop as it may go out, or None where any may.
+        sign_in: what an Auth needs beside; its `upgrade` is for each hop, too.
     """
-    now = clock.now
+    now, upgrade = clock.now, sign_in.upgrade
 
     def around(send: Send) -> Send:
         send_with_cookies = cookies(send)
