@@ -71,8 +71,10 @@ class HSTS:
 
         async def through(request: Request) -> Response:
             response = await send(request)
+            tls = request.transport.tls
+            is_checked = tls.verify is not False and tls.check_hostname
             # What a certificate did not vouch for may be anybody's word (RFC 6797, section 8.1).
-            if request.url.scheme == "https" and request.transport.tls.verify is not False:
+            if is_checked and request.url.scheme == "https":
                 values = response.headers.get_list("strict-transport-security")
                 if values:
                     self._note(request.url.host, values[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,6 +114,31 @@ async def test_what_nobody_vouches_for_counts_for_nothing(
     await client.get(strict.at("localhost") + "/sts")
     with pytest.raises(curlhttp.RequestException):
         await client.get(plain(strict))
+
+
+async def test_a_certificate_of_any_name_vouches_for_nobody(
+    make_client: MakeClient, strict: AppServer, tmp_path: Path, certs: Certs
+) -> None:
+    context = ssl.create_default_context(cafile=str(certs.ca_path))
+    context.check_hostname = False
+    client = make_client(hsts=tmp_path / "hsts.txt", verify=context)
+    await client.get(strict.at("localhost") + "/sts")
+    with pytest.raises(curlhttp.RequestException):
+        await client.get(plain(strict))
+
+
+async def test_a_token_is_asked_for_by_https_too(
+    make_client: MakeClient, strict: AppServer, app: AppServer, tmp_path: Path
+) -> None:
+    strict.route("/token", lambda record, out: out.reply(200, b'{"access_token": "t"}'))
+    client = make_client(hsts=tmp_path / "hsts.txt")
+    await client.get(strict.at("localhost") + "/sts")
+    auth = curlhttp.OAuth2ClientCredentials(plain(strict, "/token"), "me", "s3cret")
+    assert (await client.get(app.url, auth=auth)).ok
+    assert strict.requests[-1].target == "/token"
+    other = curlhttp.OAuth2RefreshToken(plain(strict, "/token"), "r")
+    await download(client, app.url, tmp_path / "file", auth=other)
+    assert strict.requests[-1].target == "/token"
 
 
 async def test_without_the_setting_a_host_is_asked_as_the_caller_says(
