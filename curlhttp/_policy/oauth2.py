@@ -29,6 +29,7 @@ _LONGEST_SHOWN = 200  # characters of what the server says
 _FORM = "application/x-www-form-urlencoded"
 _HEADERS = {"Accept": "application/json", "Content-Type": _FORM}
 _Fields: TypeAlias = "dict[str, Any]"  # of JSON
+_DIGITS = re.compile(r"[0-9]{1,15}")
 _UNSHOWN = re.compile(r"[^\x20-\x7e]+")
 
 
@@ -294,6 +295,9 @@ def _read_grant(fields: _Fields) -> _Grant:
     if kind is not None and not (isinstance(kind, str) and kind.lower() == "bearer"):
         raise _UnusableError("has a token_type other than Bearer")
     lifetime = fields.get("expires_in")
+    # Some servers, such as Azure's of version 1, write the number as a string.
+    if isinstance(lifetime, str) and _DIGITS.fullmatch(lifetime):
+        lifetime = int(lifetime)
     if lifetime is not None and not _is_time(lifetime):
         raise _UnusableError("has an expires_in that is no number of seconds")
     refresh_token = fields.get("refresh_token")

@@ -143,6 +143,20 @@ async def test_a_short_life_is_used_to_its_half(scripted: Scripted) -> None:
 
 
 @ONE_OF_EACH
+async def test_a_life_may_be_written_as_a_string(scripted: Scripted) -> None:
+    """Azure's token servers of version 1 do so."""
+    client, engine = scripted(
+        [grant("t1", expires_in="100"), 200, 200, grant("t2"), 200], auth=credentials()
+    )
+    await client.get(URL)
+    engine.advance(69)
+    await client.get(URL)
+    engine.advance(2)
+    await client.get(URL)
+    assert authorizations(engine) == ["Bearer t1", "Bearer t1", "Bearer t2"]
+
+
+@ONE_OF_EACH
 async def test_a_token_without_an_end_is_used_until_it_is_refused(scripted: Scripted) -> None:
     client, engine = scripted([grant("t1"), 200, 401, grant("t2"), 200], auth=credentials())
     await client.get(URL)
@@ -311,7 +325,8 @@ JUNK: list[tuple[int, bytes, str]] = [
     (200, b'{"access_token": "t", "token_type": "mac"}', "token_type"),
     (200, b'{"access_token": "t", "token_type": 1}', "token_type"),
     (200, b'{"access_token": "t", "expires_in": -1}', "expires_in"),
-    (200, b'{"access_token": "t", "expires_in": "3600"}', "expires_in"),
+    (200, b'{"access_token": "t", "expires_in": "1e3"}', "expires_in"),
+    (200, b'{"access_token": "t", "expires_in": "-1"}', "expires_in"),
     (200, b'{"access_token": "t", "expires_in": true}', "expires_in"),
     (200, b'{"access_token": "t", "expires_in": NaN}', "expires_in"),
     (200, b'{"access_token": "t", "expires_in": []}', "expires_in"),
@@ -350,6 +365,44 @@ async def test_a_huge_answer_of_a_token_server_is_not_read(scripted: Scripted) -
     with pytest.raises(curlhttp.ResponseTooLarge) as caught:
         await client.get(URL)
     assert caught.value.response is None
+
+
+async def test_a_timeout_is_told_to_those_alone_that_have_the_same(
+    client: AnyClient, app: AppServer, tokens: TokenServer
+) -> None:
+    auth = OAuth2ClientCredentials(tokens.url, "me", "s3cret")
+    tokens.gate.clear()
+    found: dict[float, list[object]] = {0.5: [], 60.0: []}
+
+    async def one(seconds: float) -> None:
+        try:
+            if client.is_blocking:
+                response = await anyio.to_thread.run_sync(
+                    lambda: client.real.get(app.url, auth=auth, timeout=seconds)
+                )
+            else:
+                response = await client.get(app.url, auth=auth, timeout=seconds)
+            found[seconds].append(response.status_code)
+        except curlhttp.Timeout as error:
+            found[seconds].append(type(error))
+
+    async def until(count: int) -> None:
+        with anyio.fail_after(30):
+            while tokens.asked < count:
+                await anyio.sleep(0.005)
+
+    async with anyio.create_task_group() as tasks:
+        for seconds in (0.5, 0.5, 60.0, 60.0, 60.0):
+            before = len(auth.shared._line)
+            tasks.start_soon(one, seconds)
+            with anyio.fail_after(30):
+                while len(auth.shared._line) == before:
+                    await anyio.sleep(0.005)
+        await until(2)
+        tokens.gate.set()
+    assert found == {0.5: [curlhttp.ReadTimeout] * 2, 60.0: [200] * 3}
+    assert tokens.asked == 2
+    assert not auth.shared._line
 
 
 async def test_a_failure_is_told_to_all_that_wait(
@@ -418,6 +471,16 @@ async def test_no_secret_is_in_an_error_or_its_pickle(
     assert str(caught.value.request.url) == TOKEN_URL
     for attempt in caught.value.attempts:
         assert attempt.error is None or not holds(attempt.error, "s3cret", "r3fresh", basic)
+
+
+@ONE_OF_EACH
+async def test_no_credentials_of_the_token_url_are_in_a_pickle(scripted: Scripted) -> None:
+    auth = OAuth2RefreshToken(TOKEN_URL.replace("//", "//me:s3cret@"), "r3fresh")
+    client, engine = scripted([401], auth=auth)
+    with pytest.raises(OAuth2Error) as caught:
+        await client.get(URL)
+    assert "Authorization" in engine.sent[0].headers
+    assert not holds(caught.value, "s3cret", "r3fresh")
 
 
 @ONE_OF_EACH
