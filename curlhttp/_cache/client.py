@@ -47,6 +47,7 @@ class ClientCaching:
         self._core = core
         self.policy = cache.policy
         self.store = cache.store
+        self.over = core._routing.over
         # What never waits is not worth the way to a thread.
         self.offload: Offload = run_here if self.store.is_quick else core._run_blocking
         self.streamed: type[Streamed] = StreamedResponse

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import hishel
 
+from curlhttp._config import Transport
 from curlhttp._engine import Clock, Engine, Layer, Send
 from curlhttp._flow.streamed import Streamed
-from curlhttp._models.decoders import codings, decode
+from curlhttp._models.decoders import decode_content
 from curlhttp._models.head import Head
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -67,6 +68,7 @@ class Caching(Protocol):
         store: keeps the responses.
         offload: calls the store.
         streamed: what a response is whose body is read by the caller.
+        over: puts the client's guard over a Transport, if it has one.
     """
 
     @property
@@ -77,6 +79,8 @@ class Caching(Protocol):
     def offload(self) -> Offload: ...
     @property
     def streamed(self) -> type[Streamed]: ...
+    @property
+    def over(self) -> Callable[[Transport], Transport]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
         """Run work(send) beside the caller, unless work of that name is under way."""
@@ -89,12 +93,13 @@ def caching(client: Caching, clock: Clock) -> Layer:
         client: its cache, and how to use it.
         clock: the engine's.
     """
-    policy, store, offload = client.policy, client.store, client.offload
+    policy, store, offload, over = client.policy, client.store, client.offload, client.over
 
     def around(send: Send) -> Send:
         async def through(request: Request) -> Response:
             if request.route is not None:  # whom it reaches counts, and as whom
                 request.transport = request.route(request.url)
+            request.transport = over(request.transport)  # which another client may have given it
             if request.method not in SAFE:
                 response = await send(request)
                 keys = policy.invalidated(request, response)
@@ -225,10 +230,10 @@ class _CachedRequest:
                 response.read_by(partial(_Watched, most=self._store.max_body, keep=keep))
             return response
         body = response.content
+        if body and request.decode and request.method != "HEAD":
+            _decode(response)  # before it is stored: a corrupt one would be given for hours
         if entry is not None and len(body) <= self._store.max_body:
             await keep(body)
-        if body and request.decode and request.method != "HEAD":
-            _decode(response)
         return response
 
     # from the store
@@ -288,9 +293,9 @@ def _decode(response: Response) -> None:
     if not response._head.may_have_codings or (request.follow_redirects and response.is_redirect):
         return
     try:
-        coded = codings(response.headers.get_list("content-encoding"))
-        if coded:
-            response._content = decode(response.content, coded, request.max_response_size)
+        response._content = decode_content(
+            response.content, response.headers, request.max_response_size
+        )
     except RequestException as error:
         error.request, error.response = request, response
         error.request_sent, error.timings = True, response.timings

@@ -14,6 +14,10 @@ class AddressGuard(Protocol):
         """Return what tells it from others: it is compared by identity."""
 
     @property
+    def name(self) -> str:
+        """Return what tells it from guards that judge otherwise, in other processes, too."""
+
+    @property
     def https_only(self) -> bool:
         """Return whether requests without TLS are refused."""
 

@@ -19,6 +19,7 @@ from curlhttp._models.response import Response
 from curlhttp._models.url.url import parse_url
 from curlhttp._policy.cache_entry import (
     BORN,
+    GUARD,
     LINE,
     VARY,
     WHO,
@@ -26,6 +27,7 @@ from curlhttp._policy.cache_entry import (
     born_at,
     digest,
     fields_of,
+    guard_of,
     leave_out,
     owner_of,
     variant_of,
@@ -131,11 +133,12 @@ class CachePolicy:
 
     def choose(self, request: Request, entries: Iterable[hishel.Entry]) -> hishel.Entry | None:
         """Return the newest of the stored responses that is this request's, or None."""
-        who = owner_of(request)
+        who, guard = owner_of(request), guard_of(request)
         fit = [
             entry
             for entry in entries
             if LINE in entry.request.headers
+            and entry.request.headers.get(GUARD, "") == guard
             and entry.request.headers.get(WHO, who) == who
             and entry.request.headers.get(VARY)
             == variant_of(request, entry.response.headers.get("vary"))
@@ -313,9 +316,11 @@ class CachePolicy:
         kept = state.response
         leave_out(kept.headers, _NOT_KEPT)
         leave_out(kept.headers, _listed(headers.get_list("connection")))
+        if "content-encoding" in fields and "content-encoding" not in kept.headers:
+            return None  # a field names it that may not: the body could not be decoded
         kept.headers[BORN] = repr(birth_of(fields, began, now))
         line = f"{response.http_version} {response.status_code} {response.reason}".rstrip()
-        about = {LINE: line, VARY: variant_of(request, vary)}
+        about = {LINE: line, VARY: variant_of(request, vary), GUARD: guard_of(request)}
         # must-revalidate lets a shared cache store what an Authorization got, and share it.
         if not (is_open or (self.shared and "must-revalidate" in told and secret)):
             about[WHO] = owner_of(request)

@@ -16,14 +16,14 @@ from curlhttp._models.scrub import is_secret_header
 from curlhttp._policy.cache_fields import age_of, date_of
 
 __all__ = [
-    *("BORN", "LINE", "VARY", "WHO"),
-    *("birth_of", "born_at", "digest", "fields_of", "head_of", "leave_out", "owner_of", "twins"),
-    "variant_of",
+    *("BORN", "GUARD", "LINE", "VARY", "WHO"),
+    *("birth_of", "born_at", "digest", "fields_of", "guard_of", "head_of", "leave_out"),
+    *("owner_of", "twins", "variant_of"),
 ]
 
 # Of a stored response, beside its own fields: no server can send a name with a colon.
 BORN = ":born"  # when it would have had an Age of 0, in seconds since the epoch
-LINE, VARY, WHO = ":line", ":vary", ":who"
+GUARD, LINE, VARY, WHO = ":guard", ":line", ":vary", ":who"
 
 
 def twins(entry: hishel.Entry, entries: Iterable[hishel.Entry]) -> list[hishel.Entry]:
@@ -32,7 +32,7 @@ def twins(entry: hishel.Entry, entries: Iterable[hishel.Entry]) -> list[hishel.E
     return [
         other
         for other in entries
-        if all(other.request.headers.get(name) == about.get(name) for name in (WHO, VARY))
+        if all(other.request.headers.get(name) == about.get(name) for name in (GUARD, WHO, VARY))
     ]
 
 
@@ -95,6 +95,12 @@ def owner_of(request: Request) -> str:
     if request.transport.tls.cert is not None:
         secrets.append(repr(request.transport.tls.cert))
     return digest(sorted(secrets)) if secrets else ""
+
+
+def guard_of(request: Request) -> str:
+    """Return what tells which addresses it may be answered from, "" for any."""
+    guard = request.transport.guard
+    return "" if guard is None else digest([guard.name])
 
 
 def variant_of(request: Request, vary: str | None) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from uuid import uuid4
 
 from curlhttp._models.url.origin import parse_origin
 from curlhttp._policy.public_addresses import forms, why_not_public
@@ -70,7 +71,7 @@ class PublicOnly:
         ValueError: an entry is none of these, or proxies is neither.
     """
 
-    __slots__ = ("_allow", "_deny", "https_only", "trusts_proxies")
+    __slots__ = ("_allow", "_deny", "https_only", "name", "trusts_proxies")
 
     def __init__(
         self,
@@ -86,6 +87,10 @@ class PublicOnly:
         self._deny = _entries(deny, "deny")
         self.https_only: bool = bool(https_only)
         self.trusts_proxies: bool = proxies == "trust"
+        lists = [
+            sorted(str(one) for part in each for one in part) for each in (self._allow, self._deny)
+        ]
+        self.name: str = repr((*lists, self.https_only, self.trusts_proxies))
 
     def __call__(self, host: str, address: str, port: int) -> bool:
         """Return whether an address may be dialled, for a guard of your own to ask.
@@ -100,8 +105,11 @@ class PublicOnly:
     def objection(self, host: str, address: str, port: int) -> str | None:
         """Return what speaks against dialling an address, None for nothing; see __call__."""
         name = host.rstrip(".").lower()
-        path = address if address[:1] in ("/", "\0", "") else None
-        found = forms(address) if path is None else ()
+        path: str | None = None
+        try:
+            found = forms(address)
+        except ValueError:  # of a Unix socket, which may be relative
+            path, found = address, ()
         denied = self._deny.entry_for(name, path, found)
         if denied is not None:
             return f"denied by {denied}"
@@ -139,13 +147,14 @@ def _entries(entries: Iterable[Entry], which: str) -> _Entries:
 class _FunctionGuard:
     """A guard that asks a function of the user's."""
 
-    __slots__ = ("_function",)
+    __slots__ = ("_function", "name")
 
     https_only = False
     trusts_proxies = False
 
     def __init__(self, function: GuardFunction) -> None:
         self._function = function
+        self.name = uuid4().hex  # what else it knows, nobody can tell
 
     def objection(self, host: str, address: str, port: int) -> str | None:
         """Return that the function refuses an address, None if it does not."""

@@ -6,6 +6,7 @@ import gzip
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,15 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp import AsyncClient, Cache, Client, RequestException
+from curlhttp import (
+    AsyncClient,
+    BlockedAddress,
+    Cache,
+    Client,
+    ContentDecodingError,
+    PublicOnly,
+    RequestException,
+)
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer
 from tests.servers.raw import RawServer, respond_and_close
@@ -279,3 +288,51 @@ def test_without_the_extra_the_error_names_it() -> None:
     code = "import sys; sys.modules['hishel'] = None\nimport curlhttp\ncurlhttp.Cache(':memory:')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip install 'curlhttp[cache]'" in done.stderr
+
+
+async def test_a_guard_holds_for_what_other_clients_stored(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    asked = counted(app, "/inside", b"secret")
+    own = partial(PublicOnly, allow=["127.0.0.0/8"])
+    for guard in (None, lambda *where: True, own()):
+        client = make_client(cache=cache, guard=guard)
+        for is_known in (False, True):
+            response = await client.get(app.url + "/inside")
+            assert response.from_cache is is_known
+    wanted = make_client(guard=own()).real.build_request("GET", app.url + "/inside")
+    for guard in (PublicOnly(), own(https_only=True), lambda *where: False):
+        client = make_client(cache=cache, guard=guard)
+        with pytest.raises(BlockedAddress):
+            await client.get(app.url + "/inside")
+        with pytest.raises(BlockedAddress):
+            await client.send(wanted)
+    # Guards that judge alike share what they got: they may be those of other processes.
+    assert (await make_client(cache=cache, guard=own()).get(app.url + "/inside")).from_cache
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    "field",
+    [("Connection", "content-encoding"), ("Cache-Control", 'no-cache="content-encoding"')],
+)
+async def test_a_body_whose_coding_may_not_be_kept_is_not_stored(
+    make_client: MakeClient, app: AppServer, cache: Cache, field: tuple[str, str]
+) -> None:
+    headers = [*KEPT, ("Content-Encoding", "gzip"), field]
+    counted(app, "/coded", gzip.compress(b"plain"), headers)
+    client = make_client(cache=cache)
+    for _ in range(2):
+        response = await client.get(app.url + "/coded")
+        assert (response.content, response.from_cache) == (b"plain", False)
+
+
+async def test_a_body_that_cannot_be_decoded_is_not_stored(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    asked = counted(app, "/corrupt", b"no gzip", [*KEPT, ("Content-Encoding", "gzip")])
+    client = make_client(cache=cache)
+    for _ in range(2):
+        with pytest.raises(ContentDecodingError):
+            await client.get(app.url + "/corrupt")
+    assert len(asked) == 2

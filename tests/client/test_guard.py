@@ -332,10 +332,18 @@ async def test_http2_connections_are_guarded(make_client: MakeClient, h2_app: H2
 async def test_a_request_of_another_client_is_judged(
     make_client: MakeClient, app: AppServer
 ) -> None:
-    wanted = make_client().real.build_request("GET", app.url)
-    with pytest.raises(BlockedAddress):
-        await make_client(guard=PublicOnly()).send(wanted)
+    for theirs in (None, PublicOnly(allow=["127.0.0.0/8"]), lambda *where: True):
+        wanted = make_client(guard=theirs).real.build_request("GET", app.url)
+        with pytest.raises(BlockedAddress):
+            await make_client(guard=PublicOnly()).send(wanted)
     assert app.connections == 0
+
+
+async def test_a_unix_socket_of_a_relative_path_is_refused(make_client: MakeClient) -> None:
+    client = make_client(guard=PublicOnly())
+    for path in ("relative.sock", "@name", "8.8.8.8.sock"):
+        with pytest.raises(BlockedAddress, match="a Unix socket"):
+            await client.get("http://h.test/", uds=path)
 
 
 def test_a_guard_goes_with_its_client(app: AppServer) -> None:

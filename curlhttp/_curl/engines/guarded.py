@@ -41,14 +41,19 @@ class Checkpoint:
         seconds: how long an address is good for, as libcurl keeps names (`dns_ttl`).
 
     Attributes:
-        over: returns a Transport with the guard, one and the same for the same one.
+        guard: as given.
     """
 
     def __init__(self, guard: AddressGuard, seconds: float) -> None:
+        self.guard = guard
         # Not for all clients: the guard may hold whatever its owner likes, and goes with that.
-        self.over = lru_cache(maxsize=256)(partial(_with, guard=guard))
+        self._over = lru_cache(maxsize=256)(partial(_with, guard=guard))
         self._told = lru_cache(maxsize=256)(_with)
         self._lookups = Lookups(seconds)
+
+    def over(self, transport: Transport) -> Transport:
+        """Return a Transport with this guard and no other, the same one for the same one."""
+        return transport if transport.guard is self.guard else self._over(transport)
 
     def around(self, engine: Engine) -> GuardedEngine:
         """Return an engine around another one that judges before it sends."""
@@ -56,7 +61,7 @@ class Checkpoint:
 
     def close(self) -> None:
         """Forget all."""
-        self.over.cache_clear()
+        self._over.cache_clear()
         self._told.cache_clear()
 
     async def settle(self, request: Request, engine: Engine) -> Transport:
@@ -203,10 +208,9 @@ class GuardedEngine:
             BlockedAddress: the request must be https, and is not.
         """
         transport = request.transport
-        if transport.guard is None:  # another client built it
+        guard = self._checkpoint.guard
+        if transport.guard is not guard:  # another client built it, which may allow more
             transport = request.transport = self._checkpoint.over(transport)
-        guard = transport.guard
-        assert guard is not None
         check_scheme(request)
         # Where a mock stands in for the network nothing is dialled; what it leaves to the engine
         # is refused there, for want of a target.
