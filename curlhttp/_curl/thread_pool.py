@@ -163,22 +163,20 @@ class ThreadPool:
         key = (origin, id(request.transport))
         if self._dropped:
             self._release_dropped()
-        held: list[Transfer | None] = []
+        # Ctrl-C comes right after a call, and would lose what that returned. This one returns
+        # before it pops.
+        (ready,) = map(self._ready.pop, (key,), _NOTHING)
+        if ready is not None:
+            return ready
+        held: list[Transfer] = []
         try:
-            # Ctrl-C comes between a call and the next step. So what is popped is put where it can
-            # be found within the one call.
-            held.extend(map(self._ready.pop, (key,), _NOTHING))
-            ready = held[0]
-            if ready is not None:
-                return ready
-            held.clear()
             return self._take_slowly(key, request, held)
         except BaseException:
-            if held and held[0] is not None:
-                self.drop(held[0])
+            for transfer in held:
+                self.drop(transfer)
             raise
 
-    def _take_slowly(self, key: Key, request: Request, held: list[Transfer | None]) -> Transfer:
+    def _take_slowly(self, key: Key, request: Request, held: list[Transfer]) -> Transfer:
         origin = key[0]
         self._make_room()
         with self._lock:
