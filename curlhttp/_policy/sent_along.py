@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
+from curlhttp._models.body.body import SecretBody
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
 from curlhttp._models.scrub import is_secret_header
@@ -106,11 +107,15 @@ def _completed(own: Request, asked: Request, cookies: Callable[[URL], Cookies | 
     auth: Auth | None = own.auth
     if auth is None and url.username is not None:
         auth = BasicAuth(url.username, url.password or "")
+    body = own.body
+    # Most are forms with credentials: an error that holds one may end up in a pickle.
+    if body is not None and body.data is not None:
+        body = SecretBody(body.data, body.content_type)
     request = asked.derive(
         method=own.method,
         url=url.without_userinfo(),
         headers=_of_client(asked, url).merged(_without(own.headers, _OF_LIBCURL)),
-        body=own.body,
+        body=body,
         auth=auth or NO_AUTH,
         cookies=own.cookies or cookies(url),
     )

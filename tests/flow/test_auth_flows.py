@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,7 +15,7 @@ import pytest
 
 import curlhttp
 from curlhttp import BasicAuth, RetryPolicy
-from curlhttp.testing import Answer, ScriptedEngine
+from curlhttp.testing import Answer, ScriptedEngine, reset
 from tests.servers import AppServer, RawConnection, RawServer
 from tests.servers.websocket import accept, echo
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
@@ -123,6 +124,22 @@ async def test_nothing_secret_of_the_request_reaches_another_origin(
         assert name not in first.headers
         assert name in second.headers
     assert first.headers["User-Agent"] == second.headers["User-Agent"]
+
+
+@ONE_OF_EACH
+async def test_no_form_of_a_flow_is_in_the_pickle_of_an_error(scripted: Scripted) -> None:
+    class Login(curlhttp.Auth):
+        def auth_flow(self, request: Any) -> Any:
+            yield curlhttp.Request("POST", "http://id.test/login", data={"pin": "s3cret"})
+            yield request
+
+    client, engine = scripted([reset()])
+    with pytest.raises(curlhttp.ConnectionError) as caught:
+        await client.get(URL, auth=Login())
+    assert engine.sent[0].form == {"pin": "s3cret"}
+    assert caught.value.request is not None
+    assert str(caught.value.request.url) == "http://id.test/login"
+    assert b"s3cret" not in pickle.dumps(caught.value)
 
 
 @ONE_OF_EACH
