@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientCaching"]
 
+_log = logging.getLogger("curlhttp")
+
 _MOST = 8  # refreshes of one client at once; a response whose turn it is not stays stale
 
 
@@ -72,8 +74,9 @@ class ClientCaching:
                 await work(send)
             except RequestException as error:
                 # What was given is stale still: the next request asks again.
-                log = logging.getLogger("curlhttp")
-                log.debug("a stored response was not refreshed: %s", type(error).__name__)
+                _log.debug("a stored response was not refreshed: %s", type(error).__name__)
+            except Exception:  # a user's function raised: trio would end with such a task
+                _log.exception("a stored response was not refreshed")
             finally:
                 self._running.discard(name)
 
@@ -82,9 +85,10 @@ class ClientCaching:
                 self._own_tasks().spawn(run)
             else:
                 self._in_thread(run)
-        except BaseException:
+        except BaseException as error:
             self._running.discard(name)
-            raise
+            if not isinstance(error, RuntimeError):  # no thread is to be had: that fails no hit
+                raise
 
     def _in_thread(self, run: Callable[[], Awaitable[None]]) -> None:
         def target() -> None:
@@ -96,7 +100,11 @@ class ClientCaching:
         # A daemon: a program that does not close its client shall end all the same.
         thread = threading.Thread(target=target, daemon=True, name="curlhttp-cache")
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except BaseException:
+            self._threads.discard(thread)
+            raise
 
     def _own_tasks(self) -> BackgroundTasks:
         """Return what starts tasks in the running loop."""

@@ -72,7 +72,7 @@ class ResponseStore:
             if storage is not None:
                 entry = choose(storage.get_entries(key))
                 if entry is not None:
-                    return Kept(entry, b"".join(entry.response.stream or ()))  # type: ignore[arg-type]
+                    return _whole(storage, entry)
         return None
 
     def put(self, key: str, entry: hishel.Entry, body: bytes) -> bool:
@@ -171,6 +171,15 @@ class ResponseStore:
                 type(error).__name__,
                 error,
             )
+
+
+def _whole(storage: BaseStorage, entry: hishel.Entry) -> Kept | None:
+    """Return a stored response with its body; one that lost a part of it is removed."""
+    try:
+        return Kept(entry, b"".join(entry.response.stream or ()))  # type: ignore[arg-type]
+    except RuntimeError:  # cleared meanwhile, or damaged: no fault of the store
+        storage.remove_entry(entry.id)
+        return None
 
 
 class _Faults(threading.local):

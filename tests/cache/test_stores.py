@@ -395,3 +395,20 @@ def test_what_is_no_client_of_redis_is_refused() -> None:
             Cache(redis=decoding)
     with pytest.raises(ValueError, match="maxmemory"):
         Cache(redis="redis://localhost", max_size=10**6)
+
+
+def test_a_stored_response_that_lost_a_part_is_fetched_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "http.db"
+    answer = Answer(headers={"Cache-Control": "max-age=60"}, content=b"whole")
+    with Cache(path) as cache:
+        once(cache, answer=answer)
+        once(cache, URL + "other", answer)
+        connection = sqlite3.connect(path)
+        connection.execute("DELETE FROM streams")
+        connection.commit()
+        connection.close()
+        for url in (URL, URL + "other"):
+            assert [once(cache, url, answer).from_cache for _ in range(2)] == [False, True]
+    assert caplog.records == []

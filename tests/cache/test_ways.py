@@ -336,3 +336,42 @@ async def test_a_body_that_cannot_be_decoded_is_not_stored(
         with pytest.raises(ContentDecodingError):
             await client.get(app.url + "/corrupt")
     assert len(asked) == 2
+
+
+async def test_what_a_users_function_raises_in_a_refresh_is_logged(
+    make_client: MakeClient, app: AppServer, cache: Cache, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted(app, "/stale", b"x", [("Cache-Control", "max-age=0, stale-while-revalidate=60")])
+    logged = threading.Event()
+    caplog.handler.addFilter(lambda record: logged.set() or True)  # type: ignore[func-returns-value]
+    seen: list[Any] = []
+
+    def fails_later(request: Any, send: Any) -> Any:
+        seen.append(request)
+        if len(seen) > 1:
+            raise LookupError("mine")
+        return send(request)
+
+    client = make_client(cache=cache, attempt_middleware=[fails_later])
+    await client.get(app.url + "/stale")
+    assert (await client.get(app.url + "/stale")).from_cache
+    with anyio.fail_after(30):  # none comes if it was not logged
+        while not logged.is_set():
+            await anyio.sleep(0.001)
+    assert "a stored response was not refreshed" in caplog.text
+    assert "LookupError: mine" in caplog.text
+    assert (await client.get(app.url + "/stale")).from_cache
+
+
+def test_a_refresh_for_which_there_is_no_thread_fails_no_hit(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    counted(app, "/stale", b"x", [("Cache-Control", "max-age=0, stale-while-revalidate=60")])
+    with Client(cache=Cache(":memory:")) as client:
+        client.get(app.url + "/stale")
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            assert client.get(app.url + "/stale").from_cache
