@@ -19,12 +19,12 @@ try:
     from curlhttp._otel.connections import observe_connections
     from curlhttp._otel.engine import ClientWatch, NetworkWatch
     from curlhttp._otel.tracing import RequestHook, ResponseHook, Tracing
-except ModuleNotFoundError as missing:
-    if not (missing.name or "").startswith("opentelemetry"):
+except ModuleNotFoundError as _missing:
+    if not (_missing.name or "").startswith("opentelemetry"):
         raise
     raise ModuleNotFoundError(
-        "curlhttp.otel needs OpenTelemetry: pip install 'curlhttp[otel]'", name=missing.name
-    ) from missing
+        "curlhttp.otel needs OpenTelemetry: pip install 'curlhttp[otel]'", name=_missing.name
+    ) from _missing
 
 from curlhttp._fork import registered
 from curlhttp._network import network

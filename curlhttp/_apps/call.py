@@ -41,6 +41,15 @@ class AppCall:
         self._raises = raises
         self._total = 0.0
 
+    def begin_answer(self, head: Head | None) -> None:
+        """Take down the head, and when it was there.
+
+        Args:
+            head: of the response.
+        """
+        self.head = head
+        self.first_byte = monotonic() - self.begun
+
     def check_time(self, since: float, early: float = 0.0) -> None:
         """Raise what a timeout ends the call with, if one has run out.
 

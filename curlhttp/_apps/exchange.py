@@ -190,8 +190,7 @@ class AppExchange(AppCall):
             self._waiting += len(piece)
             self._size += len(piece)
         if self.head is None:
-            self.head = head
-            self.first_byte = monotonic() - self.begun
+            self.begin_answer(head)
         limit = request.max_response_size
         if limit is not None and self._size > limit:
             self.failed, self._is_gone = too_large(request), True

@@ -70,8 +70,7 @@ class WSGICall(AppCall):
             self._ready.clear()
         if piece:
             self._ready.appendleft(piece)
-        self.head = self._start
-        self.first_byte = monotonic() - self.begun
+        self.begin_answer(self._start)
 
     def _call(self, app: Any, environ: dict[str, Any]) -> None:
         self._returned = app(environ, self._start_response)

@@ -53,8 +53,8 @@ class ResponseStore:
 
     def __init__(self, place: StoragePlace, max_body: int) -> None:
         self.max_body = max_body
-        self.where = place.where
-        self.is_quick = place.is_quick
+        self.where: str = place.where
+        self.is_quick: bool = place.is_quick
         self._place = place
         self._storage: BaseStorage | None = place.open()
         self._lock = threading.Lock()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from http.cookiejar import CookieJar
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from curlhttp._flow.hooks import AttemptEvent
@@ -110,8 +110,8 @@ class _HasAuthFlow(Protocol):
     """What was written for httpx, and is driven like an Auth."""
 
     @property
-    def auth_flow(self) -> Callable[..., object]:
-        """Return the method that gives the flow."""
+    def auth_flow(self) -> Callable[[NoReturn], object]:
+        """Return the method that gives the flow; of whatever request, as NoReturn has it."""
 
 
 AuthInput: TypeAlias = (

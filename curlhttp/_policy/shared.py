@@ -69,10 +69,10 @@ class InLine:
     __slots__ = ("is_first", "outcome", "patience", "wake")
 
     def __init__(self, wake: Wake, patience: object = None) -> None:
-        self.wake = wake
-        self.patience = patience
+        self.wake: Wake = wake
+        self.patience: object = patience
         self.outcome: Obtained | Exception | None = None
-        self.is_first = False
+        self.is_first: bool = False
 
 
 class Shared(Limit[InLine]):
@@ -156,7 +156,7 @@ class ObtainingAuth(Auth):
     obtains = True
 
     def __init__(self) -> None:
-        self.shared = Shared()
+        self.shared: Shared = Shared()
 
     @property
     def functions(self) -> tuple[Function, ...]:

@@ -154,8 +154,8 @@ class BlockingEngine:
         request = incoming.request
         try:
             incoming.wake = _ignore  # first: see `abort`
-            if incoming not in self._opened:
-                raise closed_amid(request)
+            if incoming not in self._opened:  # closed, or opened by this process's parent
+                raise incoming.failed or closed_amid(request)
             if not incoming.pieces:
                 if incoming.paused:
                     driver.resume_soon(incoming)
