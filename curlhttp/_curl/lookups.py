@@ -110,6 +110,9 @@ class Lookups:
                     self._threads -= 1
                     return
                 name = self._line.popleft()
+                if not self._pending[name].waiting:  # all have given up: others' names are next
+                    del self._pending[name]
+                    continue
             addresses: list[str] = []
             error: OSError | None = None
             try:

@@ -123,11 +123,14 @@ class CachePolicy:
             url: another one than the request's, or None.
         """
         transport = request.transport
+        tls = transport.tls
         where = (
             (url or str(request.url)).partition("#")[0],
             request.get_header("host"),  # the caller's own; else the URL has it
             transport.unix_socket,
             transport.connect_to,
+            # What came from a server that nobody checked is not for those who check it.
+            (tls.verify is not False, tls.check_hostname, transport.pins),
         )
         return digest(map(repr, where))
 

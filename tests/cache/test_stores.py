@@ -412,3 +412,10 @@ def test_a_stored_response_that_lost_a_part_is_fetched_anew(
         for url in (URL, URL + "other"):
             assert [once(cache, url, answer).from_cache for _ in range(2)] == [False, True]
     assert caplog.records == []
+
+
+def test_what_nobody_checked_is_not_given_to_those_who_check() -> None:
+    pins = {"h.test": ["sha256//" + "A" * 43 + "="]}
+    with Cache(":memory:") as cache:
+        for options in ({"verify": False}, {}, {"pins": pins}):
+            assert [once(cache, **options).from_cache for _ in range(2)] == [False, True]

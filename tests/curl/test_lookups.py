@@ -1,0 +1,35 @@
+"""Names are looked up in threads, and a name that nobody waits for keeps nobody waiting."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from curlhttp._curl import lookups
+from curlhttp._curl.lookups import Lookups
+from curlhttp._curl.thread_gate import ThreadGate
+from curlhttp._run import run_sync
+
+
+def test_a_name_that_all_have_given_up_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+    asked: list[str] = []
+
+    def addresses(host: str, family: int) -> list[str]:
+        asked.append(host)
+        begun.set()
+        assert goes_on.wait(30)
+        return [host]
+
+    monkeypatch.setattr(lookups, "_THREADS", 1)
+    monkeypatch.setattr(lookups, "_addresses", addresses)
+    found = Lookups(60)
+    first = threading.Thread(target=lambda: run_sync(found.find("slow", 0, ThreadGate, 30)))
+    first.start()
+    assert begun.wait(30)
+    assert run_sync(found.find("given up", 0, ThreadGate, 0)) is None
+    goes_on.set()
+    assert run_sync(found.find("wanted", 0, ThreadGate, 30)) == ["wanted"]
+    first.join()
+    assert asked == ["slow", "wanted"]
