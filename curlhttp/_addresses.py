@@ -64,6 +64,7 @@ def address_fields(
         happy_eyeballs_timeout: seconds that IPv6 has before IPv4 is tried as well.
 
     Raises:
+        TypeError: one that goes by host is no mapping.
         ValueError: one of them is not what it should be.
     """
     fields = {
@@ -131,6 +132,9 @@ def _detours(connect_to: Mapping[str, str], resolve: Mapping[str, str]) -> tuple
 
     An entry of CURLOPT_RESOLVE would stay in libcurl's cache of names, for other requests too.
     """
+    for name, given in (("connect_to", connect_to), ("resolve", resolve)):
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{name} must be a mapping by host, not {type(given).__name__}")
     addresses = {_place(key, "resolve"): _address(key, value) for key, value in resolve.items()}
     found = {place: (address, "") for place, address in addresses.items()}
     for key, value in connect_to.items():

@@ -72,8 +72,11 @@ def joined_pins(pins: Pins) -> dict[str, str]:
         pins: one or several of "sha256//" and the hash of a public key in base64, by host.
 
     Raises:
+        TypeError: it is no mapping.
         ValueError: a host or a pin is none.
     """
+    if pins is not None and not isinstance(pins, Mapping):
+        raise TypeError(f"pins must be a mapping by host, not {type(pins).__name__}")
     found = {}
     for host, given in (pins or {}).items():
         each = [given] if isinstance(given, str) else list(given)

@@ -6,6 +6,7 @@ Options that pycurl has no name for are raw numbers of curl.h.
 from __future__ import annotations
 
 import os
+import socket
 from typing import cast
 
 import pycurl
@@ -156,12 +157,22 @@ def _route(transport: Transport) -> list[Option]:
 
 def _local_end(address: str, interface: str | None) -> list[Option]:
     if interface is not None:
-        local = f"ifhost!{interface}!{address}" if address else f"if!{interface}"
+        # With an address beside it, libcurl would go on without an interface that is not there.
+        both = address and _is_there(interface)
+        local = f"ifhost!{interface}!{address}" if both else f"if!{interface}"
     elif address:
         local = f"host!{address}"
     else:
         return []
     return [(pycurl.INTERFACE, local)]
+
+
+def _is_there(interface: str) -> bool:
+    try:
+        socket.if_nametoindex(interface)
+    except OSError:
+        return False
+    return True
 
 
 def _authorities(verify: Verify, file: int, folder: int, blob: int, options: int) -> list[Option]:

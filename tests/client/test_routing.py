@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import curlhttp
-from curlhttp import requests
+from curlhttp import Client, requests
 from tests.servers import AppServer, Certs, DoHServer, H2Server, HTTPProxy, UnixDoor, refused_port
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
@@ -237,6 +237,10 @@ _UNUSABLE = {
     "local address 192.0.2.1": {"local_address": "192.0.2.1"},
     "local interface nosuch0": {"interface": "nosuch0"},
     "local address 192.0.2.1 with interface lo": {"local_address": "192.0.2.1", "interface": "lo"},
+    "local address 127.0.0.1 with interface nosuch0": {
+        "local_address": "127.0.0.1",
+        "interface": "nosuch0",
+    },
 }
 
 
@@ -385,6 +389,13 @@ async def test_what_is_no_route_is_refused_before_anything_is_sent(
     with pytest.raises(ValueError, match=words):
         await make_client().get(app.url, **settings)
     assert not app.connections
+
+
+@pytest.mark.parametrize("name", ["resolve", "connect_to", "pins"])
+def test_what_goes_by_host_is_a_mapping(name: str) -> None:
+    wrong: Any = {name: "a:1"}
+    with pytest.raises(TypeError, match=f"{name} must be a mapping by host, not str"):
+        Client(**wrong)
 
 
 @ONE_OF_EACH
