@@ -23,7 +23,7 @@ from curlhttp._curl.rejections import body_differs, no_head
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.decoders import decode_content
 from curlhttp._models.head import Head
-from curlhttp._models.request import Request
+from curlhttp._models.request import KEEP_CODED, Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException
 
@@ -182,6 +182,8 @@ def decode_body(response: Response, request: Request) -> None:
     if request.follow_redirects and response._head.redirects:
         return
     assert response._content is not None
+    if request.decode == KEEP_CODED:
+        response._coded = response._content
     try:
         limit = request.max_response_size
         response._content = decode_content(response._content, response.headers, limit)

@@ -16,7 +16,7 @@ from curlhttp._engine import Clock, Engine, Layer, Send
 from curlhttp._flow.streamed import Streamed
 from curlhttp._models.decoders import decode_content
 from curlhttp._models.head import Head
-from curlhttp._models.request import Request
+from curlhttp._models.request import KEEP_CODED, Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
 from curlhttp._policy.cache import SAFE, CachePolicy, Kept, Reuse, Use
@@ -177,7 +177,7 @@ class _CachedRequest:
 
     async def _fetch(self, send: Send, old: Kept | None, why: str) -> Response:
         """Send the request as it is, and store what comes in place of what there was."""
-        sent = self._request if self._request.method == "HEAD" else _undecoded(self._request)
+        sent = self._request if self._request.method == "HEAD" else _kept_coded(self._request)
         began = self._clock.wall()
         response = await send(sent)
         return await self._take(response, old, f"fwd={why}", began)
@@ -186,7 +186,7 @@ class _CachedRequest:
         """Ask the server whether a stored response is good still (RFC 9111, section 4.3)."""
         if self._request.method == "HEAD":
             return await self._fetch(send, None, "stale")
-        sent = self._policy.conditional(_undecoded(self._request), kept.entry)
+        sent = self._policy.conditional(_kept_coded(self._request), kept.entry)
         began = self._clock.wall()
         try:
             response = await send(sent)
@@ -229,10 +229,8 @@ class _CachedRequest:
             if entry is not None:
                 response.read_by(partial(_Watched, most=self._store.max_body, keep=keep))
             return response
-        body = response.content
-        if body and request.decode and request.method != "HEAD":
-            _decode(response)  # before it is stored: a corrupt one would be given for hours
-        if entry is not None and len(body) <= self._store.max_body:
+        body = _as_it_came(response)
+        if entry is not None and body is not None and len(body) <= self._store.max_body:
             await keep(body)
         return response
 
@@ -274,13 +272,25 @@ class _CachedRequest:
         return response
 
 
-def _undecoded(request: Request) -> Request:
-    """Return the request for a body as it is on the wire, which is what is stored."""
-    if request.stream:
+def _kept_coded(request: Request) -> Request:
+    """Return the request for a body as it is on the wire as well, which is what is stored."""
+    if request.stream or not request.decode:
         return request
     request = request.copy()
-    request.decode = False
+    request.decode = KEEP_CODED
     return request
+
+
+def _as_it_came(response: Response) -> bytes | None:
+    """Return the body on the wire of a response in memory; None where nobody has kept that."""
+    coded, response._coded = response._coded, None
+    if coded is not None:
+        return coded
+    request = response.request
+    is_decoded = request.decode and not (request.follow_redirects and response.is_redirect)
+    if is_decoded and response.content and "content-encoding" in response.headers:
+        return None
+    return response.content
 
 
 def _decode(response: Response) -> None:

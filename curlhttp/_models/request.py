@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["IDEMPOTENT", "Fields", "Request", "fields_of"]
+__all__ = ["IDEMPOTENT", "KEEP_CODED", "Fields", "Request", "fields_of"]
+
+KEEP_CODED = "keep"
 
 _EARLY = 0.002  # seconds
 # RFC 9110, section 9.2.2
@@ -117,7 +119,8 @@ class Request(Shown):
         stream: the caller reads the body piece by piece.
         follow_redirects: redirects are followed.
         max_response_size: bytes that the body may have, on the wire and decoded, or None.
-        decode: the content coding of the response is undone.
+        decode: the content coding of the response is undone; with KEEP_CODED, its body is kept
+            as it came, too.
         deadline: the time.monotonic() at which the total runs out, or None.
         retry: the RetryPolicy, or None to send it once.
         extensions: a place for a middleware's own data.
@@ -160,7 +163,7 @@ class Request(Shown):
     stream: bool
     follow_redirects: bool
     max_response_size: int | None
-    decode: bool
+    decode: bool | str
     deadline: float | None
     retry: RetryPolicy | None
     extensions: dict[str, Any] | None  # Any: the middleware knows

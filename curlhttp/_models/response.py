@@ -44,6 +44,7 @@ class Response:
     _first_attempt: float | None = None  # its seconds, where there was no other
     budget_exhausted: bool = False
     from_cache: bool = False
+    _coded: bytes | None = None  # the body as it came, where KEEP_CODED was asked for
     cache_status: str | None = None
     _headers: Headers | None = None
     _history: list[Response] | None = None

@@ -163,7 +163,9 @@ class _Taking:
         """Take down a response with its body in memory."""
         request, timings = response.request, response.timings
         # The engine undoes the coding, but of redirects that are followed: nobody reads those.
-        is_decoded = request.decode and not (request.follow_redirects and response.is_redirect)
+        is_decoded = bool(request.decode) and not (
+            request.follow_redirects and response.is_redirect
+        )
         answer = Received(response._head, response._content or b"", is_decoded)
         self.end(timings, timings.total - timings.first_byte, answer)
 

@@ -9,7 +9,7 @@ from curlhttp._engine import HedgePlan
 from curlhttp._models.body.body import read_whole
 from curlhttp._models.closed import client_closed
 from curlhttp._models.decoders import decode_content
-from curlhttp._models.request import Request
+from curlhttp._models.request import KEEP_CODED, Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 from curlhttp.testing._attempt import Attempted, ScriptedIncoming, ScriptedRace, copy_of, limited
@@ -192,6 +192,8 @@ class ScriptedEngine:
     def _decode(self, response: Response, request: Request) -> None:
         if not (request.decode and response._content):
             return
+        if request.decode == KEEP_CODED:
+            response._coded = response._content
         try:
             limit = request.max_response_size
             response._content = decode_content(response._content, response.headers, limit)

@@ -375,3 +375,20 @@ def test_a_refresh_for_which_there_is_no_thread_fails_no_hit(
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", start)
             assert client.get(app.url + "/stale").from_cache
+
+
+async def test_what_is_below_the_cache_sees_bodies_without_their_coding(
+    make_client: MakeClient, app: AppServer, cache: Cache
+) -> None:
+    seen: list[bytes] = []
+
+    async def look(request: Any, send: curlhttp.Send) -> curlhttp.Response:
+        response = await send(request)
+        seen.append(response.content)
+        return response
+
+    counted(app, "/coded", gzip.compress(b"plain"), [*KEPT, ("Content-Encoding", "gzip")])
+    client = make_client(cache=cache, attempt_middleware=[look])
+    for _ in range(2):
+        assert (await client.get(app.url + "/coded")).content == b"plain"
+    assert seen == [b"plain"]

@@ -189,11 +189,11 @@ def _refuse_and_break_off(connection: RawConnection) -> None:
     """Answer on the first connection; then refuse what is asked, and answer in broken HTTP/2."""
     connection.read_exactly(len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
     connection.send(b"\0\0\0\x04\0\0\0\0\0")
-    kind = -1
-    while kind != 1:  # up to the head of the request
+    awaited = {(1, 0), (4, 1)}  # the head of the request; our SETTINGS, acknowledged
+    while awaited:  # unread bytes would reset the connection when it is closed
         frame = connection.read_exactly(9)
-        kind = frame[3]
         connection.read_exactly(int.from_bytes(frame[:3], "big"))
+        awaited.discard((frame[3], frame[4] & 1 if frame[3] == 4 else 0))
     if not connection.index:
         connection.send(b"\0\0\x01\x01\x05\0\0\0\x01\x88")  # 200, without a body
         return
