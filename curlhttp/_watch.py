@@ -138,7 +138,8 @@ class Watch:
                 for line in source.take():
                     logger.debug("#%d %s", number, line)
             if error is not None:
-                logger.debug("#%d failed: %s: %s", number, type(error).__name__, error)
+                # As text: a handler that keeps records would keep the error's frames alive.
+                logger.debug("#%d failed: %s: %s", number, type(error).__name__, str(error))
             elif self._answer is not None:
                 logger.debug("#%d times: %s", number, _times(self._answer[1]))
         if self._answer is not None:

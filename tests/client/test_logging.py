@@ -247,6 +247,25 @@ async def test_a_handler_that_raises_breaks_no_request(
     assert capsys.readouterr().err.count("ZeroDivisionError: of the handler") == 2
 
 
+async def test_a_handler_that_keeps_records_keeps_nothing_of_a_request(
+    make_client: Any, logger: logging.Logger
+) -> None:
+    """An error would keep its traceback, and so frames, the engine and its handles."""
+    kept: list[logging.LogRecord] = []
+
+    class Keeps(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            kept.append(record)
+
+    logger.addHandler(Keeps())
+    logger.setLevel(logging.DEBUG)
+    with pytest.raises(curlhttp.ConnectionError):
+        await make_client(retry=1).get("http://127.0.0.1:1/")
+    arguments = [each for record in kept for each in record.args or ()]
+    assert arguments
+    assert {type(each) for each in arguments} <= {str, int, float}
+
+
 async def test_a_handler_may_send_requests_with_the_same_client(
     make_client: Any, app: AppServer, logger: logging.Logger
 ) -> None:
