@@ -96,7 +96,8 @@ def test_many_tasks_are_compared_with_64(tmp_path: Path) -> None:
     (case,) = found["cases"]
     assert [row["concurrency"] for row in case["rows"]] == [64, 200]
     assert [row["samples"][0]["errors"] for row in case["rows"]] == [0, 0]
-    assert case["rows"][1]["samples"][0]["requests"] == 200
+    # Each task sends one at least: more where 200 take less than a round.
+    assert case["rows"][1]["samples"][0]["requests"] >= 200
 
 
 def test_the_server_has_ports_that_no_client_gets_by_itself() -> None:
