@@ -44,7 +44,8 @@ class Client(Core):
         limits: a Limits, or its fields as keywords of their own, which beat it: max_connections,
             max_connections_per_host, max_keepalive_connections, keepalive_expiry,
             max_connection_lifetime, dns_ttl.
-        http2: see Transport; off by default: one request at a time is faster on HTTP/1.1.
+        http2: True to offer HTTP/2 on TLS, "prior-knowledge" to speak it at once, also without
+            TLS; off by default, since one request at a time is faster on HTTP/1.1.
         http3: True to try HTTP/3 on TLS; "auto" for origins that say that they speak it (RFC 7838).
         verify: see TLS; it beats REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
         cert: see TLS.
