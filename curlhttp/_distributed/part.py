@@ -1,0 +1,127 @@
+"""What a worker does: fetch a partition, and write its part and its entry in the manifest.
+
+Whoever kills it leaves nothing under the names that count. A partition that runs again replaces
+what it wrote before; one that is done already is not fetched anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from curlhttp._distributed.manifest import entry_name, part_name
+from curlhttp._distributed.partition import Partition
+from curlhttp._distributed.places import Place, place_of
+from curlhttp._distributed.rows import FetchRow
+from curlhttp._distributed.settings import client_of
+from curlhttp._distributed.tally import PartTally
+from curlhttp._distributed.work import PartResult, PartWork
+from curlhttp._distributed.writers import writer_of
+from curlhttp._models.cookies.late import Jar
+from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._client import Client
+    from curlhttp._models.request import Request
+    from curlhttp._models.response import Response
+
+__all__ = ["run_partition"]
+
+_KEY = "curlhttp.distributed"  # in a request's extensions
+
+
+def run_partition(work: PartWork, partition: Partition) -> PartResult:
+    """Fetch a partition, write its part, and return what came of it.
+
+    A function of a module and of two values, so that any engine can send it to a worker.
+
+    Args:
+        work: how, and where to.
+        partition: which URLs.
+
+    Raises:
+        OSError: the part could not be written, or the URLs not be read; what fails of a URL is a
+            row and no error.
+    """
+    place = place_of(work.out)
+    done = place.read(entry_name(partition.number))
+    if done is not None:
+        return PartResult.from_json(done)
+    result = _Part(work, partition, place).fetch()
+    with place.writing(entry_name(partition.number)) as stream:
+        stream.write(result.to_json())
+    return result
+
+
+class _Part:
+    def __init__(self, work: PartWork, partition: Partition, place: Place) -> None:
+        self._work = work
+        self._partition = partition
+        self._place = place
+        self._tally = PartTally()
+        self._unsent: list[FetchRow] = []
+
+    def fetch(self) -> PartResult:
+        """Fetch all, and have the part under its name."""
+        work, number = self._work, self._partition.number
+        begun = time.monotonic()
+        with self._place.writing(part_name(number, work.format)) as stream:
+            writer = writer_of(work.format, stream)
+            with client_of(work) as client:
+                for row in self._rows(client):
+                    self._put_body(row)
+                    self._tally.add(row)
+                    writer.add(row)
+            writer.close()
+        if work.pause and self._tally.rows:
+            time.sleep(work.pause)
+        return self._tally.result(number, self._partition.digest, seconds=time.monotonic() - begun)
+
+    def _rows(self, client: Client) -> Iterator[FetchRow]:
+        requests = self._requests(client)
+        with client.map(requests, concurrency=self._work.concurrency) as outcomes:
+            for outcome in outcomes:
+                yield _row_of(outcome)
+                yield from self._take_unsent()
+        yield from self._take_unsent()
+
+    def _take_unsent(self) -> Iterator[FetchRow]:
+        unsent, self._unsent = self._unsent, []
+        yield from unsent
+
+    def _requests(self, client: Client) -> Iterator[Request]:
+        for row, url in self._partition.source.read():
+            text = url if isinstance(url, str) else url.decode("utf-8", "replace")
+            try:
+                request = client.build_request("GET", url)
+            except (RequestException, ValueError, TypeError) as error:
+                self._unsent.append(FetchRow.of_no_request(row, text, error))
+                continue
+            request.extensions = {_KEY: (row, text)}
+            # A jar of its own: cookies of thousands of URLs must not pile up, nor mix.
+            request.jar = Jar()
+            yield request
+
+    def _put_body(self, row: FetchRow) -> None:
+        """Make a file of a body that is too large for its row."""
+        body, inline = row.body, self._work.inline
+        if body is None:
+            return
+        if not self._work.bodies:
+            row.body = None
+        elif inline is not None and len(body) > inline:
+            digest = hashlib.sha256(body).hexdigest()
+            row.body, row.body_file = None, f"bodies/{digest[:2]}/{digest}"
+            if not self._place.exists(row.body_file):
+                with self._place.writing(row.body_file) as stream:
+                    stream.write(body)
+
+
+def _row_of(outcome: Response | RequestException) -> FetchRow:
+    request = outcome.request
+    assert request is not None
+    assert request.extensions is not None
+    row, url = request.extensions[_KEY]
+    return FetchRow.of(row, url, outcome)

@@ -1,0 +1,109 @@
+"""Fetch more URLs than one process should: on the cores of a machine, on Dask, or on Ray.
+
+    from curlhttp import distributed
+
+    if __name__ == "__main__":
+        print(distributed.fetch("urls.txt", "pages", engine="processes"))
+
+Each partition of the URLs is fetched by `Client.map` in a worker, which writes a part. What is done
+stands in a manifest beside the parts: the same call goes on where another one was stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from curlhttp._distributed.engines import engine_of
+from curlhttp._distributed.inputs import Cutter, input_of
+from curlhttp._distributed.manifest import Manifest, Terms
+from curlhttp._distributed.places import place_of
+from curlhttp._distributed.run import Driver
+from curlhttp._distributed.settings import client_of, described, pickled
+from curlhttp._distributed.summary import FetchSummary
+from curlhttp._distributed.work import Format, PartWork
+
+if TYPE_CHECKING:
+    from curlhttp._models.url.url import URL
+    from curlhttp._policy.retry import RetryInput
+
+__all__ = ["FetchSummary", "fetch"]
+
+_OURS = {"rate_limit", "concurrency_limit"}
+
+
+def fetch(
+    urls: str | os.PathLike[str] | Iterable[str | bytes | URL],
+    out: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    engine: object = "processes",
+    processes: int | None = None,
+    concurrency: int = 64,
+    per_host: int | None = None,
+    rate: float | None = None,
+    retry: RetryInput = None,
+    format: Format = "parquet",
+    partition: int = 10_000,
+    inline: int | None = 65_536,
+    bodies: bool = True,
+    progress: bool = True,
+    **client_settings: Any,  # Any: of each keyword of Client its own type
+) -> FetchSummary:
+    """Fetch URLs in many workers, and write what comes of each as a row of a part.
+
+    Args:
+        urls: an iterable, which is read lazily, or the path or fsspec URL of a text file with one
+            URL a line, or of a Parquet file (.parquet, or any with `column`).
+        column: of the Parquet file; without it, the only one, or the one that is called "url".
+        out: the folder for parts, bodies and the manifest, or its fsspec URL.
+        engine: "processes" of this machine.
+        processes: how many, for that engine; None for one per core.
+        concurrency: requests at once in each partition.
+        per_host: requests at once to one origin, over all workers.
+        rate: requests a second to one origin, over all workers.
+        retry: see Client.
+        format: of the parts.
+        partition: URLs in each, at most.
+        inline: bytes of the largest body that stands in its row; larger ones are files, named by
+            their SHA-256. None for no limit.
+        bodies: False to keep none.
+        progress: show how it goes, on stderr.
+        client_settings: of the Client in each worker; max_response_size is 100 MiB unless given.
+
+    Returns:
+        What came of all partitions, those of earlier calls too.
+
+    Raises:
+        ValueError: the input or the settings differ from those of the call that began this fetch.
+        TypeError: a setting cannot travel to workers, or an item is no URL.
+        OSError: the input cannot be read, or the folder not be written.
+        ImportError: the engine, the format or a path needs a package that is not installed.
+    """
+    settings = {**client_settings, "retry": retry}
+    wrong = settings.keys() & _OURS
+    if wrong:
+        raise TypeError(f"{min(wrong)} is told by per_host and rate")
+    chosen = engine_of(engine, processes or os.cpu_count() or 1)
+    found = input_of(urls, column)
+    place = place_of(os.fspath(out))
+    work = PartWork(
+        place.path("").rstrip("/"),
+        format,
+        concurrency,
+        inline,
+        bodies,
+        pickled(settings),
+        per_host,
+        rate,
+        pause=1 / rate if rate else 0.0,
+    )
+    client_of(work).close()  # raises now, if it must
+    place.make()
+    manifest = Manifest(place)
+    lanes = 4 * max(4, chosen.slots) if per_host or rate else 0
+    terms = manifest.agree(Terms(format, partition, lanes, inline, bodies, described(settings)))
+    cutter = Cutter(found, place, partition, terms.lanes)
+    driver = Driver(place, manifest, lanes=terms.lanes, spills=cutter.spills, tell=lambda _: None)
+    return driver.go(work, chosen.run, cutter.cut)
