@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._distributed.engines import engine_of
+from curlhttp._distributed.folders import folder_of
 from curlhttp._distributed.inputs import Cutter, input_of
 from curlhttp._distributed.manifest import Manifest, Terms
-from curlhttp._distributed.places import place_of
-from curlhttp._distributed.run import Driver
+from curlhttp._distributed.run import FetchDriver
 from curlhttp._distributed.settings import client_of, described, pickled
 from curlhttp._distributed.summary import FetchSummary
 from curlhttp._distributed.work import Format, PartWork
@@ -87,9 +87,9 @@ def fetch(
         raise TypeError(f"{min(wrong)} is told by per_host and rate")
     chosen = engine_of(engine, processes or os.cpu_count() or 1)
     found = input_of(urls, column)
-    place = place_of(os.fspath(out))
+    folder = folder_of(os.fspath(out))
     work = PartWork(
-        place.path("").rstrip("/"),
+        folder.path("").rstrip("/"),
         format,
         concurrency,
         inline,
@@ -100,10 +100,12 @@ def fetch(
         pause=1 / rate if rate else 0.0,
     )
     client_of(work).close()  # raises now, if it must
-    place.make()
-    manifest = Manifest(place)
+    folder.make()
+    manifest = Manifest(folder)
     lanes = 4 * max(4, chosen.slots) if per_host or rate else 0
     terms = manifest.agree(Terms(format, partition, lanes, inline, bodies, described(settings)))
-    cutter = Cutter(found, place, partition, terms.lanes)
-    driver = Driver(place, manifest, lanes=terms.lanes, spills=cutter.spills, tell=lambda _: None)
+    cutter = Cutter(found, folder, partition, terms.lanes)
+    driver = FetchDriver(
+        folder, manifest, lanes=terms.lanes, spills=cutter.spills, tell=lambda _: None
+    )
     return driver.go(work, chosen.run, cutter.cut)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the session if handles, tasks, threads, sockets or pipes are left over."""
     uvloop.new_event_loop().close()  # libuv opens a pipe with its first loop, for good
+    resource_tracker.ensure_running()  # the one of spawned processes, with a pipe, for good
     files, threads = _open_files(), set(threading.enumerate())
     yield
     gc.unfreeze()

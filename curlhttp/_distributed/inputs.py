@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from zlib import crc32
 
+from curlhttp._distributed.folders import OutFolder, open_to_read
 from curlhttp._distributed.partition import Lines, Pair, ParquetRows, Partition
-from curlhttp._distributed.places import Place, open_to_read
 from curlhttp._distributed.spiller import Spiller
 from curlhttp._models.url.url import URL
 
@@ -103,7 +103,7 @@ class Cutter:
 
     Args:
         found: the input.
-        place: the folder of the fetch.
+        folder: the folder of the fetch.
         partition: URLs in each.
         lanes: see Spiller.
 
@@ -111,9 +111,9 @@ class Cutter:
         spills: the partitions are written to the folder, and no ranges of a file.
     """
 
-    def __init__(self, found: UrlInput, place: Place, partition: int, lanes: int) -> None:
+    def __init__(self, found: UrlInput, folder: OutFolder, partition: int, lanes: int) -> None:
         self._input = found
-        self._place = place
+        self._folder = folder
         self._partition = partition
         self._lanes = lanes
         self.spills: bool = found.urls is not None or lanes > 0
@@ -127,7 +127,7 @@ class Cutter:
         if not self.spills:
             return self._input.ranges(self._partition)
         pairs = self._input.pairs()
-        return iter(Spiller(pairs, self._place, self._partition, self._lanes, is_done))
+        return iter(Spiller(pairs, self._folder, self._partition, self._lanes, is_done))
 
 
 def _size_of(path: str) -> int:

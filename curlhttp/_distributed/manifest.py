@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-from curlhttp._distributed.places import Place
+from curlhttp._distributed.folders import OutFolder
 from curlhttp._distributed.work import Format, PartResult
 
 __all__ = ["Manifest", "Terms", "entry_name", "part_name", "spilled_name"]
@@ -77,11 +77,11 @@ class Manifest:
     """Read and write the manifest of a fetch.
 
     Args:
-        place: the folder of the fetch.
+        folder: the folder of the fetch.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, folder: OutFolder) -> None:
+        self._folder = folder
 
     def agree(self, terms: Terms) -> Terms:
         """Return the terms that hold: those given, or those of the call that began the fetch.
@@ -93,23 +93,23 @@ class Manifest:
             ValueError: they differ, or the folder holds something else.
             OSError: the folder cannot be written to.
         """
-        text = self._place.read(_HEAD)
+        text = self._folder.read(_HEAD)
         if text is None:
-            if any(True for _ in self._place.names("parts")):
-                raise ValueError(f"{self._place.path('')} has parts, but no manifest of a fetch")
-            with self._place.writing(_HEAD) as stream:
+            if any(True for _ in self._folder.names("parts")):
+                raise ValueError(f"{self._folder.path('')} has parts, but no manifest of a fetch")
+            with self._folder.writing(_HEAD) as stream:
                 stream.write(json.dumps({"version": _VERSION, **asdict(terms)}, indent=1).encode())
             return terms
         was = self._terms(text)
         changed = terms.changes(was)
         if changed:
             raise ValueError(
-                f"the fetch in {self._place.path('')} was begun with other settings: "
+                f"the fetch in {self._folder.path('')} was begun with other settings: "
                 f"{', '.join(changed)}; give the same ones, or another folder"
             )
         if terms.lanes and not was.lanes:
             raise ValueError(
-                f"the fetch in {self._place.path('')} was begun without per_host and rate, so its "
+                f"the fetch in {self._folder.path('')} was begun without per_host and rate, so its "
                 "partitions have hosts in common; give a store with them, or another folder"
             )
         return was
@@ -120,10 +120,10 @@ class Manifest:
             version = fields.pop("version")
             terms = Terms(**fields)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise ValueError(f"{self._place.path(_HEAD)} is no manifest of a fetch") from None
+            raise ValueError(f"{self._folder.path(_HEAD)} is no manifest of a fetch") from None
         if version != _VERSION:
             raise ValueError(
-                f"{self._place.path(_HEAD)} is of version {version}; this one reads {_VERSION}"
+                f"{self._folder.path(_HEAD)} is of version {version}; this one reads {_VERSION}"
             )
         return terms
 
@@ -133,12 +133,12 @@ class Manifest:
         Raises:
             ValueError: an entry cannot be read.
         """
-        names = [name for name in self._place.names("manifest") if _ENTRY(name)]
-        for name, text in self._place.read_all("manifest", sorted(names)):
+        names = [name for name in self._folder.names("manifest") if _ENTRY(name)]
+        for name, text in self._folder.read_all("manifest", sorted(names)):
             try:
                 yield PartResult.from_json(text)
             except ValueError as error:
-                raise ValueError(f"{self._place.path(f'manifest/{name}')}: {error}") from None
+                raise ValueError(f"{self._folder.path(f'manifest/{name}')}: {error}") from None
 
     def finish(self, summary: dict[str, object]) -> None:
         """Write the summary, and remove what was spilled.
@@ -146,7 +146,7 @@ class Manifest:
         Args:
             summary: of the whole fetch.
         """
-        with self._place.writing(_SUMMARY) as stream:
+        with self._folder.writing(_SUMMARY) as stream:
             stream.write(json.dumps(summary, indent=1).encode())
-        for name in list(self._place.names("input")):
-            self._place.remove(f"input/{name}")
+        for name in list(self._folder.names("input")):
+            self._folder.remove(f"input/{name}")

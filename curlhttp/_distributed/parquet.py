@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from curlhttp._distributed.places import open_to_read
+from curlhttp._distributed.folders import open_to_read
 from curlhttp._distributed.rows import TIMINGS, FetchRow
 
 if TYPE_CHECKING:

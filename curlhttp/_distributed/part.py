@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from curlhttp._distributed.folders import OutFolder, folder_of
 from curlhttp._distributed.manifest import entry_name, part_name
 from curlhttp._distributed.partition import Partition
-from curlhttp._distributed.places import Place, place_of
 from curlhttp._distributed.rows import FetchRow
 from curlhttp._distributed.settings import client_of
 from curlhttp._distributed.tally import PartTally
@@ -45,21 +45,21 @@ def run_partition(work: PartWork, partition: Partition) -> PartResult:
         OSError: the part could not be written, or the URLs not be read; what fails of a URL is a
             row and no error.
     """
-    place = place_of(work.out)
-    done = place.read(entry_name(partition.number))
+    folder = folder_of(work.out)
+    done = folder.read(entry_name(partition.number))
     if done is not None:
         return PartResult.from_json(done)
-    result = _Part(work, partition, place).fetch()
-    with place.writing(entry_name(partition.number)) as stream:
+    result = _Part(work, partition, folder).fetch()
+    with folder.writing(entry_name(partition.number)) as stream:
         stream.write(result.to_json())
     return result
 
 
 class _Part:
-    def __init__(self, work: PartWork, partition: Partition, place: Place) -> None:
+    def __init__(self, work: PartWork, partition: Partition, folder: OutFolder) -> None:
         self._work = work
         self._partition = partition
-        self._place = place
+        self._folder = folder
         self._tally = PartTally()
         self._unsent: list[FetchRow] = []
 
@@ -67,7 +67,7 @@ class _Part:
         """Fetch all, and have the part under its name."""
         work, number = self._work, self._partition.number
         begun = time.monotonic()
-        with self._place.writing(part_name(number, work.format)) as stream:
+        with self._folder.writing(part_name(number, work.format)) as stream:
             writer = writer_of(work.format, stream)
             with client_of(work) as client:
                 for row in self._rows(client):
@@ -114,8 +114,8 @@ class _Part:
         elif inline is not None and len(body) > inline:
             digest = hashlib.sha256(body).hexdigest()
             row.body, row.body_file = None, f"bodies/{digest[:2]}/{digest}"
-            if not self._place.exists(row.body_file):
-                with self._place.writing(row.body_file) as stream:
+            if not self._folder.exists(row.body_file):
+                with self._folder.writing(row.body_file) as stream:
                     stream.write(body)
 
 

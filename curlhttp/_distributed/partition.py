@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from curlhttp._distributed.places import open_to_read
+from curlhttp._distributed.folders import open_to_read
 
 __all__ = ["LONGEST_LINE", "Lines", "Pair", "ParquetRows", "Partition", "Source", "Spilled"]
 

@@ -9,25 +9,25 @@ from itertools import chain
 from typing import TypeAlias, cast
 
 from curlhttp._distributed.engines import Run
+from curlhttp._distributed.folders import OutFolder
 from curlhttp._distributed.lanes import Lanes
 from curlhttp._distributed.manifest import Manifest, spilled_name
 from curlhttp._distributed.partition import Partition
-from curlhttp._distributed.places import Place
 from curlhttp._distributed.summary import FetchSummary
 from curlhttp._distributed.work import PartResult, PartWork
 
-__all__ = ["Driver"]
+__all__ = ["FetchDriver"]
 
 _AHEAD = 4  # partitions per lane that may wait for it
 
 Cut: TypeAlias = Callable[[Callable[[int], bool]], Iterator[Partition]]
 
 
-class Driver:
+class FetchDriver:
     """Have all partitions fetched that are not done yet.
 
     Args:
-        place: the folder of the fetch.
+        folder: the folder of the fetch.
         manifest: of the fetch.
         lanes: see Terms.
         spills: the URLs of partitions are files of the folder, which go when those are done.
@@ -36,14 +36,14 @@ class Driver:
 
     def __init__(
         self,
-        place: Place,
+        folder: OutFolder,
         manifest: Manifest,
         *,
         lanes: int,
         spills: bool,
         tell: Callable[[PartResult], None],
     ) -> None:
-        self._place = place
+        self._folder = folder
         self._manifest = manifest
         self._lanes = lanes
         self._spills = spills
@@ -74,7 +74,7 @@ class Driver:
                 lanes.release(result.number)
                 self._note(result)
                 if self._spills:
-                    self._place.remove(spilled_name(result.number))
+                    self._folder.remove(spilled_name(result.number))
         self.summary.finish(time.monotonic() - begun)
         return self.summary
 

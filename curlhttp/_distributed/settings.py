@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["client_of", "described", "pickled"]
 
-# What says who we are may be renewed between two calls, and has no place in a file.
+# What says who we are may be renewed between two calls, and has no folder in a file.
 _CREDENTIALS = {"auth", "cookies", "cert"}
 
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from zlib import crc32
 
+from curlhttp._distributed.folders import OutFolder
 from curlhttp._distributed.manifest import spilled_name
 from curlhttp._distributed.partition import Pair, Partition, Spilled
-from curlhttp._distributed.places import Place
 from curlhttp._models.url.url import parse_url
 from curlhttp.exceptions import RequestException
 
@@ -22,7 +22,7 @@ class Spiller:
 
     Args:
         pairs: rows and URLs.
-        place: the folder.
+        folder: the folder.
         partition: URLs in each, at most.
         lanes: all URLs of a host are in partitions of one lane; 0 for none.
         is_done: whether a partition, by its number, need not be written.
@@ -31,13 +31,13 @@ class Spiller:
     def __init__(
         self,
         pairs: Iterator[Pair],
-        place: Place,
+        folder: OutFolder,
         partition: int,
         lanes: int,
         is_done: Callable[[int], bool],
     ) -> None:
         self._pairs = pairs
-        self._place = place
+        self._folder = folder
         self._partition = partition
         self._lanes = lanes
         self._is_done = is_done
@@ -74,9 +74,9 @@ class Spiller:
         self._number += 1
         name = spilled_name(number)
         if not self._is_done(number):
-            with self._place.writing(name) as stream:
+            with self._folder.writing(name) as stream:
                 stream.write(lines)
-        source = Spilled(self._place.path(name))
+        source = Spilled(self._folder.path(name))
         return Partition(number, source, f"{crc32(lines):08x}", lane if self._lanes else None)
 
 

@@ -7,10 +7,10 @@ from typing import BinaryIO, Protocol
 from curlhttp._distributed.rows import FetchRow
 from curlhttp._distributed.work import Format
 
-__all__ = ["PartWriter", "writer_of"]
+__all__ = ["RowWriter", "writer_of"]
 
 
-class PartWriter(Protocol):
+class RowWriter(Protocol):
     """Write the rows of one part."""
 
     def add(self, row: FetchRow) -> None:
@@ -20,7 +20,7 @@ class PartWriter(Protocol):
         """Write what is left; the stream stays open."""
 
 
-def writer_of(format: Format, stream: BinaryIO) -> PartWriter:
+def writer_of(format: Format, stream: BinaryIO) -> RowWriter:
     """Return what writes a part.
 
     Args:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Place", "is_remote", "local_path", "open_to_read", "place_of"]
+__all__ = ["OutFolder", "folder_of", "is_remote", "local_path", "open_to_read"]
 
 _MARK = ".tmp-"  # in the names of files that are not complete
 _AT_ONCE = 1000  # files that are read together
@@ -58,7 +58,7 @@ def open_to_read(path: str) -> Iterator[BinaryIO]:
         yield remote
 
 
-class Place(Protocol):
+class OutFolder(Protocol):
     """A folder and those below it; names have "/" between their parts."""
 
     def make(self) -> None:
@@ -86,8 +86,8 @@ class Place(Protocol):
         """Remove a file, if it is there."""
 
 
-def place_of(path: str) -> Place:
-    """Return the place that a path or an fsspec URL means.
+def folder_of(path: str) -> OutFolder:
+    """Return the folder that a path or an fsspec URL means.
 
     Raises:
         ImportError: it needs fsspec, or a package of fsspec's.
