@@ -24,7 +24,7 @@ _CHOSEN = "async,pairs"  # what check measures: most goals, in some minutes
 class _Command:
     """A benchmark, with its rounds and the seconds for each client in each of them.
 
-    `in_all` are the clients that `all` measures: those of the README; () for all clients.
+    `in_all` are the clients that `all` measures: the pages'; () for all clients.
     """
 
     measure: Callable[[argparse.Namespace, Options], dict[str, Any]]
@@ -99,7 +99,7 @@ def _measure(name: str, chosen: argparse.Namespace, clients: tuple[str, ...] = (
 
 
 def _measure_all(chosen: argparse.Namespace) -> None:
-    """Measure all that the README and the goals need; what fails is named, and left out."""
+    """Measure all that the pages and the goals need; what fails is named, and left out."""
     for name in chosen.only or _COMMANDS:
         try:
             _measure(name, chosen, _COMMANDS[name].in_all)
@@ -142,12 +142,12 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about, description=about)
         _add_measuring(command)
         _add_output(command)
-    about = "Measure all that the README's tables and the goals need, in some 20 minutes."
+    about = "Measure all that README, docs/speed.md and the goals need, in some 20 minutes."
     command = commands.add_parser("all", help=about, description=about)
     _add_measuring(command)
     _add_only(command, "")
     _add_output(command)
-    about = "Make tables, plots, goals and the README's tables anew of the JSON files in --output."
+    about = "Make tables, plots, goals and the pages' tables anew of the JSON files in --output."
     _add_output(commands.add_parser("report", help=about, description=about))
     about = "Name the goals' ratios that got worse by more than their spread; status 1 if any did."
     command = commands.add_parser("check", help=about, description=about)

@@ -1,16 +1,22 @@
-"""The tables of the README, made of the results: between marks, so that they cannot disagree."""
+"""The tables of the README and of docs/speed.md, made of the results, so that they cannot disagree.
+
+They stand between marks; the pictures of docs/speed.md are copies of those beside the results.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from benchmarks import tables
 
-__all__ = ["ASYNC", "MILLION", "README", "SYNC", "with_tables"]
+__all__ = ["ASYNC", "MILLION", "PAGES", "PICTURES", "SHORT", "SYNC", "with_tables", "write"]
 
-README = Path(__file__).parent.parent / "README.md"
+_ROOT = Path(__file__).parent.parent
+PAGES = (_ROOT / "README.md", _ROOT / "docs" / "speed.md")
+PICTURES = _ROOT / "docs" / "images"  # of the pages of docs, which can show nothing outside of it
 _BLOCK = re.compile(r"(<!-- benchmarks: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 ASYNC = (
@@ -39,22 +45,56 @@ SYNC = (
 MILLION = ("curlhttp/uvloop", "aiohttp/uvloop", "curlhttp Client.map")
 
 
+SHORT = ("curlhttp", "wreq", "aiohttp", "httpx", "requests")
+
+
+def write(folder: Path) -> None:
+    """Make the pages' tables anew of the results in a folder, and copy its pictures."""
+    for page in PAGES:
+        text = with_tables(page.read_text(encoding="utf-8"), folder)
+        page.write_text(text, encoding="utf-8")
+    for name in ("async", "sync", "million"):
+        picture = folder / f"{name}.svg"
+        if picture.exists():
+            (PICTURES / picture.name).write_bytes(picture.read_bytes())
+
+
 def with_tables(text: str, folder: Path) -> str:
-    """Return the README's text with the tables that the results in a folder make."""
+    """Return a page's text with the tables that the results in a folder make."""
 
     def block(match: re.Match[str]) -> str:
         begin, name, _, end = match.groups()
-        results = json.loads((folder / f"{name}.json").read_text())
+        of = "async" if name == "short" else name
+        results = _read(folder, of)
         machine = results["machine"]
         table = {
             "async": lambda: tables.overview(results["cases"], ASYNC),
-            "sync": lambda: tables.overview(
-                [case for case in results["cases"] if case["group"] == "HTTP, connections kept"],
-                [f"{client}/none" for client in SYNC],
-            ),
+            "sync": lambda: tables.overview(_kept(results), [f"{client}/none" for client in SYNC]),
             "million": lambda: tables.million(results),
+            "short": lambda: _short(results, _read(folder, "sync")),
         }[name]()
         date = f"Measured at {machine['date']}, commit {machine['commit']}."
         return f"{begin}\n{table}\n\n{date}\n\n{end}"
 
     return _BLOCK.sub(block, text)
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
+    return results
+
+
+def _kept(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cases of the blocking clients whose connections were kept, without TLS."""
+    return [case for case in results["cases"] if case["group"] == "HTTP, connections kept"]
+
+
+def _short(asynchronous: dict[str, Any], blocking: dict[str, Any]) -> str:
+    """Return the few figures of the README: small answers, of the clients that most people know."""
+    small = [case for case in asynchronous["cases"] if case["name"] == "200 B"]
+    one = [case for case in _kept(blocking) if case["name"] == "1 KiB"]
+    columns = [
+        *[(f"async, {case['group']}, 64 at once", "uvloop", case) for case in small],
+        *[("blocking, HTTP/1.1, one after the other", "none", case) for case in one],
+    ]
+    return tables.chosen(columns, SHORT)

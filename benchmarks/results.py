@@ -39,13 +39,13 @@ def render(path: Path) -> str:
 def report(folder: Path) -> str:
     """Make everything anew of a folder's JSON; return the table of goals.
 
-    The README's tables are made of the results that belong to the checkout, and of no others.
+    The tables of the README and docs/speed.md are made of the results that belong to the
+    checkout, and of no others.
     """
     for path in sorted(folder.glob("*.json")):
         render(path)
     text = goals.markdown(folder)
     (folder / "goals.md").write_text(text)
     if folder.resolve() == FOLDER.resolve():
-        before = readme.README.read_text(encoding="utf-8")
-        readme.README.write_text(readme.with_tables(before, folder), encoding="utf-8")
+        readme.write(folder)
     return text

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.figures import Ratio, Spread, Summary, summaries
 
-__all__ = ["markdown", "million", "overview"]
+__all__ = ["chosen", "markdown", "million", "overview"]
 
 _MIB = 1 << 20
 
@@ -124,6 +124,21 @@ def overview(cases: list[dict[str, Any]], chosen: Sequence[str] = ()) -> str:
     titles = [f"{c['group']}, {c['name']}" if len(groups) > 1 else c["name"] for c in cases]
     head = ["requests/s (× curlhttp)", *(["loop"] if has_loops else []), *titles]
     return _table(head, rows, words=1 + has_loops)
+
+
+def chosen(columns: Sequence[tuple[str, str, dict[str, Any]]], clients: Sequence[str]) -> str:
+    """Return requests per second of some clients in some cases.
+
+    Args:
+        columns: of each its title, the loop that counts in it, and the case of the results.
+        clients: the rows, in their order.
+    """
+    found = [
+        {row.client: row for row in summaries(case) if row.loop == loop}
+        for _, loop, case in columns
+    ]
+    head = ["requests/s (× curlhttp)", *[title for title, _, _ in columns]]
+    return _table(head, [[name, *[_cell(one.get(name)) for one in found]] for name in clients])
 
 
 def _cell(summary: Summary | None) -> str:

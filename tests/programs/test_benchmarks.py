@@ -186,10 +186,15 @@ def test_report_makes_tables_of_results_that_are_there(tmp_path: Path) -> None:
     assert (tmp_path / "goals.md").read_text().count("| not measured |") == len(goals.GOALS)
 
 
-def test_the_tables_of_the_readme_and_of_the_folder_are_those_of_the_results() -> None:
-    text = readme.README.read_text(encoding="utf-8")
-    assert readme.with_tables(text, results.FOLDER) == text, "python -m benchmarks report"
-    assert text.count("<!-- benchmarks: ") == 3
+def test_the_tables_of_the_pages_and_of_the_folder_are_those_of_the_results() -> None:
+    tables_of = {}
+    for page in readme.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert readme.with_tables(text, results.FOLDER) == text, "python -m benchmarks report"
+        tables_of[page.name] = text.count("<!-- benchmarks: ")
+    assert tables_of == {"README.md": 1, "speed.md": 3}
+    for picture in readme.PICTURES.glob("*.svg"):
+        assert picture.read_bytes() == (results.FOLDER / picture.name).read_bytes()
     for path in results.FOLDER.glob("*.json"):
         made = tables.markdown(json.loads(path.read_text()))
         assert path.with_suffix(".md").read_text() == made, "python -m benchmarks report"

@@ -1,4 +1,4 @@
-"""Where curlhttp.requests differs from requests, on purpose; the README lists these."""
+"""Where the drop-in differs from requests on purpose, as docs/migrating/drop-in.md says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where the documentation's snippets end up: https://api.example.org, on loopback.
+"""Where the documentation's snippets end up: https://api.example.org and PyPI, on loopback.
 
-A proxy leads every name below example.org here. Snippets need nothing for that: clients, the
-drop-in and the command line find the proxy and the authority in the environment, as anywhere.
+A proxy leads every name below example.org, and pypi.org, here. Snippets need nothing for that:
+clients, the drop-in and the command line find the proxy and the authority in the environment.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tests.servers.websocket import echo, speaking
 
 RELEASE = payload(3 << 20)
 EVENTS = ("Content-Type", "text/event-stream")
+_SERVED = ("api.example.org", "example.org", "*.example.org", "pypi.org")
 _NAMES = ("Ada", "Grace", "Alan", "Barbara")
 
 
@@ -86,6 +87,18 @@ def release(record: Record, out: Out) -> None:
     return out.reply(206, RELEASE[start:], [*kept, ("Content-Range", shown)])
 
 
+def project(record: Record, out: Out) -> None:
+    """Tell of a project, as PyPI's JSON API does."""
+    out.reply(200, to_json({"info": {"name": record.args[0], "version": "7.47.0"}}), [JSON])
+
+
+def simple(record: Record, out: Out) -> None:
+    """Give a page of PyPI's index, in HTML."""
+    title = f"    <title>Links for {record.args[0]}</title>"
+    page = f"<!DOCTYPE html>\n<html>\n  <head>\n{title}\n  </head>\n</html>\n"
+    out.reply(200, page.encode(), [("Content-Type", "text/html")])
+
+
 def events(record: Record, out: Out) -> None:
     """Give two events, from after the last one that is known; then say that there are no more."""
     last = int(record.header("last-event-id") or 0)
@@ -149,6 +162,8 @@ ROUTES = {
     "/private": private,
     "/token": token,
     "/release.tar.gz": release,
+    "/pypi": project,
+    "/simple": simple,
 }
 
 
@@ -162,7 +177,7 @@ class _Gateway(HTTPProxy):
 
     def dial(self, host: str, port: int) -> socket.socket:
         """Connect to the server that stands for a host of example.org; to no other."""
-        if not host.endswith("example.org"):
+        if not host.endswith("example.org") and host != "pypi.org":
             raise OSError("not a host of the documentation")
         if host == "echo.example.org":
             return super().dial("127.0.0.1", self.echo_port)
@@ -172,7 +187,7 @@ class _Gateway(HTTPProxy):
 @contextmanager
 def documented_world(certs: Certs) -> Iterator[dict[str, str]]:
     """Run the servers, and give the environment that leads there."""
-    context = certs.server_context("api.example.org", "example.org", "*.example.org", alpn=HTTP2)
+    context = certs.server_context(*_SERVED, alpn=HTTP2)
     echoing = certs.server_context("echo.example.org")
     with (
         H2Server(context) as secure,
