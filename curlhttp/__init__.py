@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from curlhttp import exceptions, progress, requests, testing
     from curlhttp import httpx as httpx
     from curlhttp import httpx2 as httpx2
+    from curlhttp import redis as redis
     from curlhttp._alias import alias_requests
     from curlhttp._apps.asgi import ASGITransport
     from curlhttp._apps.wsgi import WSGITransport
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
     )
     from curlhttp._policy.bearer import BearerAuth
     from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
-    from curlhttp._policy.breaker.circuit import BreakerMetrics, Circuit
-    from curlhttp._policy.breaker.store import Store
+    from curlhttp._policy.breaker.circuit import BreakerMetrics
     from curlhttp._policy.budget import RetryBudget
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.digest import DigestAuth
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.oauth2 import OAuth2ClientCredentials, OAuth2RefreshToken
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
+    from curlhttp._policy.store import Store
     from curlhttp._record.record import HarLog, Record
     from curlhttp._sse import AsyncEventStream, EventStream
     from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
         ResponseTooLarge,
         RetryError,
         SSLError,
+        StoreError,
         StreamConsumedError,
         TooManyRedirects,
         UnrewindableBodyError,
@@ -164,7 +166,6 @@ __all__ = [
     "Cache",
     "ChecksumMismatch",
     "ChunkedEncodingError",
-    "Circuit",
     "CircuitBreaker",
     "CircuitBreakerOpen",
     "Client",
@@ -225,6 +226,7 @@ __all__ = [
     "ServerSentEvent",
     "Session",
     "Store",
+    "StoreError",
     "StreamConsumedError",
     "StreamedResponse",
     "Timeout",
@@ -299,8 +301,7 @@ _HOMES = {
     ),
     "curlhttp._policy.breaker.breaker": "CircuitBreaker Transition",
     "curlhttp._policy.budget": "RetryBudget",
-    "curlhttp._policy.breaker.circuit": "BreakerMetrics Circuit",
-    "curlhttp._policy.breaker.store": "Store",
+    "curlhttp._policy.breaker.circuit": "BreakerMetrics",
     "curlhttp._policy.concurrency": "ConcurrencyLimit",
     "curlhttp._policy.digest": "DigestAuth",
     "curlhttp._policy.guard": "PublicOnly",
@@ -308,6 +309,7 @@ _HOMES = {
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
     "curlhttp._policy.rate": "RateLimit",
     "curlhttp._policy.retry": "RetryPolicy",
+    "curlhttp._policy.store": "Store",
     "curlhttp._cache.cache": "Cache",
     "curlhttp._record.record": "HarLog Record",
     "curlhttp._sse": "AsyncEventStream EventStream",
@@ -319,8 +321,9 @@ _HOMES = {
         "HTTPError InvalidHeader InvalidJSONError InvalidMethod InvalidProxyURL InvalidSchema "
         "InvalidURL JSONDecodeError MissingSchema OAuth2Error PoolTimeout ProxyError ReadTimeout "
         "RemoteProtocolError RequestException RequestsDependencyWarning RequestsWarning "
-        "ResponseTooLarge RetryError SSLError StreamConsumedError Timeout TooManyRedirects "
-        "URLRequired UnrewindableBodyError WebSocketClosed WebSocketRefused WriteTimeout"
+        "ResponseTooLarge RetryError SSLError StoreError StreamConsumedError Timeout "
+        "TooManyRedirects URLRequired UnrewindableBodyError WebSocketClosed WebSocketRefused "
+        "WriteTimeout"
     ),
     # What requests has, and where two names would be one: `import curlhttp as requests`.
     "curlhttp.requests": "PreparedRequest Request Response Session codes session",
@@ -333,7 +336,7 @@ _SUBMODULES = {
         "structures utils"
     ),
 }
-_OF_EXTRAS = ("httpx", "httpx2")  # not in __all__: `import *` must do without them
+_OF_EXTRAS = ("httpx", "httpx2", "redis")  # not in __all__: `import *` must do without them
 _MODULE = {name: f"{home}.{name}" for home, names in _SUBMODULES.items() for name in names.split()}
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

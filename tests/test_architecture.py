@@ -95,6 +95,11 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ),
         {*CLIENTS, "pycurl", *LOOPS, *SOCKETS},
     ),
+    "_redis": (
+        (*VALUES, *SEAM, "curlhttp._policy.store", "curlhttp._redis", "curlhttp._curl.thread_gate"),
+        {*CLIENTS, "pycurl", *LOOPS, *SOCKETS},
+    ),
+    "redis.py": (("curlhttp._redis",), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_download": ((*BELOW_CLIENTS, "curlhttp._download"), {*CLIENTS, "pycurl", *LOOPS, *CLOCKS}),
     "_background.py": (VALUES + SEAM + CURL + ("curlhttp._loops",), {"pycurl", *SOCKETS, *CLOCKS}),
     "_apps": (

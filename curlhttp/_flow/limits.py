@@ -33,6 +33,10 @@ def limits(
 
     def around(send: Send) -> Send:
         inner = send if rate is None else _rated(rate, clock, gate, send)
+        if rate is not None and rate.store is not None:
+            from curlhttp._flow.shared_limits import rated_together
+
+            inner = rated_together(rate, clock, gate, send, inner)
         return inner if concurrency is None else _counted(concurrency, clock, gate, inner)
 
     return around

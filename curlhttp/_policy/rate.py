@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 
+from curlhttp._policy.store import Answer, Question, Store, micros
 from curlhttp._policy.waiting_line import Limit, Per, Wake
 from curlhttp.exceptions import DeadlineExceeded
 
-__all__ = ["RateLimit", "Turn"]
+__all__ = ["MADE_UP", "RateLimit", "Turn"]
 
 _MANY = 1000  # origins, from which on those without traffic are forgotten
 _ROUNDING = 1e-6  # seconds: timers and sums of floats are not more exact
-_MADE_UP = 0.045  # seconds that a timer may be late without loss; repaid in 1 s: below 5 %
+MADE_UP = 0.045  # seconds that a timer may be late without loss; repaid in 1 s: below 5 %
 
 
 class Turn:
@@ -82,7 +83,7 @@ class _Bucket:
         late = now - self.due
         if late > 0:
             if waited:
-                late = min(late, _MADE_UP)
+                late = min(late, MADE_UP)
             elif late > self.owed:  # a pause, which uses up what is owed
                 late = self.owed = max(0.0, 2 * self.owed - late)
             if late > self.owed:
@@ -107,6 +108,7 @@ class RateLimit(Limit["Turn"]):
         rate: requests per second in the long run.
         burst: how many may go at once after a pause.
         per: "origin" for each origin by itself, None for all together.
+        store: what all processes of one rate share it by, or None for this process alone.
 
     Raises:
         ValueError: the rate is not positive, or the burst below one.
@@ -114,7 +116,14 @@ class RateLimit(Limit["Turn"]):
     Source: the generic cell rate algorithm, ITU-T I.371.
     """
 
-    def __init__(self, rate: float, burst: int = 1, per: Per = "origin") -> None:
+    def __init__(
+        self,
+        rate: float,
+        burst: int = 1,
+        per: Per = "origin",
+        *,
+        store: Store | None = None,
+    ) -> None:
         if not (isinstance(burst, int) and burst >= 1):
             raise ValueError(f"burst must be a whole number from 1 on, not {burst!r}")
         if not (0 < rate < math.inf and burst / rate < math.inf):
@@ -123,6 +132,8 @@ class RateLimit(Limit["Turn"]):
         self.burst = burst
         self._interval = 1.0 / rate
         self._tolerance = (burst - 1) / rate
+        self.store = store
+        self._late = 0.0  # seconds, of the shared turns since the store heard of it last
         super().__init__(per)
 
     def _clear(self) -> None:
@@ -169,10 +180,19 @@ class RateLimit(Limit["Turn"]):
         if self._leavers:
             self._release_leavers()
         if seconds > patience:
-            raise DeadlineExceeded(
-                f"the rate limit of {self.rate:g} requests per second has room in {seconds:.3g} s, "
-                f"and the request ends in {max(0.0, patience):.3g} s; it was not sent"
-            )
+            raise self.too_long(seconds, patience)
+
+    def too_long(self, seconds: float, patience: float) -> DeadlineExceeded:
+        """Return the error for a request that has less time than it would wait.
+
+        Args:
+            seconds: that it would wait.
+            patience: seconds that it has.
+        """
+        return DeadlineExceeded(
+            f"the rate limit of {self.rate:g} requests per second has room in {seconds:.3g} s, "
+            f"and the request ends in {max(0.0, patience):.3g} s; it was not sent"
+        )
 
     def give_back(self, origin: str) -> None:
         """Take a request back that was let go and not sent.
@@ -186,6 +206,49 @@ class RateLimit(Limit["Turn"]):
                 bucket.due -= self._interval
         if self._leavers:
             self._release_leavers()
+
+    # what processes share
+
+    def reserving(self, origin: str, patience: float) -> Question:
+        """Return what reserves a turn at a store.
+
+        The answer is whether it did, the microseconds to wait, and what gives the turn back.
+
+        Args:
+            origin: whom the request goes to.
+            patience: how many seconds it has; inf without a deadline.
+        """
+        late, self._late = self._late, 0.0
+
+        def undo(answer: Answer) -> Question | None:
+            return self.giving_back(origin, answer) if answer[0] else None
+
+        most = -1 if patience == math.inf else max(0, micros(patience))
+        numbers = (self._interval * 1e6, self._tolerance * 1e6, most, micros(late))
+        return Question("rate", self._shared_key(origin), numbers, undo)
+
+    def giving_back(self, origin: str, answer: Answer) -> Question:
+        """Return what gives a turn back at the store, which is not used.
+
+        Args:
+            origin: whom the request would have gone to.
+            answer: to what reserved it.
+        """
+        turn = tuple(str(part, "ascii") for part in answer[2:] if isinstance(part, bytes))
+        return Question("rate_back", self._shared_key(origin), (self._interval * 1e6, *turn))
+
+    def came_late(self, seconds: float) -> bool:
+        """Return whether a shared turn is good that was slept for; a little late is made up for.
+
+        Args:
+            seconds: how late its request is.
+        """
+        if seconds <= MADE_UP:
+            self._late = max(self._late, seconds)
+        return seconds <= MADE_UP
+
+    def _shared_key(self, origin: str) -> str:
+        return f"{self.rate:g}/{self.burst}:{self._key(origin)}"
 
     def _is_first(self, turn: Turn) -> bool:
         with self._lock:  # a line must not change while it is looked at

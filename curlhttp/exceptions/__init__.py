@@ -27,6 +27,7 @@ RequestException(OSError)
 ├── StreamConsumedError          (also TypeError)
 ├── WebSocketRefused*, WebSocketClosed*
 ├── RetryError
+├── StoreError*                  a store that processes share gives no answer
 ├── UnrewindableBodyError
 └── ClientClosed*                (also RuntimeError)
 
@@ -49,6 +50,7 @@ from curlhttp.exceptions._connection import (
     RemoteProtocolError,
     RetryError,
     SSLError,
+    StoreError,
     Timeout,
     WriteTimeout,
 )
@@ -112,6 +114,7 @@ __all__ = [
     "ResponseTooLarge",
     "RetryError",
     "SSLError",
+    "StoreError",
     "StreamConsumedError",
     "Timeout",
     "TooManyRedirects",

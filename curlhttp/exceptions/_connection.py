@@ -23,6 +23,7 @@ __all__ = [
     "RemoteProtocolError",
     "RetryError",
     "SSLError",
+    "StoreError",
     "Timeout",
     "WriteTimeout",
 ]
@@ -92,6 +93,10 @@ class CircuitBreakerOpen(ConnectionError):
     ) -> None:
         super().__init__(*args, **facts)
         self.retry_after = retry_after
+
+
+class StoreError(RequestException):
+    """Report that a store of shared limits gives no answer, or holds what is not curlhttp's."""
 
 
 class Timeout(RequestException):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import gc
-import pickle
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -540,54 +537,3 @@ async def test_a_deadline_of_ours_gives_a_probe_back(make_client: MakeClient) ->
     assert await scripted.ask(timeout=Timeout(total=1.0)) == [DeadlineExceeded]
     metrics = scripted.breaker.metrics(URL)
     assert (metrics.state, metrics.probes) == ("half_open", 0)
-
-
-# --- a store of the user's own ---
-
-A = TypeVar("A")
-T = TypeVar("T")
-
-
-class Folder:
-    """A store in files, for one program after the other; it asks nothing but public names."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = threading.Lock()
-
-    def change(
-        self, origin: str, now: float, step: Callable[[curlhttp.Circuit, float, A], T], what: A
-    ) -> T:
-        with self._lock:
-            circuit = self.peek(origin) or curlhttp.Circuit()
-            result = step(circuit, now, what)
-            self._file(origin).write_bytes(pickle.dumps(circuit))
-            return result
-
-    def peek(self, origin: str) -> curlhttp.Circuit | None:
-        file = self._file(origin)
-        return pickle.loads(file.read_bytes()) if file.exists() else None
-
-    def origins(self) -> list[str]:
-        return [unquote(file.name) for file in self.path.iterdir()]
-
-    def _file(self, origin: str) -> Path:
-        return self.path / quote(origin, safe="")
-
-
-async def test_with_a_store_in_files_the_next_client_knows_what_the_last_one_found(
-    make_client: MakeClient, app: AppServer, tmp_path: Path
-) -> None:
-    def client() -> AnyClient:
-        store: curlhttp.Store = Folder(tmp_path)
-        return make_client(breaker=curlhttp.CircuitBreaker(2, recovery_timeout=60, store=store))
-
-    for _ in range(2):
-        assert (await client().get(app.url + "/status/503")).status_code == 503
-    with pytest.raises(CircuitBreakerOpen) as caught:
-        await client().get(app.url)
-    assert caught.value.retry_after is not None
-    assert 50 < caught.value.retry_after <= 60
-    assert len(app.requests) == 2
-    curlhttp.CircuitBreaker(store=Folder(tmp_path)).reset()
-    assert (await client().get(app.url)).content == b"hello"

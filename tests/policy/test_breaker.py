@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,8 +11,6 @@ import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, Transition
 from curlhttp._policy.breaker.breaker import Permit
-from curlhttp._policy.breaker.circuit import Circuit
-from curlhttp._policy.breaker.store import MemoryStore, Step, Store
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -22,46 +19,13 @@ ORIGIN = "http://a.test:80"
 OTHER = "http://b.test:80"
 
 
-class WrittenStore:
-    """A store as several processes would share it: circuits are written down, in a file or so.
-
-    Each step is first taken in vain, as if another process had written in between.
-    """
-
-    def __init__(self) -> None:
-        self.written: dict[str, bytes] = {}
-        self.made = 0
-
-    def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
-        if origin not in self.written:
-            self.made += 1
-            self.written[origin] = pickle.dumps(Circuit(self.made << 32))
-        step(pickle.loads(self.written[origin]), now, what)
-        circuit = pickle.loads(self.written[origin])
-        result = step(circuit, now, what)
-        self.written[origin] = pickle.dumps(circuit)
-        return result
-
-    def peek(self, origin: str) -> Circuit | None:
-        written = self.written.get(origin)
-        return None if written is None else pickle.loads(written)
-
-    def origins(self) -> list[str]:
-        return list(self.written)
-
-
 MakeBreaker = Callable[..., CircuitBreaker]
 
 
-@pytest.fixture(params=[MemoryStore, WrittenStore])
-def make_breaker(request: pytest.FixtureRequest) -> MakeBreaker:
-    """Return a function that makes breakers, with the circuits in memory or elsewhere."""
-
-    def make(*arguments: Any, **settings: Any) -> CircuitBreaker:
-        store: Store = request.param()
-        return CircuitBreaker(*arguments, store=store, **settings)
-
-    return make
+@pytest.fixture
+def make_breaker() -> MakeBreaker:
+    """Return what makes breakers."""
+    return CircuitBreaker
 
 
 def run(breaker: CircuitBreaker, results: str, now: float = 0.0, origin: str = ORIGIN) -> None:
@@ -581,11 +545,10 @@ def test_what_was_forced_stays_at_any_number() -> None:
 
 def test_ten_thousand_origins_take_the_memory_of_a_thousand() -> None:
     """S86: of circuits."""
-    store = MemoryStore()
-    breaker = CircuitBreaker(1, store=store)
+    breaker = CircuitBreaker(1)
     for number in range(10_000):
         run(breaker, "F", origin=f"http://h{number}.test:80", now=number * 31.0)
-    assert len(store.origins()) == 1000
+    assert len(breaker._store.origins()) == 1000
 
 
 def test_a_late_result_does_not_fit_a_circuit_that_came_later() -> None:

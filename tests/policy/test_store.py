@@ -136,8 +136,8 @@ def test_hooks_run_when_the_lock_is_free() -> None:
 
 
 def test_a_finalizer_may_run_while_its_thread_has_the_lock() -> None:
-    store = MemoryStore()
-    breaker = opened(CircuitBreaker(1, recovery_timeout=30, store=store))
+    breaker = opened(CircuitBreaker(1, recovery_timeout=30))
+    store = breaker._store
     probes = [breaker.admit(ORIGIN, 30.0)]
 
     def lose_the_probe(circuit: Circuit, now: float, what: None) -> None:

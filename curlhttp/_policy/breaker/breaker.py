@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from curlhttp._models.url.url import parse_url
 from curlhttp._policy.breaker.circuit import BreakerMetrics, Change, Passage, Rules, State
 from curlhttp._policy.breaker.health import FAILURE_STATUSES, OriginJudge, Verdict
-from curlhttp._policy.breaker.store import MemoryStore, Store
+from curlhttp._policy.breaker.store import MemoryStore
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = ["BreakerMetrics", "CircuitBreaker", "Permit", "Transition", "proxy_key"]
@@ -169,7 +169,6 @@ class CircuitBreaker:
         count_bodies: of a streamed response count the end of the body instead of the head; a
             hook of a client hears of what that led to with its next request.
         failure_statuses: status codes that are failures.
-        store: where the circuits are, instead of in this process; max_origins is its own then.
 
     Raises:
         ValueError: a setting is out of its range.
@@ -195,7 +194,6 @@ class CircuitBreaker:
         count_tls: bool = False,
         count_bodies: bool = False,
         failure_statuses: Iterable[int] = FAILURE_STATUSES,
-        store: Store | None = None,
     ) -> None:
         if failure_threshold is None and failure_rate is None:
             failure_threshold = _DEFAULT_FAILURE_THRESHOLD
@@ -218,7 +216,7 @@ class CircuitBreaker:
         self.count_tls = count_tls
         self.count_bodies = count_bodies
         self.failure_statuses: frozenset[int] = frozenset(failure_statuses)
-        self._store: Store = MemoryStore(max_origins) if store is None else store
+        self._store = MemoryStore(max_origins)
         self._forced: State | None = None  # for all origins
         # Results from finalizers, which may run while this thread has the store's lock.
         self._late: deque[tuple[str, float, int, bool | None, float, _Tell | None]] = deque()

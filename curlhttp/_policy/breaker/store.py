@@ -1,4 +1,4 @@
-"""Where circuits are kept: in this process, by default. The seam for those that processes share."""
+"""Where the circuits of one process are kept."""
 
 from __future__ import annotations
 
@@ -6,49 +6,16 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from curlhttp._fork import register
 from curlhttp._policy.breaker.circuit import Circuit
 
-__all__ = ["MemoryStore", "Step", "Store"]
+__all__ = ["MemoryStore", "Step"]
 
 A = TypeVar("A")
 T = TypeVar("T")
 Step: TypeAlias = Callable[[Circuit, float, A], T]
-
-
-class Store(Protocol):
-    """Keep circuits, for one process or for several; for `CircuitBreaker(store=)`.
-
-    A step, `Callable[[Circuit, float, A], T]`, changes nothing but the circuit that it gets,
-    which can be pickled: a store that shares circuits may read one, step and write it back, and
-    where another process wrote in between, read and step again. It is called in the threads of
-    event loops, too: it must not wait for long. The times in a circuit are those of the `now`
-    that steps were given, monotonic seconds: they mean nothing after the machine has restarted.
-    """
-
-    def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
-        """Return step(circuit, now, what); a circuit that is not there yet is made for it.
-
-        Args:
-            origin: "scheme://host:port", or "proxy scheme://host:port" of a proxy.
-            now: monotonic seconds.
-            step: to be called with the circuit of the origin, one at a time for each. A new
-                circuit is `Circuit()`; one in the place of another, which the store has dropped,
-                is `Circuit(n << 32)`, with another n each time.
-            what: passed on to the step.
-        """
-
-    def peek(self, origin: str) -> Circuit | None:
-        """Return a circuit to look at, or None; it may be a little old, and may be changing.
-
-        Args:
-            origin: see change.
-        """
-
-    def origins(self) -> list[str]:
-        """Return the origins that have circuits."""
 
 
 class MemoryStore:
@@ -69,7 +36,14 @@ class MemoryStore:
         register(self)
 
     def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
-        """Return step(circuit, now, what); a circuit that is not there yet is made for it."""
+        """Return step(circuit, now, what); a circuit that is not there yet is made for it.
+
+        Args:
+            origin: "scheme://host:port", or "proxy scheme://host:port" of a proxy.
+            now: monotonic seconds.
+            step: to be called with the circuit of the origin, one at a time for each.
+            what: passed on to the step.
+        """
         with self._lock:
             circuit = self._circuits.get(origin)
             if circuit is not None:

@@ -1,0 +1,101 @@
+"""Hold requests back by limits that processes share, at a store.
+
+Where the store has no answer, the process holds them back by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from curlhttp._engine import Clock, MakeGate, Send
+from curlhttp._flow.deadline import LEAST
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._policy.rate import RateLimit
+from curlhttp._policy.store import Answer, Question, Store, seconds
+from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
+
+__all__ = ["asked", "rated_together"]
+
+
+async def asked(
+    store: Store, question: Question, gate: MakeGate, request: Request
+) -> Answer | None:
+    """Return a store's answer for a request, or None when there is none.
+
+    Raises:
+        StoreError: see Store.ask.
+    """
+    try:
+        return await store.ask(question, gate)
+    except StoreError as error:
+        error.request = request
+        raise
+
+
+# --- per second ---
+
+
+def rated_together(rate: RateLimit, clock: Clock, gate: MakeGate, send: Send, alone: Send) -> Send:
+    """Return what sends a request when it is its turn among those of all processes.
+
+    Args:
+        rate: has a store.
+        clock: tells the time, and sleeps.
+        gate: makes a gate of the engine.
+        send: sends it.
+        alone: sends it when it is its turn in this process.
+    """
+    store = cast(Store, rate.store)
+
+    async def rated(request: Request) -> Response:
+        turn = await _turn(rate, store, request, clock, gate)
+        if turn is None:
+            return await alone(request)
+        try:
+            return await send(request)
+        except CircuitBreakerOpen:
+            store.tell(rate.giving_back(request.url.origin, turn))  # nothing was sent
+            raise
+
+    return rated
+
+
+async def _turn(
+    rate: RateLimit, store: Store, request: Request, clock: Clock, gate: MakeGate
+) -> Answer | None:
+    """Wait for a turn, and return what reserved it."""
+    origin, deadline = request.url.origin, request.deadline
+    while True:
+        patience = math.inf if deadline is None else deadline - clock.now()
+        answer = await asked(store, rate.reserving(origin, patience), gate, request)
+        if answer is None:
+            return None
+        now, wait = clock.now(), seconds(answer[1])
+        if not answer[0]:
+            error = rate.too_long(wait, patience)
+            error.request = request
+            raise error
+        if not wait:
+            return answer
+        try:
+            if deadline is not None and now + wait > deadline + LEAST:
+                raise _asked_too_long(request)
+            await clock.sleep(wait)
+        # BaseException, since the turn of a cancelled task is good for another request.
+        except BaseException:
+            store.tell(rate.giving_back(origin, answer))
+            raise
+        # Much too late, since its process stood still, it would come on top of those whose turn
+        # it is now: it stands in line anew.
+        if rate.came_late(clock.now() - now - wait):
+            return answer
+
+
+def _asked_too_long(request: Request) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"{request}: the total of {request.timeout.total} s would run out before its turn "
+        "at the rate limit; it was not sent",
+        request=request,
+    )

@@ -1,0 +1,70 @@
+"""What policies ask a store of that processes share, and in which words.
+
+A store carries out one question at a time for each key, by a clock of its own. The policies put
+the questions, the flow asks them: where a store has no answer, the process goes on with what it
+knows by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from curlhttp._engine import MakeGate
+
+__all__ = ["Answer", "Question", "Store", "micros", "seconds"]
+
+Answer: TypeAlias = "Sequence[int | bytes]"
+
+
+class Question(NamedTuple):
+    """One step of something shared, which a store takes as a whole.
+
+    Attributes:
+        kind: which step, such as "rate"; a store knows them by name.
+        key: of what, with the settings that all who share it must have in common.
+        arguments: of the step; times are whole microseconds.
+        undo: gives what takes the step back, should its answer come to nobody; None for nothing.
+    """
+
+    kind: str
+    key: str
+    arguments: tuple[int | float | str, ...] = ()
+    undo: Callable[[Answer], Question | None] | None = None
+
+
+class Store(Protocol):
+    """Keep what several processes share; for `store=` of limits, budgets and breakers.
+
+    `curlhttp.redis.RedisStore` is one. The clock is the store's own. It says nothing of what it
+    cannot do: an answer of None has the process go on by itself.
+    """
+
+    async def ask(self, question: Question, gate: MakeGate) -> Answer | None:
+        """Return the answer, or None when it is not to be had in time.
+
+        Args:
+            question: what to do.
+            gate: makes what the caller waits at, in its event loop or thread.
+
+        Raises:
+            StoreError: what is kept there is not what it should be, or the store is to be
+                obeyed and gives no answer.
+        """
+
+    def tell(self, question: Question) -> None:
+        """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""
+
+    def ask_here(self, question: Question) -> Answer | None:
+        """Return the answer as ask does, and block for it, no longer than the store's timeout."""
+
+
+def micros(duration: float) -> int:
+    """Return seconds as whole microseconds."""
+    return round(duration * 1e6)
+
+
+def seconds(microseconds: int | bytes) -> float:
+    """Return microseconds of an answer as seconds."""
+    return int(microseconds) / 1e6

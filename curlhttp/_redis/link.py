@@ -1,0 +1,274 @@
+"""One thread that talks to Redis for all requests of a process.
+
+Those in event loops must not block, and those in threads must not wait for longer than they are
+asked to, not for a name server either. So each waits at a gate of its engine, and the thread sends
+what has come meanwhile in one piece: a thousand requests at once are a few round trips.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, cast
+
+from curlhttp._policy.store import Answer, Question
+from curlhttp._redis.connecting import Address
+from curlhttp._redis.scripts import keys_of, script
+
+if TYPE_CHECKING:
+    from redis import Redis
+    from redis.client import Pipeline
+
+__all__ = ["Asking", "Link"]
+
+_MOST = 256  # questions that are sent in one piece
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds for which Redis is left alone after a failure
+_SAID_EVERY = 60.0  # seconds
+
+_log = logging.getLogger("curlhttp")
+
+
+class Asking:
+    """A question under way; its answer comes to its caller, or is taken back.
+
+    Args:
+        question: what is asked; None to see whether Redis answers at all.
+        wake: called when it is done.
+
+    Attributes:
+        answer: of Redis, or None.
+        error: what it said instead, which no later call will mend; or None.
+    """
+
+    __slots__ = ("_claims", "answer", "error", "question", "wake")
+
+    def __init__(self, question: Question | None, wake: Callable[[], object]) -> None:
+        self.question = question
+        self.wake: Callable[[], object] = wake
+        self.answer: Answer | None = None
+        self.error: Exception | None = None
+        self._claims = [True]
+
+    def claim(self) -> bool:
+        """Return whether this is the first claim: either it is done, or nobody waits for it."""
+        try:
+            self._claims.pop()
+        except IndexError:
+            return False
+        return True
+
+    @property
+    def is_claimed(self) -> bool:
+        """Return whether it is done, or nobody waits for it any more."""
+        return not self._claims
+
+    def taken_back(self) -> Question | None:
+        """Return what takes back the step that was taken, or None."""
+        question, answer = self.question, self.answer
+        if question is None or question.undo is None or answer is None:
+            return None
+        return question.undo(answer)
+
+
+class Link:
+    """The way to one Redis.
+
+    Args:
+        address: of Redis.
+        prefix: what the names of keys begin with.
+        waits: seconds for which the thread waits for an answer, or for a connection.
+    """
+
+    def __init__(self, address: Address, prefix: str, waits: float) -> None:
+        self._address = address
+        self._prefix = prefix
+        self._waits = waits
+        self._said_at = -_SAID_EVERY
+        self._begin()
+
+    def _begin(self) -> None:
+        self._inbox: SimpleQueue[Asking | None] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._client: Redis | None = None
+        self._loaded: set[str] = set()  # kinds of questions that Redis knows the scripts for
+        self._is_up = True
+        self._is_closed = False
+        self._trial_at = 0.0
+        self._is_trying = False
+        self._pause = _FIRST_PAUSE
+
+    def after_fork_in_child(self) -> None:
+        """Leave the connection to the parent, and begin anew."""
+        was_closed = self._is_closed
+        self._begin()
+        self._is_closed = was_closed
+
+    # from any thread
+
+    def is_up(self) -> bool:
+        """Return whether to ask; while Redis is gone, have it looked at again from time to time."""
+        if self._is_closed:
+            return False
+        if not self._is_up and not self._is_trying and time.monotonic() >= self._trial_at:
+            self._is_trying = True
+            self.put(Asking(None, _nothing))
+        return self._is_up
+
+    def put(self, call: Asking) -> None:
+        """Have a question sent. Never waits; safe in finalizers."""
+        self._inbox.put(call)
+        if self._thread is None and self._starting.acquire(blocking=False):
+            try:
+                if self._thread is None and not self._is_closed:
+                    thread = threading.Thread(
+                        target=self._run, args=(self._inbox,), daemon=True, name="curlhttp-redis"
+                    )
+                    thread.start()
+                    self._thread = thread
+            except RuntimeError as error:  # there are no more threads
+                self.note_failure(error)
+            finally:
+                self._starting.release()
+
+    def note_failure(self, error: BaseException) -> None:
+        """Leave Redis alone for a while, and say so."""
+        now = time.monotonic()
+        if self._is_up or self._is_trying:
+            self._trial_at = now + self._pause
+            self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+        self._is_up = self._is_trying = False
+        if now - self._said_at >= _SAID_EVERY and not self._is_closed:
+            self._said_at = now
+            _log.warning(
+                "the store %s gives no answer, this process goes on by itself: %s: %s",
+                self._address.where,
+                type(error).__name__,
+                error,
+            )
+
+    def close(self) -> None:
+        """Send what has come up to now, and close the connection."""
+        with self._starting:
+            self._is_closed = True
+            thread = self._thread
+        self._inbox.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def drop(self) -> None:
+        """Close it from a finalizer: nobody asks any more, and nothing is waited for."""
+        self._is_closed = True
+        self._inbox.put(None)
+
+    # in the thread
+
+    def _run(self, inbox: SimpleQueue[Asking | None]) -> None:
+        while True:
+            batch, is_last = _next_of(inbox)
+            self._serve(batch)
+            if is_last:
+                break
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _serve(self, batch: list[Asking]) -> None:
+        wanted = [call for call in batch if not call.is_claimed]
+        is_trial = any(call.question is None for call in wanted)
+        if not (self._is_up or is_trial):
+            _finish(wanted)  # it failed since they came
+            return
+        try:
+            self._exchange(wanted)
+        except Exception as error:  # whatever it is, the requests go on
+            self._loaded.clear()
+            self.note_failure(error)
+            _finish(wanted)
+            return
+        if not self._is_up:
+            _log.info("the store %s answers again", self._address.where)
+        self._is_up, self._is_trying, self._pause = True, False, _FIRST_PAUSE
+
+    def _exchange(self, calls: list[Asking]) -> None:
+        if self._client is None:
+            self._client = self._address.client(self._waits)
+        sent = [call for call in calls if call.question is not None]
+        if not sent:
+            self._client.ping()
+            _finish(calls)
+            return
+        unknown = [
+            each for each, reply in self._replies(sent, by_sha=True) if not self._take(each, reply)
+        ]
+        # Redis was started anew, or has never seen them: now it will know them.
+        for each, reply in self._replies(unknown, by_sha=False):
+            self._take(each, reply)
+        _finish(calls)
+
+    def _replies(self, sent: list[Asking], *, by_sha: bool) -> Iterator[tuple[Asking, object]]:
+        if not sent:
+            return
+        assert self._client is not None
+        pipe = self._client.pipeline(transaction=False)
+        new = {cast(Question, call.question).kind for call in sent} - self._loaded
+        # In the same piece and before: what came first is done first.
+        for kind in new:
+            _add(pipe, "SCRIPT LOAD", script(kind).text)
+        for call in sent:
+            question = cast(Question, call.question)
+            found, keys = script(question.kind), keys_of(question, self._prefix)
+            name, text = ("EVALSHA", found.sha) if by_sha else ("EVAL", found.text)
+            _add(pipe, name, text, len(keys), *keys, *question.arguments)
+        replies = pipe.execute(raise_on_error=False)
+        self._loaded |= new
+        yield from zip(sent, replies[len(new) :], strict=True)
+
+    def _take(self, call: Asking, reply: object) -> bool:
+        """Give a call its answer; return False where Redis does not know the script."""
+        if isinstance(reply, Exception):
+            if type(reply).__name__ == "NoScriptError":
+                return False
+            call.error = self._address.lasting(self._prefix, reply)
+            if call.error is None:
+                raise reply
+        else:
+            call.answer = reply  # type: ignore[assignment]  # scripts return lists
+        if call.claim():
+            call.wake()
+        elif (undo := call.taken_back()) is not None:
+            # Its caller was gone before the answer came.
+            self._inbox.put(Asking(undo, _nothing))
+        return True
+
+
+def _next_of(inbox: SimpleQueue[Asking | None]) -> tuple[list[Asking], bool]:
+    """Wait for calls, and return those that are there, and whether no more will be."""
+    batch: list[Asking] = []
+    call = inbox.get()
+    while call is not None:
+        batch.append(call)
+        if len(batch) >= _MOST:
+            return batch, False
+        try:
+            call = inbox.get_nowait()
+        except Empty:
+            return batch, False
+    return batch, True
+
+
+def _add(pipe: Pipeline, *command: str | float) -> None:
+    pipe.execute_command(*command)  # type: ignore[no-untyped-call]  # of redis-py
+
+
+def _finish(calls: list[Asking]) -> None:
+    for call in calls:
+        if call.claim():
+            call.wake()
+
+
+def _nothing() -> None:
+    """Wake nobody."""

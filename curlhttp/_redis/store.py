@@ -1,0 +1,135 @@
+"""What limits, budgets and breakers of several processes share, in one Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from curlhttp import _fork
+from curlhttp._curl.thread_gate import ThreadGate
+from curlhttp._policy.store import Answer, Question
+from curlhttp._redis.connecting import address_of
+from curlhttp._redis.link import Asking, Link
+from curlhttp._run import run_sync
+from curlhttp.exceptions import StoreError
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from curlhttp._engine import MakeGate
+
+__all__ = ["RedisStore"]
+
+_LATE_ANSWERS = 1.0  # seconds: what comes after the timeout is taken back, if it comes at all
+
+
+class RedisStore:
+    """Share limits, budgets and breakers among processes; needs the extra `redis`.
+
+        store = RedisStore("redis://localhost:6379/0")
+        client = curlhttp.Client(rate_limit=curlhttp.RateLimit(100, store=store))
+
+    One may serve all policies and clients of a process, in threads and event loops; it has one
+    connection, in a thread of its own. A forked child makes its own.
+
+    Args:
+        redis: a URL as redis-py takes it (redis, rediss, unix), or a redis.Redis, whose settings
+            are taken; it stays its owner's.
+        prefix: what the names of all keys begin with: those with the same one, and the same
+            settings of a policy, share it.
+        timeout: seconds for which a request waits for an answer, at most.
+        on_error: "local" for requests to go on by what the process knows itself when there is no
+            answer, "refuse" to raise StoreError.
+
+    Raises:
+        ImportError: the extra is not installed.
+        ValueError: the URL is none, or an argument is out of range.
+        TypeError: it is no client of one Redis.
+    """
+
+    def __init__(
+        self,
+        redis: str | Redis,
+        *,
+        prefix: str = "curlhttp",
+        timeout: float = 0.05,
+        on_error: Literal["local", "refuse"] = "local",
+    ) -> None:
+        if not 0 < timeout < 3600:
+            raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+        if on_error not in ("local", "refuse"):
+            raise ValueError(f"on_error must be 'local' or 'refuse', not {on_error!r}")
+        if not (isinstance(prefix, str) and prefix):
+            raise ValueError(f"prefix must be text that is not empty, not {prefix!r}")
+        self.prefix = prefix
+        self.timeout = timeout
+        self.on_error = on_error
+        address = address_of(redis)
+        self._where = address.where
+        # No method of this object: the thread must not keep it alive.
+        self._link = Link(address, prefix, max(timeout, _LATE_ANSWERS))
+        _fork.register(self._link)
+
+    async def ask(self, question: Question, gate: MakeGate) -> Answer | None:
+        """Return the answer, or None when there is none in time; see Store."""
+        if not self._link.is_up():
+            self._without_answer()
+            return None
+        opened = gate()
+        call = Asking(question, opened.open)
+        try:
+            self._link.put(call)
+            await opened.wait(self.timeout)
+        except BaseException:
+            self._leave(call)
+            raise
+        return self._answer(call)
+
+    def ask_here(self, question: Question) -> Answer | None:
+        """Return the answer, and block for it no longer than the timeout."""
+        return run_sync(self.ask(question, ThreadGate))
+
+    def tell(self, question: Question) -> None:
+        """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""
+        if self._link.is_up():
+            self._link.put(Asking(question, _nothing))
+
+    def close(self) -> None:
+        """Close the connection; requests that ask from now on go on by themselves."""
+        self._link.close()
+
+    def _answer(self, call: Asking) -> Answer | None:
+        if call.claim():  # not done
+            self._link.note_failure(TimeoutError(f"no answer in {self.timeout:g} s"))
+        elif call.error is not None:
+            raise call.error
+        elif call.answer is not None:
+            return call.answer
+        self._without_answer()
+        return None
+
+    def _leave(self, call: Asking) -> None:
+        """Take back what nobody waits for any more."""
+        if not call.claim() and (undo := call.taken_back()) is not None:
+            self._link.put(Asking(undo, _nothing))
+
+    def _without_answer(self) -> None:
+        if self.on_error == "refuse":
+            raise StoreError(f"the store {self._where} gives no answer; nothing was sent")
+
+    def __enter__(self) -> RedisStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        link: Link | None = self.__dict__.get("_link")  # not there if making it failed
+        if link is not None:
+            link.drop()
+
+    def __repr__(self) -> str:
+        return f"<curlhttp.redis.RedisStore {self._where} prefix={self.prefix!r}>"
+
+
+def _nothing() -> None:
+    """Wake nobody."""

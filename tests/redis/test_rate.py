@@ -1,0 +1,218 @@
+"""A rate that processes share: turns are reserved at the store, whose clock counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from curlhttp import (
+    CircuitBreaker,
+    CircuitBreakerOpen,
+    DeadlineExceeded,
+    RateLimit,
+    StoreError,
+    Timeout,
+)
+from tests.redis.conftest import MakeStore
+from tests.servers import AppServer
+from tests.servers.redis_server import RedisServer
+from tests.support.colours import AnyClient
+from tests.support.inner import run_script
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+ORIGIN = "http://a.test:80"
+INF = float("inf")
+
+
+def reserve(store: Any, rate: RateLimit, patience: float = INF) -> tuple[float, Any]:
+    """Return the seconds to wait for a turn, and the answer."""
+    answer = store.ask_here(rate.reserving(ORIGIN, patience))
+    return answer[1] / 1e6, answer
+
+
+async def test_several_limits_on_one_store_are_one(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    clients = [
+        make_client(rate_limit=RateLimit(50, burst=2, store=make_store(redis))) for _ in range(3)
+    ]
+    begun = time.monotonic()
+    async with anyio.create_task_group() as tasks:
+        for client in clients:
+            tasks.start_soon(client.gather, 7, "GET", app.url)
+    assert time.monotonic() - begun >= 19 / 50  # 21 requests, two of which go at once
+
+
+async def test_a_map_keeps_the_shared_rate(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    client = make_client(rate_limit=RateLimit(50, store=make_store(redis)))
+    begun = time.monotonic()
+    results = [result async for result in client.map([app.url] * 11)]
+    assert [result.status_code for result in results] == [200] * 11
+    assert time.monotonic() - begun >= 10 / 50
+
+
+def test_turns_are_an_interval_apart_after_the_burst(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    store, rate = make_store(redis), RateLimit(0.1, burst=3)
+    waits = [reserve(store, rate)[0] for _ in range(6)]
+    assert waits[:3] == [0, 0, 0]
+    for number, wait in enumerate(waits[3:], 1):
+        assert 10 * number - 10 < wait <= 10 * number
+
+
+def test_a_turn_that_is_given_back_is_the_next_ones(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    store, rate = make_store(redis), RateLimit(0.01)
+    turns = [reserve(store, rate) for _ in range(4)]
+    for number in (1, 2):  # in the middle of the line
+        store.tell(rate.giving_back(ORIGIN, turns[number][1]))
+    assert reserve(store, rate)[1][2:] == turns[1][1][2:]
+    assert reserve(store, rate)[1][2:] == turns[2][1][2:]
+    store.tell(rate.giving_back(ORIGIN, turns[3][1]))  # the last of the line
+    assert reserve(store, rate)[1][3] == turns[3][1][3]
+    assert 300 < reserve(store, rate)[0] <= 400
+
+
+def test_a_given_back_turn_is_nobodys_twice(redis: RedisServer, make_store: MakeStore) -> None:
+    store, rate = make_store(redis), RateLimit(0.01)
+    turns = [reserve(store, rate)[1] for _ in range(10)]
+    for turn in turns[3:8]:
+        store.tell(rate.giving_back(ORIGIN, turn))
+    again = [reserve(store, rate)[1] for _ in range(8)]
+    marks = [turn[3] for turn in turns[:3] + turns[8:] + again]
+    assert len(set(marks)) == len(marks)
+
+
+def test_who_would_wait_too_long_reserves_nothing(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    store, rate = make_store(redis), RateLimit(0.01)
+    reserve(store, rate)
+    for _ in range(3):
+        assert reserve(store, rate, patience=50)[1][0] == 0
+    assert 90 < reserve(store, rate)[0] <= 100
+
+
+def test_a_late_turn_is_made_up_for_by_longer_intervals(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    store, rate = make_store(redis), RateLimit(10)
+    reserve(store, rate)
+    before = reserve(store, rate)[1]
+    assert rate.came_late(0.04)
+    reserve(store, rate)
+    after = [reserve(store, rate)[1] for _ in range(14)][-1]
+    apart = (float(after[2]) - float(before[2])) / 1e6
+    assert apart == pytest.approx(15 * 0.1 + 0.04, abs=0.001)
+
+
+def test_a_turn_that_was_missed_by_far_is_not_taken() -> None:
+    assert not RateLimit(10).came_late(0.2)
+
+
+async def test_a_cancelled_request_gives_its_turn_back(
+    app: AppServer, redis: RedisServer, make_store: MakeStore, make_client: MakeClient, colour: str
+) -> None:
+    if colour == "blocking":
+        pytest.skip("nothing cancels a call that blocks")
+    store, rate = make_store(redis), RateLimit(0.02)
+    rate.store = store
+    client = make_client(rate_limit=rate)
+    await client.get(app.url)
+    with anyio.move_on_after(0.05):
+        await client.get(app.url)
+    origin = app.url.rstrip("/")
+    assert 0 < store.ask_here(rate.reserving(origin, INF))[1] / 1e6 <= 50
+
+
+@pytest.mark.parametrize("total", [0.1])
+async def test_who_has_too_little_time_is_told_at_once(
+    make_client: MakeClient,
+    app: AppServer,
+    redis: RedisServer,
+    make_store: MakeStore,
+    total: float,
+) -> None:
+    client = make_client(rate_limit=RateLimit(0.01, store=make_store(redis)))
+    await client.get(app.url)
+    with pytest.raises(DeadlineExceeded, match=r"has room in \d") as caught:
+        await client.get(app.url, timeout=Timeout(total=30))
+    assert caught.value.request is not None
+
+
+async def test_what_the_breaker_refuses_costs_no_turn(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    breaker = CircuitBreaker()
+    breaker.force_open(app.url)
+    client = make_client(rate_limit=RateLimit(0.01, store=make_store(redis)), breaker=breaker)
+    for _ in range(3):
+        with pytest.raises(CircuitBreakerOpen):
+            await client.get(app.url)
+    breaker.reset(app.url)
+    assert (await client.get(app.url, timeout=Timeout(total=30))).status_code == 200
+
+
+def test_keys_expire_soon_after_the_last_turn(redis: RedisServer, make_store: MakeStore) -> None:
+    store, rate = make_store(redis), RateLimit(10)
+    for _ in range(10):
+        turn = reserve(store, rate)[1]
+        store.tell(rate.giving_back(ORIGIN, turn))
+    reserve(store, rate)
+    with redis.client() as client:
+        names = client.keys("*")
+        assert names
+        assert all(0 < client.pttl(name) <= 3500 for name in names)
+
+
+def test_other_settings_and_prefixes_have_keys_of_their_own(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    store = make_store(redis)
+    for rate in (RateLimit(0.1), RateLimit(0.2), RateLimit(0.1, burst=2), RateLimit(0.1, per=None)):
+        assert reserve(store, rate)[0] == 0
+    assert reserve(make_store(redis, prefix="mine"), RateLimit(0.1))[0] == 0
+    assert reserve(store, RateLimit(0.1))[0] > 0
+
+
+async def test_a_key_of_another_kind_is_a_clear_error(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    rate = RateLimit(5, store=make_store(redis))
+    name = f"curlhttp:1:rate:{rate._shared_key(app.url.rstrip('/'))}"
+    with redis.client() as client:
+        client.set(name, "mine")
+    with pytest.raises(StoreError, match="what curlhttp did not put there") as caught:
+        await make_client(rate_limit=rate).get(app.url)
+    assert caught.value.request is not None
+    assert app.requests == []
+
+
+_FORK = """
+import os, warnings, curlhttp, curlhttp.redis
+warnings.simplefilter("ignore", DeprecationWarning)
+store = curlhttp.redis.RedisStore({url!r}, timeout=20)
+rate = curlhttp.RateLimit(0.01, store=store)
+ask = lambda: store.ask_here(rate.reserving("http://a.test:80", float("inf")))[1] / 1e6
+assert ask() == 0
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if 90 < ask() <= 100 and 190 < ask() <= 200 else 1)
+assert os.waitpid(pid, 0)[1] == 0
+assert 290 < ask() <= 300
+print("ok")
+"""
+
+
+def test_a_forked_child_shares_the_rate_by_a_connection_of_its_own(redis: RedisServer) -> None:
+    assert run_script(_FORK.format(url=redis.url)) == "ok\n"
