@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from curlhttp._distributed.engines import engine_of
 from curlhttp._distributed.folders import folder_of
 from curlhttp._distributed.inputs import Cutter, input_of
+from curlhttp._distributed.lock import only_driver
 from curlhttp._distributed.manifest import Manifest, Terms
 from curlhttp._distributed.run import FetchDriver
 from curlhttp._distributed.settings import client_of, described, pickled
+from curlhttp._distributed.shown import showing
 from curlhttp._distributed.summary import FetchSummary
 from curlhttp._distributed.work import Format, PartWork
 
@@ -78,14 +80,13 @@ def fetch(
     Raises:
         ValueError: the input or the settings differ from those of the call that began this fetch.
         TypeError: a setting cannot travel to workers, or an item is no URL.
-        OSError: the input cannot be read, or the folder not be written.
+        OSError: the input cannot be read, or the folder not be written; a BlockingIOError if
+            another call is fetching to it.
+        KeyboardInterrupt: what was complete is kept.
         ImportError: the engine, the format or a path needs a package that is not installed.
     """
     settings = {**client_settings, "retry": retry}
-    wrong = settings.keys() & _OURS
-    if wrong:
-        raise TypeError(f"{min(wrong)} is told by per_host and rate")
-    chosen = engine_of(engine, processes or os.cpu_count() or 1)
+    _check(settings, format, concurrency=concurrency, partition=partition, processes=processes)
     found = input_of(urls, column)
     folder = folder_of(os.fspath(out))
     work = PartWork(
@@ -100,12 +101,28 @@ def fetch(
         pause=1 / rate if rate else 0.0,
     )
     client_of(work).close()  # raises now, if it must
-    folder.make()
-    manifest = Manifest(folder)
+    chosen = engine_of(engine, processes or os.cpu_count() or 1)
     lanes = 4 * max(4, chosen.slots) if per_host or rate else 0
-    terms = manifest.agree(Terms(format, partition, lanes, inline, bodies, described(settings)))
-    cutter = Cutter(found, folder, partition, terms.lanes)
-    driver = FetchDriver(
-        folder, manifest, lanes=terms.lanes, spills=cutter.spills, tell=lambda _: None
-    )
-    return driver.go(work, chosen.run, cutter.cut)
+    terms = Terms(format, partition, lanes, inline, bodies, described(settings))
+    folder.make()
+    with only_driver(folder), showing(found.rows, quiet=not progress) as tell:
+        manifest = Manifest(folder)
+        lanes = manifest.agree(terms).lanes
+        cutter = Cutter(found, folder, partition, lanes)
+        driver = FetchDriver(folder, manifest, lanes=lanes, spills=cutter.spills, tell=tell)
+        return driver.go(work, chosen.run, cutter.cut)
+
+
+def _check(settings: Iterable[str], format: str, **numbers: int | None) -> None:
+    wrong = _OURS.intersection(settings)
+    if wrong:
+        raise TypeError(f"{min(wrong)} is told by per_host and rate, which hold over all workers")
+    if format not in ("parquet", "jsonl"):
+        raise ValueError(f"format must be 'parquet' or 'jsonl', not {format!r}")
+    for name, number in numbers.items():
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise ValueError(f"{name} must be a number from 1 on, not {number!r}")
+    if format == "parquet":
+        from curlhttp._distributed.parquet import load
+
+        load()

@@ -5,7 +5,9 @@ A file is written under another name and renamed, or put as a whole: it is there
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["OutFolder", "folder_of", "is_remote", "local_path", "open_to_read"]
 
 _MARK = ".tmp-"  # in the names of files that are not complete
+_LEAST = 1 << 20  # bytes that must be free
 _AT_ONCE = 1000  # files that are read together
 
 
@@ -59,10 +62,20 @@ def open_to_read(path: str) -> Iterator[BinaryIO]:
 
 
 class OutFolder(Protocol):
-    """A folder and those below it; names have "/" between their parts."""
+    """A folder and those below it; names have "/" between their parts.
+
+    Attributes:
+        is_remote: its files are objects that fsspec reaches.
+    """
+
+    is_remote: bool
 
     def make(self) -> None:
-        """Make the folder, if need be."""
+        """Make the folder, if need be.
+
+        Raises:
+            OSError: that cannot be done, or there is no room for a file.
+        """
 
     def path(self, name: str) -> str:
         """Return the path or URL of a file."""
@@ -85,6 +98,9 @@ class OutFolder(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
 
+    def tidy(self) -> None:
+        """Remove what killed workers left incomplete; only where none is at work any more."""
+
 
 def folder_of(path: str) -> OutFolder:
     """Return the folder that a path or an fsspec URL means.
@@ -96,11 +112,15 @@ def folder_of(path: str) -> OutFolder:
 
 
 class _Local:
+    is_remote = False
+
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
 
     def make(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
+        if shutil.disk_usage(self._root).free < _LEAST:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._root))
 
     def path(self, name: str) -> str:
         return str(self._root / name)
@@ -117,9 +137,11 @@ class _Local:
                 stream.flush()
                 os.fsync(stream.fileno())
             part.replace(file)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 part.unlink()
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise OSError(error.errno, error.strerror, str(file)) from None
             raise
 
     def read(self, name: str) -> bytes | None:
@@ -136,24 +158,26 @@ class _Local:
         return (self._root / name).exists()
 
     def names(self, folder: str) -> Iterator[str]:
-        """Give the names; files that a killed worker left incomplete are removed."""
         try:
             entries = os.scandir(self._root / folder)
         except FileNotFoundError:
             return
         with entries:
             for entry in entries:
-                if entry.name.startswith(_MARK):
-                    with suppress(OSError):
-                        os.unlink(entry.path)
-                else:
+                if not entry.name.startswith(_MARK):
                     yield entry.name
 
     def remove(self, name: str) -> None:
         (self._root / name).unlink(missing_ok=True)
 
+    def tidy(self) -> None:
+        for path in self._root.glob(f"**/{_MARK}*"):
+            path.unlink(missing_ok=True)
+
 
 class _Remote:
+    is_remote = True
+
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
         self._fs, self._root = _filesystem(self._url)
@@ -206,3 +230,6 @@ class _Remote:
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._name(name))
+
+    def tidy(self) -> None:
+        pass  # what was not put is not there

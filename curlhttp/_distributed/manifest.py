@@ -150,3 +150,4 @@ class Manifest:
             stream.write(json.dumps(summary, indent=1).encode())
         for name in list(self._folder.names("input")):
             self._folder.remove(f"input/{name}")
+        self._folder.tidy()

@@ -31,7 +31,7 @@ class FetchDriver:
         manifest: of the fetch.
         lanes: see Terms.
         spills: the URLs of partitions are files of the folder, which go when those are done.
-        tell: is called with each result, those of earlier calls too.
+        tell: is called with the summary so far, after each partition.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class FetchDriver:
         *,
         lanes: int,
         spills: bool,
-        tell: Callable[[PartResult], None],
+        tell: Callable[[FetchSummary], None],
     ) -> None:
         self._folder = folder
         self._manifest = manifest
@@ -69,18 +69,25 @@ class FetchDriver:
         partitions = cut(self._done.__contains__)
         lanes = Lanes(chain(self._left(partitions), partitions), _AHEAD * max(1, self._lanes))
         results = cast("Generator[PartResult, None, None]", run(work, lanes))
-        with closing(results):
-            for result in results:
-                lanes.release(result.number)
-                self._note(result)
-                if self._spills:
-                    self._folder.remove(spilled_name(result.number))
+        try:
+            with closing(results):
+                for result in results:
+                    lanes.release(result.number)
+                    self._note(result)
+                    if self._spills:
+                        self._folder.remove(spilled_name(result.number))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"{self.summary.parts} parts are complete in {self._folder.path('')}; "
+                "the same call goes on from there"
+            ) from None
         self.summary.finish(time.monotonic() - begun)
+        self._manifest.finish(self.summary.as_json())
         return self.summary
 
     def _note(self, result: PartResult) -> None:
         self.summary.add(result)
-        self._tell(result)
+        self._tell(self.summary)
 
     def _left(self, partitions: Iterator[Partition]) -> list[Partition]:
         """Read on to where earlier calls stopped, and return what they left out."""

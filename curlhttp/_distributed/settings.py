@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from hashlib import sha256
+from inspect import signature
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from curlhttp._models.scrub import is_secret_header, scrub_text, without_userinfo
 
@@ -49,21 +52,59 @@ def client_of(work: PartWork) -> Client:
 def pickled(settings: Mapping[str, object]) -> bytes:
     """Return the arguments of Client as bytes.
 
+    Policies travel as what they were made of: each worker counts by itself.
+
     Raises:
         TypeError: one of them cannot travel to another process.
     """
     try:
-        return pickle.dumps(dict(settings))
+        return _dumped(dict(settings))
     except Exception:
         for name, value in settings.items():
             try:
-                pickle.dumps(value)
+                _dumped(value)
             except Exception as error:
                 raise TypeError(
                     f"{name} cannot travel to workers ({error}): a function must be one of a "
                     "module, and what it belongs to must be picklable"
                 ) from None
         raise
+
+
+def _dumped(value: object) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream).dump(value)
+    return stream.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: object) -> Any:  # Any: as its base has it
+        """Return how a policy with a lock is made anew."""
+        from curlhttp._policy.breaker.breaker import CircuitBreaker
+        from curlhttp._policy.budget import RetryBudget
+
+        if isinstance(value, (CircuitBreaker, RetryBudget)):
+            make: Callable[..., object] = type(value)
+            return partial(make, **_made_of(value)), ()
+        return NotImplemented
+
+
+def _made_of(policy: object) -> dict[str, object]:
+    """Return the arguments that a policy was made with."""
+    from curlhttp._policy.breaker.store import MemoryStore
+
+    rules, store = getattr(policy, "_rules", None), getattr(policy, "_store", None)
+    found = {
+        name: getattr(holder, name)
+        for name in signature(type(policy)).parameters
+        for holder in (policy, rules)
+        if hasattr(holder, name)
+    }
+    if isinstance(store, MemoryStore):
+        found["max_origins"] = store.max_origins
+    elif store is not None:
+        found["store"] = store
+    return found
 
 
 def described(settings: Mapping[str, object]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
 from curlhttp._distributed.tally import slowest
 from curlhttp._distributed.work import HostTimes, PartResult
@@ -54,6 +54,17 @@ class FetchSummary:
             known.slowest = max(known.slowest, times.slowest)
         if len(self.hosts) > _MOST_HOSTS:
             self.hosts = slowest(self.hosts, _MOST_HOSTS // 2)
+
+    def as_json(self) -> dict[str, object]:
+        """Return all of it as JSON has it."""
+        found: dict[str, object] = {item.name: getattr(self, item.name) for item in fields(self)}
+        hosts = {name: asdict(times) for name, times in self.hosts.items()}
+        return {
+            **found,
+            "statuses": dict(self.statuses),
+            "errors": dict(self.errors),
+            "hosts": hosts,
+        }
 
     def finish(self, seconds: float) -> None:
         """Note the end, and put the slowest hosts in their order.

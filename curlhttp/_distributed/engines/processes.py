@@ -81,11 +81,20 @@ class _Pool:
         return bool(self._running)
 
     def start(self, partition: Partition) -> None:
-        self._submit(self._idle.pop(), partition, runs=1)
+        executor = self._idle.pop()
+        try:
+            self._submit(executor, partition, runs=1)
+        except BrokenProcessPool:  # it was killed while it had nothing to do
+            self._submit(self._renewed(executor), partition, runs=1)
 
     def _submit(self, executor: ProcessPoolExecutor, partition: Partition, runs: int) -> None:
         future = executor.submit(run_partition, self._work, partition)
         self._running[future] = executor, partition, runs
+
+    def _renewed(self, broken: ProcessPoolExecutor) -> ProcessPoolExecutor:
+        broken.shutdown()
+        executor = self._executors[self._executors.index(broken)] = self._executor()
+        return executor
 
     def result(self) -> PartResult:
         """Wait for the next partition that ends."""
@@ -102,15 +111,12 @@ class _Pool:
             return result
 
     def _run_again(self, broken: ProcessPoolExecutor, partition: Partition, runs: int) -> None:
-        broken.shutdown()
-        self._executors.remove(broken)
+        executor = self._renewed(broken)
         if runs == _MOST_RUNS:
             raise RuntimeError(
                 f"partition {partition.number} ended its process {runs} times: it was killed, "
                 "perhaps for lack of memory"
             )
-        executor = self._executor()
-        self._executors.append(executor)
         self._submit(executor, partition, runs + 1)
 
     def close(self) -> None:
