@@ -29,6 +29,7 @@ from curlhttp._distributed.work import Format, PartWork
 if TYPE_CHECKING:
     from curlhttp._models.url.url import URL
     from curlhttp._policy.retry import RetryInput
+    from curlhttp._policy.store import Store
 
 __all__ = ["FetchSummary", "fetch"]
 
@@ -45,6 +46,7 @@ def fetch(
     concurrency: int = 64,
     per_host: int | None = None,
     rate: float | None = None,
+    store: Store | None = None,
     retry: RetryInput = None,
     format: Format = "parquet",
     partition: int = 10_000,
@@ -63,8 +65,12 @@ def fetch(
         engine: "processes" of this machine.
         processes: how many, for that engine; None for one per core.
         concurrency: requests at once in each partition.
-        per_host: requests at once to one origin, over all workers.
-        rate: requests a second to one origin, over all workers.
+        per_host: requests at once to one origin, over all workers. Without a store that holds for
+            the hosts of `urls`: those of one host are fetched by one worker at a time. Hosts to
+            which redirects lead may get as many from each worker.
+        rate: requests a second to one origin, likewise.
+        store: a RedisStore, by which per_host and rate hold for all that is sent, and workers
+            need not be told apart by hosts.
         retry: see Client.
         format: of the parts.
         partition: URLs in each, at most.
@@ -95,14 +101,15 @@ def fetch(
         concurrency,
         inline,
         bodies,
-        pickled(settings),
+        pickled(settings if store is None else {**settings, "store": store}),
         per_host,
         rate,
-        pause=1 / rate if rate else 0.0,
+        pause=1 / rate if rate and store is None else 0.0,
     )
-    client_of(work).close()  # raises now, if it must
+    with client_of(work):  # which raises now, if it must
+        pass
     chosen = engine_of(engine, processes or os.cpu_count() or 1)
-    lanes = 4 * max(4, chosen.slots) if per_host or rate else 0
+    lanes = 4 * max(4, chosen.slots) if (per_host or rate) and store is None else 0
     terms = Terms(format, partition, lanes, inline, bodies, described(settings))
     folder.make()
     with only_driver(folder), showing(found.rows, quiet=not progress) as tell:

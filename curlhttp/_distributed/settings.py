@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from hashlib import sha256
@@ -27,8 +28,9 @@ _CREDENTIALS = {"auth", "cookies", "cert"}
 _LARGEST = 100 * 1024 * 1024  # bytes of a body, where max_response_size is not given
 
 
-def client_of(work: PartWork) -> Client:
-    """Return a client with the settings of a fetch, and limits of its own.
+@contextmanager
+def client_of(work: PartWork) -> Iterator[Client]:
+    """Open a client with the settings of a fetch, and limits of its own or in the store.
 
     Args:
         work: see PartWork.
@@ -42,11 +44,18 @@ def client_of(work: PartWork) -> Client:
         "max_response_size": _LARGEST,
         **pickle.loads(work.settings),
     }
+    store = settings.pop("store", None)
+    shared = {} if store is None else {"store": store}
     if work.per_host is not None:
-        settings["concurrency_limit"] = ConcurrencyLimit(work.per_host)
+        settings["concurrency_limit"] = ConcurrencyLimit(work.per_host, **shared)
     if work.rate is not None:
-        settings["rate_limit"] = RateLimit(work.rate)
-    return Client(**settings)
+        settings["rate_limit"] = RateLimit(work.rate, **shared)
+    try:
+        with Client(**settings) as client:
+            yield client
+    finally:
+        if store is not None:
+            store.close()
 
 
 def pickled(settings: Mapping[str, object]) -> bytes:

@@ -60,6 +60,7 @@ class RedisStore:
             raise ValueError(f"on_error must be 'local' or 'refuse', not {on_error!r}")
         if not (isinstance(prefix, str) and prefix):
             raise ValueError(f"prefix must be text that is not empty, not {prefix!r}")
+        self._given = redis
         self.prefix = prefix
         self.timeout = timeout
         self.on_error = on_error
@@ -97,6 +98,10 @@ class RedisStore:
         """Close the connection; requests that ask from now on go on by themselves."""
         self._link.close()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what makes the same store in another process, with a connection of its own."""
+        return _remade, (self._given, self.prefix, self.timeout, self.on_error)
+
     def _answer(self, call: Asking) -> Answer | None:
         if call.claim():  # not done
             self._link.note_failure(TimeoutError(f"no answer in {self.timeout:g} s"))
@@ -133,3 +138,9 @@ class RedisStore:
 
 def _nothing() -> None:
     """Wake nobody."""
+
+
+def _remade(
+    redis: str | Redis, prefix: str, timeout: float, on_error: Literal["local", "refuse"]
+) -> RedisStore:
+    return RedisStore(redis, prefix=prefix, timeout=timeout, on_error=on_error)

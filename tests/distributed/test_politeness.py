@@ -1,0 +1,148 @@
+"""per_host and rate hold over all workers: by lanes of hosts, or by a store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from curlhttp._distributed.folders import folder_of
+from curlhttp._distributed.inputs import input_of
+from curlhttp._distributed.lanes import Lanes
+from curlhttp._distributed.partition import Partition, Spilled
+from curlhttp._distributed.spiller import Spiller
+from tests.distributed.test_fetch import fetched, rows_of
+from tests.servers import AppConnection, AppServer, Record
+
+
+class Busy:
+    """A route that answers when too many requests of a host are there, or after a while."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._changed = threading.Condition()
+        self._active: Counter[str] = Counter()
+        self.peaks: Counter[str] = Counter()
+        self.times: defaultdict[str, list[float]] = defaultdict(list)
+
+    def __call__(self, record: Record, conn: AppConnection) -> None:
+        host = dict(record.headers)["Host"]
+        with self._changed:
+            self.times[host].append(time.monotonic())
+            self._active[host] += 1
+            self.peaks[host] = max(self.peaks[host], self._active[host])
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._active[host] > self._most, timeout=0.02)
+            self._active[host] -= 1
+        conn.reply(200)
+
+
+@pytest.fixture
+def server() -> Iterator[AppServer]:
+    with AppServer() as server:
+        yield server
+
+
+def urls_of(server: AppServer, hosts: int, each: int) -> list[str]:
+    """Return URLs of several hosts, in turn."""
+    bases = [server.at(f"host{number}.localhost") for number in range(hosts)]
+    return [f"{base}/busy?n={n}" for n in range(each) for base in bases]
+
+
+def test_a_host_gets_no_more_at_once_from_all_processes(server: AppServer, tmp_path: Path) -> None:
+    busy = Busy(2)
+    server.route("/busy", busy)
+    summary = fetched(
+        urls_of(server, 4, 30), tmp_path / "out", processes=3, partition=10, per_host=2
+    )
+    assert summary.statuses == {"200": 120}
+    assert len(busy.peaks) == 4
+    assert max(busy.peaks.values()) == 2
+
+
+def test_a_host_gets_no_more_a_second_from_all_processes(server: AppServer, tmp_path: Path) -> None:
+    busy = Busy(1000)
+    server.route("/busy", busy)
+    rate = 40.0
+    fetched(urls_of(server, 3, 40), tmp_path / "out", processes=3, partition=10, rate=rate)
+    assert len(busy.times) == 3
+    for times in busy.times.values():
+        assert len(times) == 40
+        # 40 take 39 intervals, and what is late is made up for by 45 ms at most.
+        assert times[-1] - times[0] >= 39 / rate - 0.05
+
+
+def test_rows_of_lanes_are_those_of_the_input(server: AppServer, tmp_path: Path) -> None:
+    urls = [*urls_of(server, 5, 9), "no URL", "http://"]
+    server.route("/busy", Busy(9))
+    fetched(urls, tmp_path / "out", partition=4, per_host=9)
+    rows = rows_of(tmp_path / "out")
+    assert [row["url"] for row in rows] == urls
+    assert [row["row"] for row in rows] == list(range(len(urls)))
+
+
+def partitions_of(urls: list[str], folder: Path, partition: int, lanes: int) -> list[Partition]:
+    spiller = Spiller(
+        input_of(urls, None).pairs(), folder_of(str(folder)), partition, lanes, lambda _: False
+    )
+    return list(spiller)
+
+
+def test_all_urls_of_a_host_are_in_one_lane(tmp_path: Path) -> None:
+    names = ["a.example", "A.example.", "user:pass@a.example:8080", "b.example", "c.example"]
+    urls = [f"http{s}://{name}/{n}" for n in range(50) for name in names for s in ("", "s")]
+    lanes: defaultdict[str, set[int | None]] = defaultdict(set)
+    for partition in partitions_of(urls, tmp_path, 10, 8):
+        pairs = list(partition.source.read())
+        assert 0 < len(pairs) <= 10
+        for _, url in pairs:
+            assert isinstance(url, str)
+            lanes[url.rpartition("/")[0].lower().rpartition("@")[2].rpartition("/")[2][0]].add(
+                partition.lane
+            )
+    assert [len(found) for found in lanes.values()] == [1, 1, 1]
+
+
+def test_partitions_are_cut_alike_each_time(tmp_path: Path) -> None:
+    urls = [f"http://{n * n % 17}.example/{n}" for n in range(500)]
+    first, second = (partitions_of(urls, tmp_path / str(n), 7, 16) for n in range(2))
+    assert [(p.number, p.digest, p.lane) for p in first] == [
+        (p.number, p.digest, p.lane) for p in second
+    ]
+
+
+def partition(number: int, lane: int | None) -> Partition:
+    return Partition(number, Spilled(""), "", lane)
+
+
+def test_two_partitions_of_a_lane_never_run_at_once() -> None:
+    lanes = Lanes(iter([partition(0, 5), partition(1, 5), partition(2, 6), partition(3, 5)]), 9)
+    taken = [next(lanes), next(lanes), next(lanes)]
+    assert [it and it.number for it in taken] == [0, 2, None]
+    lanes.release(2)
+    assert next(lanes) is None
+    lanes.release(0)
+    assert next(lanes) == partition(1, 5)
+    assert next(lanes) is None
+    lanes.release(1)
+    assert next(lanes) == partition(3, 5)
+    with pytest.raises(StopIteration):
+        next(lanes)
+
+
+def test_no_more_is_read_ahead_than_is_allowed() -> None:
+    read = []
+
+    def endless() -> Iterator[Partition]:
+        for number in range(1000):
+            read.append(number)
+            yield partition(number, 0)
+
+    lanes = Lanes(endless(), 5)
+    assert next(lanes) == partition(0, 0)
+    assert next(lanes) is None
+    assert len(read) == 6
