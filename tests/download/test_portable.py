@@ -47,9 +47,47 @@ print(len(open(path, "rb").read()))
 """
 
 
+# What Windows lacks besides; asyncio is loaded before, which looks at some of it.
+WITHOUT_UNIX = """
+import asyncio, select, signal
+for name in ("epoll", "poll", "kqueue"):
+    if hasattr(select, name):
+        delattr(select, name)
+for name in ("fork", "register_at_fork", "getuid", "geteuid", "sched_getaffinity", "uname"):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("SIGHUP", "SIGPIPE", "SIGUSR1", "SIGWINCH", "pthread_kill", "setitimer"):
+    if hasattr(signal, name):
+        delattr(signal, name)
+"""
+BLOCKING = """
+import sys
+import curlhttp
+from curlhttp import requests
+url = sys.argv[1]
+with curlhttp.Client() as client:
+    print(client.get(url).text)
+    with client.stream("GET", url) as response:
+        print(response.read().decode())
+    print({answer.text for answer in client.map([url] * 50, concurrency=10)})
+print(requests.get(url).text)
+"""
+ASYNC = """
+import sys
+import curlhttp
+async def main():
+    async with curlhttp.AsyncClient() as client:
+        await client.get(sys.argv[1])
+try:
+    asyncio.run(main())
+except NotImplementedError as error:
+    print(error)
+"""
+
+
 def run(program: str, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_POSIX + program, *arguments],
+        [sys.executable, "-W", "error", "-c", WITHOUT_POSIX + program, *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -63,6 +101,25 @@ def test_no_module_needs_what_posix_alone_has() -> None:
     told = run(EVERY_MODULE)
     for name in ("fcntl", "grp", "pwd", "resource", "termios"):
         assert name not in told
+
+
+def test_importing_the_package_needs_nothing_that_windows_lacks() -> None:
+    assert (
+        run(WITHOUT_UNIX + "import curlhttp; curlhttp.Client().close(); print('made')") == "made\n"
+    )
+
+
+def test_blocking_requests_need_nothing_that_windows_lacks() -> None:
+    with AppServer() as server:
+        server.route("/hello", lambda record, conn: conn.reply(200, b"hello"))
+        told = run(WITHOUT_UNIX + BLOCKING, server.url + "/hello")
+    assert told.splitlines() == ["hello", "hello", "{'hello'}", "hello"]
+
+
+def test_an_async_client_says_that_windows_has_nothing_to_wait_with() -> None:
+    with AppServer() as server:
+        told = run(WITHOUT_UNIX + ASYNC, server.url + "/hello")
+    assert told == "this platform has no pollable set of sockets\n"
 
 
 def test_a_download_needs_nothing_that_posix_alone_has(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Refuse a release whose parts do not say the same: python .ci/check_release.py v0.1.0.
+
+The tag, the version of the package and the newest section of the changelog are one; that section
+has a date; what changed is sorted by kind; and the addresses in the metadata lead somewhere.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+KINDS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")  # Keep a Changelog
+
+
+def problems(tag: str, root: Path) -> list[str]:
+    """Return what is wrong, in words; nothing if the release may go out."""
+    found: list[str] = []
+    version = re.search(r'"(.+)"', _lines(root / "curlhttp" / "_version.py", "__version__")[0])
+    assert version is not None
+    if tag != f"v{version[1]}":
+        found.append(f"the tag is {tag}, the version of curlhttp/_version.py {version[1]}")
+    headings = _lines(root / "CHANGELOG.md", "## ")
+    if not headings or not re.fullmatch(
+        rf"## {re.escape(version[1])} - \d{{4}}-\d\d-\d\d", headings[0]
+    ):
+        found.append(f"CHANGELOG.md does not begin with '## {version[1]} - YYYY-MM-DD'")
+    for line in _lines(root / "CHANGELOG.md", "### "):
+        if line.removeprefix("### ") not in KINDS:
+            found.append(f"CHANGELOG.md: {line!r} is none of {', '.join(KINDS)}")
+    if ".example" in (root / "pyproject.toml").read_text(encoding="utf-8"):
+        found.append("pyproject.toml: the addresses of the project are still placeholders")
+    return found
+
+
+def _lines(path: Path, start: str) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.startswith(start)]
+
+
+if __name__ == "__main__":
+    if found := problems(sys.argv[1], Path(__file__).parents[1]):
+        sys.exit("\n".join(found))

@@ -1,0 +1,184 @@
+"""What is released: a wheel with the package and nothing else, an sdist that makes the same one."""
+
+from __future__ import annotations
+
+import email
+import email.message
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import curlhttp
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the sdist, and the wheel that is made of it."""
+    for name in ("build", "hatchling"):
+        pytest.importorskip(name, reason="the extra test")
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (found,) = dist.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> email.message.Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return email.message_from_bytes(archive.read(name))
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    package = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "curlhttp").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert held == {*package, "pytest_curlhttp.py"}
+    assert "curlhttp/py.typed" in held
+
+
+def test_the_sdist_has_what_the_tests_need(dist: Path) -> None:
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"tests/conftest.py", "examples/quickstart.py", "setup.cfg", "hatch_build.py"} <= held
+    assert not [name for name in held if "__pycache__" in name or name.startswith(".venv")]
+
+
+def test_an_index_accepts_what_is_released(dist: Path) -> None:
+    pytest.importorskip("twine", reason="the extra test")
+    run(sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir())
+
+
+def test_the_links_and_pictures_of_the_index_lead_to_the_repository(
+    metadata: email.message.Message,
+) -> None:
+    text = metadata.get_payload()
+    assert isinstance(text, str)
+    targets = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", text)
+    assert len(targets) > 20
+    assert [target for _, target in targets if not re.match(r"https?://|#", target)] == []
+    pictures = [target for mark, target in targets if mark]
+    version = f"v{curlhttp.__version__}"
+    assert pictures
+    assert all(f"/raw/{version}/benchmarks/" in target for target in pictures)
+
+
+def test_the_metadata_has_addresses_and_authors(metadata: email.message.Message) -> None:
+    urls = {str(each).partition(",")[0] for each in metadata.get_all("Project-URL", [])}
+    assert urls == {"Documentation", "Repository", "Changelog", "Issues"}
+    assert metadata["Author"] == "The curlhttp authors"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata["License-Expression"] == "MIT"
+
+
+def test_the_wheel_brings_the_command_and_the_plugins(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
+        text = archive.read(name).decode()
+    assert "[console_scripts]\ncurlhttp = curlhttp.cli:main\n" in text
+    assert "[pytest11]\ncurlhttp = pytest_curlhttp\n" in text
+
+
+def test_the_wheel_alone_runs_the_quickstart(wheel: Path, tmp_path: Path) -> None:
+    """As the Dockerfile does: what is not in the wheel cannot be found."""
+    home = tmp_path / "home"
+    home.mkdir()
+    run(sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site")
+    shutil.copy(ROOT / "examples" / "quickstart.py", home)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import curlhttp, runpy;"
+        "assert curlhttp.__file__.startswith(sys.argv[1]), curlhttp.__file__;"
+        "runpy.run_path('quickstart.py', run_name='__main__')"
+    )
+    printed = run(sys.executable, "-W", "error", "-c", program, tmp_path / "site", cwd=home)
+    assert printed.startswith("blocking get  200 {'hello': 'world'}\n")
+
+
+def test_the_container_copies_files_that_there_are() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE)
+    names = [name for line in copied for name in line.split()]
+    assert len(names) > 5
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+# --- a release ---
+
+
+@pytest.fixture
+def check() -> Callable[[str, Path], list[str]]:
+    path = ROOT / ".ci" / "check_release.py"
+    if not path.exists():
+        pytest.skip("an sdist has no .ci")
+    spec = importlib.util.spec_from_file_location("check_release", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    problems: Callable[[str, Path], list[str]] = module.problems
+    return problems
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return the folder of a project that may be released as 1.2.0."""
+    (tmp_path / "curlhttp").mkdir()
+    (tmp_path / "curlhttp" / "_version.py").write_text('__version__ = "1.2.0"\n')
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.0 - 2027-01-31\n\n### Added\n")
+    (tmp_path / "pyproject.toml").write_text('Repository = "https://host/curlhttp"\n')
+    return tmp_path
+
+
+Check = Callable[[str, Path], list[str]]
+
+
+def test_a_release_whose_parts_agree_goes_out(check: Check, project: Path) -> None:
+    assert check("v1.2.0", project) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("curlhttp/_version.py", '__version__ = "1.1.0"\n', "the tag is v1.2.0"),
+        ("CHANGELOG.md", "## Unreleased\n\n## 1.2.0 - 2027-01-31\n", "does not begin with"),
+        ("CHANGELOG.md", "## 1.2.0 - 2027-01-31\n\n### News\n", "'### News' is none of Added"),
+        ("pyproject.toml", 'Repository = "https://x.example/x"\n', "placeholders"),
+    ],
+)
+def test_a_release_whose_parts_disagree_does_not(
+    check: Check, project: Path, name: str, text: str, problem: str
+) -> None:
+    (project / name).write_text(text)
+    assert any(problem in each for each in check("v1.2.0", project))
+
+
+def test_the_changelog_is_sorted_by_kind(check: Check) -> None:
+    assert not [each for each in check(f"v{curlhttp.__version__}", ROOT) if "is none of" in each]
