@@ -70,7 +70,8 @@ class Tab:
 
     def run(self, script: str) -> Any:
         """Return what a script comes to in the page."""
-        done = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        wanted = {"awaitPromise": True, "returnByValue": True}
+        done = self.ask("Runtime.evaluate", expression=script, **wanted)
         if "exceptionDetails" in done:
             raise RuntimeError(done["exceptionDetails"]["exception"]["description"])
         return done["result"].get("value")
@@ -192,7 +193,7 @@ def main() -> None:
     chosen = parser.parse_args()
     findings = 0
     for finding in look(chosen.site, chosen.pictures, chosen.only):
-        print(finding)
+        sys.stdout.write(f"{finding}\n")
         findings += 1
     sys.exit(findings > 0)
 

@@ -194,8 +194,10 @@ def linked(found: Object, text: str, links: dict[str, str]) -> str:
         return f"[`{name}`][{path}]" if path and not itself else name
 
     def line(text: str) -> str:
-        return text if re.match(r"\s*(with|for|if|async|import|from) .*:$", text) else NAMED.sub(
-            link, PLAIN.sub(link, text)
+        return (
+            text
+            if re.match(r"\s*(with|for|if|async|import|from) .*:$", text)
+            else NAMED.sub(link, PLAIN.sub(link, text))
         )
 
     return "\n".join(map(line, text.split("\n")))

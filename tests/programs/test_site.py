@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import curlhttp
 
 ROOT = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 TAGS = re.compile(r"<[^>]+>")
 
 pytestmark = [
@@ -57,12 +59,9 @@ def test_the_site_loads_nothing_from_elsewhere(pages: dict[str, str]) -> None:
 def test_the_reference_describes_all_public_names(pages: dict[str, str]) -> None:
     anchors = set(re.findall(r'\bid="(curlhttp[\w.]*)"', "\n".join(pages.values())))
     listed = pages["reference/index.html"]
-    rows = {
-        name: row
-        for row, name in re.findall(
-            r"(<tr>\s*<td>.*?<code>(\w+)</code>.*?</tr>)", listed, re.DOTALL
-        )
-    }
+    rows = {}
+    for row in re.findall(r"<tr>.*?</tr>", listed, re.DOTALL):
+        rows.update(dict.fromkeys(re.findall(r"<code>(\w+)</code>", row)[:1], row))
     missing = []
     for name in curlhttp.__all__:
         leads = re.findall(r'href="[^"#]*#(curlhttp[\w.]*)"', rows[name])
@@ -97,6 +96,25 @@ def test_names_in_docstrings_are_links(pages: dict[str, str]) -> None:
     page = pages["reference/clients/index.html"]
     for target in ("RetryPolicy", "TLS", "build_request", "PublicOnly"):
         assert re.search(rf'<a class="autorefs[^>]*href="[^"]*\.{target}"', page), target
+
+
+def test_no_link_leads_nowhere(pages: dict[str, str], site: Path) -> None:
+    dead = []
+    for path, text in pages.items():
+        folder = site if path == "404.html" else (site / path).parent  # that one begins with /
+        for link in set(re.findall(r'(?:href|src)="([^":#?]+)[#?"]', text)):
+            found = folder / link.lstrip("/")
+            if not (found / "index.html" if found.is_dir() else found).is_file():
+                dead.append((path, link))
+    assert dead == []
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("websockets") is None, reason="needs the extra ws")
+def test_a_browser_finds_nothing_wrong_on_a_phone_or_a_screen_light_or_dark(site: Path) -> None:
+    command = [sys.executable, str(ROOT / "docs" / "site" / "pictures.py"), str(site)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
