@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from curlhttp._engine import Clock, Layer, Send
+from curlhttp._engine import Clock, Layer, MakeGate, Send
 from curlhttp._flow.hooks import Hooks
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -17,21 +18,30 @@ from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition,
 from curlhttp._policy.breaker.health import Judge, ProxyJudge, Verdict
 from curlhttp.exceptions import CircuitBreakerOpen
 
+if TYPE_CHECKING:
+    from curlhttp._flow.shared_breaker import SharedBreaker
+    from curlhttp._policy.breaker.shared import SharedPermit
+
 __all__ = ["breaker"]
 
 _EVENT = "breaker_transition"
 _SUCCESS, _FAILURE = Verdict.SUCCESS, Verdict.FAILURE
 
 
-def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
+def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, gate: MakeGate) -> Layer:
     """Return the layer that lets through only what the breaker permits.
 
     Args:
         policy: the breaker, which other clients may use as well.
         clock: tells the time.
         hooks: the user's; they hear of the transitions that this client's requests lead to.
+        gate: makes a gate of the engine.
     """
     guard = _Guard(policy, clock, hooks)
+    if policy.shared is not None:
+        from curlhttp._flow.shared_breaker import SharedBreaker
+
+        guard.shared = SharedBreaker(policy, policy.shared, clock.now, gate)
     origin, hidden_origin = policy.judge(), policy.judge(via_proxy=True)
     proxy = ProxyJudge()
 
@@ -54,7 +64,13 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks) -> Layer:
 
 
 class _Guard:
-    """One breaker, around whatever is sent."""
+    """One breaker, around whatever is sent.
+
+    Attributes:
+        shared: its circuits at a store, or None.
+    """
+
+    shared: SharedBreaker | None = None
 
     def __init__(self, breaker: CircuitBreaker, clock: Clock, hooks: Hooks) -> None:
         self._breaker = breaker
@@ -70,8 +86,13 @@ class _Guard:
         """
         # Of a failure, all of its time counts; of a response, that to its first byte.
         begun = self._now()
+        shared = self.shared
+        permit: Permit | SharedPermit
         try:
-            permit = self._breaker.admit(key, begun)
+            if shared is None:
+                permit = self._breaker.admit(key, begun)
+            else:
+                permit = await shared.admit(key, request)
         except CircuitBreakerOpen as error:
             error.request = request
             if self._untold:
@@ -86,7 +107,7 @@ class _Guard:
         # A cancelled trial must give its permit back, or the circuit would stay half open for ever.
         except BaseException as error:
             now = self._now()
-            await self._notify(permit.settle(judge.of_error(error), now, now - begun))
+            await self._count(permit, judge.of_error(error), now, now - begun)
             raise
         # Whether a streamed response is good is known when its body has ended.
         waits = request.stream and self._breaker.count_bodies
@@ -98,8 +119,20 @@ class _Guard:
         if waits:
             response._at_end(partial(self._on_end, permit, judge, verdict, elapsed))
         else:
-            await self._notify(permit.settle(verdict, self._now(), elapsed))
+            await self._count(permit, verdict, self._now(), elapsed)
         return response
+
+    async def _count(
+        self, permit: Permit | SharedPermit, verdict: Verdict, now: float, elapsed: float
+    ) -> None:
+        transition: Transition | None
+        if isinstance(permit, Permit):
+            transition = permit.settle(verdict, now, elapsed)
+        else:
+            assert self.shared is not None
+            transition = await self.shared.settle(permit, verdict, now, elapsed)
+        if transition is not None and self._tell is not None:
+            await self._tell(transition)
 
     async def _notify(self, transition: Transition | None) -> None:
         if transition is not None and self._tell is not None:
@@ -111,7 +144,7 @@ class _Guard:
 
     def _on_end(
         self,
-        permit: Permit,
+        permit: Permit | SharedPermit,
         judge: Judge,
         verdict: Verdict,
         elapsed: float,

@@ -181,7 +181,7 @@ class Chain:
             *(self._retry(clock) if (self.retries if retries is None else retries) else ()),
             *(() if within_retry is None else (within_retry,)),
             *self._limits(clock, gate),
-            *self._guard(clock),
+            *self._guard(clock, gate),
             *(() if self._hedge is None else (self._hedge,)),
             # Below all of them, since a hedge is an attempt, too, and is made by the engine.
             *self._around_attempts(),
@@ -219,12 +219,12 @@ class Chain:
 
         return (limits(self._rate_limit, self._concurrency_limit, clock, gate),)
 
-    def _guard(self, clock: Clock) -> tuple[Layer, ...]:
+    def _guard(self, clock: Clock, gate: MakeGate) -> tuple[Layer, ...]:
         if self._breaker is None:
             return ()
         from curlhttp._flow.breaker import breaker
 
-        return (breaker(self._breaker, clock, self.told),)
+        return (breaker(self._breaker, clock, self.told, gate),)
 
     def _around_attempts(self) -> tuple[Layer, ...]:
         if not self._attempt_middleware:

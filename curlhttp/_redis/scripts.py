@@ -16,6 +16,7 @@ VERSION = 1  # of what is kept: another one uses other keys
 _KEYS = {
     "rate": ("rate", ("", ":freed")),
     "rate_back": ("rate", ("", ":freed")),
+    "breaker": ("breaker", ("", ":probes", ":window")),
 }
 # The clock is the server's: those of its clients differ.
 _CLOCK = "local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]\n"

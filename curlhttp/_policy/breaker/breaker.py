@@ -12,16 +12,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from curlhttp._models.url.url import parse_url
 from curlhttp._policy.breaker.circuit import BreakerMetrics, Change, Passage, Rules, State
 from curlhttp._policy.breaker.health import FAILURE_STATUSES, OriginJudge, Verdict
+from curlhttp._policy.breaker.keys import key_of, proxy_key, refusal
+from curlhttp._policy.breaker.shared import SharedCircuits
 from curlhttp._policy.breaker.store import MemoryStore
-from curlhttp.exceptions import CircuitBreakerOpen
+from curlhttp._policy.store import Store
 
 __all__ = ["BreakerMetrics", "CircuitBreaker", "Permit", "Transition", "proxy_key"]
 
 _DEFAULT_FAILURE_THRESHOLD = 5
-_PROXY = "proxy "
 
 
 class Transition(NamedTuple):
@@ -169,6 +169,8 @@ class CircuitBreaker:
         count_bodies: of a streamed response count the end of the body instead of the head; a
             hook of a client hears of what that led to with its next request.
         failure_statuses: status codes that are failures.
+        store: what all processes of the same settings share their circuits by, or None. State,
+            metrics and what is forced wait for it, no longer than its timeout.
 
     Raises:
         ValueError: a setting is out of its range.
@@ -194,6 +196,7 @@ class CircuitBreaker:
         count_tls: bool = False,
         count_bodies: bool = False,
         failure_statuses: Iterable[int] = FAILURE_STATUSES,
+        store: Store | None = None,
     ) -> None:
         if failure_threshold is None and failure_rate is None:
             failure_threshold = _DEFAULT_FAILURE_THRESHOLD
@@ -217,7 +220,8 @@ class CircuitBreaker:
         self.count_bodies = count_bodies
         self.failure_statuses: frozenset[int] = frozenset(failure_statuses)
         self._store = MemoryStore(max_origins)
-        self._forced: State | None = None  # for all origins
+        self.shared = None if store is None else SharedCircuits(store, self._rules)
+        self.forced: State | None = None  # for all origins
         # Results from finalizers, which may run while this thread has the store's lock.
         self._late: deque[tuple[str, float, int, bool | None, float, _Tell | None]] = deque()
 
@@ -235,26 +239,26 @@ class CircuitBreaker:
         """
         if self._late:
             self._catch_up()
-        if self._forced is not None:
-            return self._admit_as_forced(origin, self._forced)
+        if self.forced is not None:
+            return self._admit_as_forced(origin, self.forced)
         circuit = self._store.peek(origin)
         if circuit is not None and circuit.state == "closed":
             return Permit(self, origin, circuit.standing.number)
         passage = self._store.change(origin, now, self._rules.admit, None)
         if passage.refused_for is not None:
-            raise _refusal(origin, passage.refused_for)
+            raise refusal(origin, passage.refused_for)
         if passage.is_probe:
             return self._probe(origin, passage)
         return Permit(self, origin, passage.number)
 
     def _probe(self, origin: str, passage: Passage) -> _Probe:
         probe = _Probe(self, origin, passage.number, None)  # from here on it cannot be lost
-        probe.transition = self._tell(origin, passage.change)
+        probe.transition = self.tell(origin, passage.change)
         return probe
 
     def _admit_as_forced(self, origin: str, state: State) -> Permit:
         if state == "forced_open":
-            raise _refusal(origin, math.inf)
+            raise refusal(origin, math.inf)
         return Permit(self, origin, 0)
 
     def _record(
@@ -264,7 +268,7 @@ class CircuitBreaker:
             return None
         result = (number, failed, elapsed)
         change = self._store.change(origin, now, self._rules.record, result)
-        return None if change is None else self._tell(origin, change)
+        return None if change is None else self.tell(origin, change)
 
     def _catch_up(self) -> None:
         """Count the results that finalizers left."""
@@ -280,7 +284,8 @@ class CircuitBreaker:
             if transition is not None and tell is not None:
                 tell(transition)
 
-    def _tell(self, origin: str, change: Change | None) -> Transition | None:
+    def tell(self, origin: str, change: Change | None) -> Transition | None:
+        """Tell on_transition of a change of state, and return it for other hooks."""
         if change is None:
             return None
         transition = Transition(origin, change.old, change.new)
@@ -327,24 +332,28 @@ class CircuitBreaker:
             origin: see force_open.
         """
         if origin is None:
-            self._forced = None
-        for each in self._store.origins() if origin is None else [_key(origin)]:
+            self.forced = None
+        known = {*self._store.origins(), *(self.shared.copies if self.shared else ())}
+        for each in known if origin is None else {key_of(origin)}:
             self._enter(each, "closed")
 
     def _force(self, origin: str | None, state: State) -> None:
         if origin is None:
-            self._forced = state
+            self.forced = state
         else:
-            self._enter(_key(origin), state)
+            self._enter(key_of(origin), state)
 
     def _enter(self, key: str, state: State) -> None:
         # Without a clock: no circuit that is open may make room.
-        self._tell(key, self._store.change(key, -math.inf, self._rules.force, state))
+        change = self._store.change(key, -math.inf, self._rules.force, state)
+        if self.shared is not None:  # the own one, too, for when the store is gone
+            change = self.shared.force(key, state)
+        self.tell(key, change)
 
     @property
     def disabled(self) -> bool:
         """Return whether force_close() has switched it off for all origins."""
-        return self._forced == "forced_closed"
+        return self.forced == "forced_closed"
 
     def state(self, origin: str) -> State:
         """Return the state of an origin's circuit.
@@ -363,9 +372,11 @@ class CircuitBreaker:
             origin: see state.
         """
         self._catch_up()
-        circuit = self._store.peek(_key(origin))
-        found = BreakerMetrics("closed") if circuit is None else BreakerMetrics.of(circuit)
-        return found if self._forced is None else found._replace(state=self._forced)
+        found = None if self.shared is None else self.shared.metrics(key_of(origin))
+        if found is None:
+            circuit = self._store.peek(key_of(origin))
+            found = BreakerMetrics("closed") if circuit is None else BreakerMetrics.of(circuit)
+        return found if self.forced is None else found._replace(state=self.forced)
 
     def __repr__(self) -> str:
         shown = [f"recovery_timeout={self._rules.recovery_timeout}"]
@@ -373,23 +384,3 @@ class CircuitBreaker:
             if getattr(self._rules, name) is not None:
                 shown.insert(0, f"{name}={getattr(self._rules, name)}")
         return f"<CircuitBreaker {' '.join(shown)}>"
-
-
-def proxy_key(url: str) -> str:
-    """Return the key of a proxy, whose circuit is not that of a site on the same host and port.
-
-    Args:
-        url: Proxy.url, "scheme://host:port".
-    """
-    return _PROXY + url
-
-
-def _key(origin: str) -> str:
-    return origin if origin.startswith(_PROXY) else parse_url(origin).origin
-
-
-def _refusal(origin: str, seconds: float) -> CircuitBreakerOpen:
-    until = "until it is reset" if seconds == math.inf else f"for {max(0.0, seconds):.3g} s"
-    return CircuitBreakerOpen(
-        f"the circuit breaker of {origin} is open {until}; nothing was sent", retry_after=seconds
-    )

@@ -149,12 +149,12 @@ class Rules:
     half_open_permits: int
     half_open_timeout: float
 
-    _has_rates: bool = field(init=False)
+    has_rates: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._check()
         has_rates = self.failure_rate is not None or self.slow_call_rate is not None
-        object.__setattr__(self, "_has_rates", has_rates)
+        object.__setattr__(self, "has_rates", has_rates)
 
     def _check(self) -> None:
         for name in ("failure_threshold", "window", "minimum_calls", "half_open_permits"):
@@ -224,7 +224,7 @@ class Rules:
     def _record_call(self, circuit: Circuit, now: float, failed: bool, slow: bool) -> Change | None:
         circuit.failures = circuit.failures + 1 if failed else 0
         opens = self.failure_threshold is not None and circuit.failures >= self.failure_threshold
-        if self._has_rates:
+        if self.has_rates:
             window = circuit.window
             if window is None:
                 window = circuit.window = self._new_window()
