@@ -6,6 +6,7 @@ A file is written under another name and renamed, or put as a whole: it is there
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import uuid
@@ -21,6 +22,7 @@ __all__ = ["OutFolder", "folder_of", "is_remote", "local_path", "open_to_read"]
 
 _MARK = ".tmp-"  # in the names of files that are not complete
 _LEAST = 1 << 20  # bytes that must be free
+_PIECE = 1 << 20  # bytes
 _AT_ONCE = 1000  # files that are read together
 
 
@@ -57,7 +59,7 @@ def open_to_read(path: str) -> Iterator[BinaryIO]:
             yield stream
         return
     filesystem, name = _filesystem(path)
-    with filesystem.open(name, "rb") as remote:
+    with io.BufferedReader(filesystem.open(name, "rb"), _PIECE) as remote:
         yield remote
 
 

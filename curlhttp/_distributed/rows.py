@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from curlhttp._models.scrub import without_userinfo
+from curlhttp._models.scrub import shown_url, without_userinfo
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class FetchRow:
 
     Attributes:
         row: its place in the input, from 0 on.
-        url: as it was given, without user and password.
+        url: as it was given, without user and password; of what is no URL, as messages show it.
         final_url: where redirects led, or None.
         status: of the response, or None.
         error: the name of the exception's class, or None.
@@ -85,7 +85,7 @@ class FetchRow:
             url: likewise.
             error: says why.
         """
-        made = cls(row, without_userinfo(url))
+        made = cls(row, shown_url(url))
         made._note_error(error)
         return made
 

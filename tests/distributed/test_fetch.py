@@ -22,7 +22,7 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: int(row["row"]))
 
 
-def fetched(urls: Any, out: Path, **settings: Any) -> Any:
+def fetched(urls: Any, out: Path | str, **settings: Any) -> Any:
     settings = {"format": "jsonl", "processes": 2, "progress": False, **settings}
     return fetch(urls, out, **settings)
 

@@ -1,0 +1,255 @@
+"""What parts hold: bodies, errors, Parquet; and where they may be."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curlhttp import BasicAuth, CircuitBreaker, RetryPolicy, Timeout
+from curlhttp._distributed.settings import described, pickled
+from tests.distributed.test_fetch import fetched, rows_of
+from tests.servers import AppServer, payload, refused_port
+from tests.support.inner import ROOT
+
+parquet = pytest.mark.skipif(
+    __import__("importlib.util").util.find_spec("pyarrow") is None, reason="pyarrow is missing"
+)
+
+
+def table_of(out: Path) -> list[dict[str, Any]]:
+    from pyarrow import dataset
+
+    rows: list[dict[str, Any]] = dataset.dataset(out / "parts").to_table().to_pylist()
+    return sorted(rows, key=lambda row: int(row["row"]))
+
+
+def test_small_bodies_stand_in_rows_and_large_ones_in_files(app: AppServer, tmp_path: Path) -> None:
+    urls = [f"{app.url}/bytes/100", f"{app.url}/bytes/101", f"{app.url}/bytes/101?again"]
+    fetched(urls, tmp_path / "out", inline=100)
+    inline, *large = rows_of(tmp_path / "out")
+    assert base64.b64decode(inline["body_base64"]) == payload(100)
+    assert inline["body_file"] is None
+    digest = hashlib.sha256(payload(101)).hexdigest()
+    for row in large:
+        assert (row["size"], row["body"]) == (101, None)
+        assert row["body_file"] == f"bodies/{digest[:2]}/{digest}"
+    assert (tmp_path / "out" / large[0]["body_file"]).read_bytes() == payload(101)
+
+
+def test_bodies_may_be_left_out(app: AppServer, tmp_path: Path) -> None:
+    fetched([f"{app.url}/bytes/100"], tmp_path / "out", inline=10, bodies=False)
+    (row,) = rows_of(tmp_path / "out")
+    assert (row["size"], row["body"], row["body_file"]) == (100, None, None)
+    assert not (tmp_path / "out" / "bodies").exists()
+
+
+def test_errors_are_rows_with_type_attempts_and_timings(app: AppServer, tmp_path: Path) -> None:
+    with refused_port() as port:
+        refused = f"http://user:s3cret@127.0.0.1:{port}/"
+        urls = [
+            refused,
+            f"{app.url}/status/503",
+            "ftp://u:s3cret@example.org",
+            "",
+            "http://a:s3cret/b@c",
+        ]
+        summary = fetched(urls, tmp_path / "out", retry=1)
+    no_server, busy, scheme, nothing, malformed = rows_of(tmp_path / "out")
+    assert (no_server["error"], no_server["status"]) == ("ConnectionError", None)
+    assert no_server["attempts"] == 2
+    assert no_server["timings"]["total"] >= 0
+    assert no_server["url"] == f"http://127.0.0.1:{port}/"
+    assert "s3cret" not in json.dumps([no_server, scheme, malformed])
+    assert (busy["status"], busy["error"], busy["attempts"]) == (503, None, 2)
+    assert (scheme["error"], scheme["attempts"], scheme["timings"]) == ("InvalidSchema", 0, None)
+    assert nothing["error"] == "MissingSchema"
+    assert summary.errors == {
+        "ConnectionError": 1,
+        "InvalidSchema": 1,
+        "MissingSchema": 1,
+        "InvalidURL": 1,
+    }
+    assert summary.statuses == {"503": 1}
+
+
+@parquet
+def test_a_part_of_parquet_has_the_columns_of_jsonl(app: AppServer, tmp_path: Path) -> None:
+    urls = [f"{app.url}/bytes/300", f"{app.url}/redirect/1", "nonsense", f"{app.url}/status/404"]
+    fetched(urls, tmp_path / "lines")
+    fetched(urls, tmp_path / "table", format="parquet")
+    lines, table = rows_of(tmp_path / "lines"), table_of(tmp_path / "table")
+    assert len(table) == 4
+    for line, row in zip(lines, table, strict=True):
+        for name in ("row", "url", "final_url", "status", "error", "message", "attempts", "size"):
+            assert row[name] == line[name], name
+        assert set(row) == set(line) - {"body_base64"}
+        assert dict(row["headers"]) == line["headers"]
+    assert table[0]["body"] == payload(300)
+    assert table[0]["timings"].keys() == lines[0]["timings"].keys()
+    assert table[0]["fetched_at"].tzinfo is not None
+
+
+@parquet
+@pytest.mark.parametrize("lanes", [{}, {"per_host": 3}], ids=["ranges", "lanes"])
+def test_a_column_of_parquet_is_read_by_ranges_of_rows(
+    app: AppServer, tmp_path: Path, lanes: dict[str, int]
+) -> None:
+    import pyarrow
+    from pyarrow import parquet as file
+
+    urls: list[str | None] = [f"{app.url}/bytes/{n}" for n in range(25)]
+    urls[7] = None
+    table = pyarrow.table({"id": range(25), "link": urls})
+    file.write_table(table, tmp_path / "in.parquet", row_group_size=6)
+    fetched(tmp_path / "in.parquet", tmp_path / "out", column="link", partition=4, **lanes)
+    rows = rows_of(tmp_path / "out")
+    assert [row["row"] for row in rows] == [n for n in range(25) if n != 7]
+    assert all(row["size"] == row["row"] for row in rows)
+    for wrong, message in (("id", "has no strings"), ("nope", "no column 'nope'"), (None, "'url'")):
+        with pytest.raises(ValueError, match=message):
+            fetched(tmp_path / "in.parquet", tmp_path / "other", column=wrong)
+    file.write_table(table.slice(1), tmp_path / "in.parquet")
+    with pytest.raises(ValueError, match="the input has changed"):
+        fetched(tmp_path / "in.parquet", tmp_path / "out", column="link", partition=4, **lanes)
+
+
+# --- what is refused before anything is sent ---
+
+
+def test_settings_that_cannot_travel_are_refused(app: AppServer, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="hooks cannot travel to workers"):
+        fetched([app.url], tmp_path / "out", hooks={"request": [lambda request: None]})
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"timeuot": 3}, "timeuot"),
+        ({"partition": 0}, "partition must be a number from 1 on"),
+        ({"concurrency": 0}, "concurrency must be"),
+        ({"processes": 0}, "processes must be"),
+        ({"per_host": 0}, "limit must be"),
+        ({"rate": 0}, "rate must be"),
+        ({"format": "csv"}, "format must be 'parquet' or 'jsonl'"),
+        ({"engine": "hadoop"}, "engine must be"),
+        ({"engine": 3}, "engine must be"),
+        ({"rate_limit": None}, "rate_limit is told by per_host and rate"),
+        ({"column": "url"}, "column goes with"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        fetched(["http://localhost/"], tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("urls", "kind", "message"),
+    [
+        ("https://example.org/", ValueError, "one URL"),
+        ("missing.txt", FileNotFoundError, "missing.txt"),
+        ("urls.txt.gz", ValueError, "is compressed"),
+        (b"https://example.org/", TypeError, "many URLs"),
+        (3, TypeError, "not iterable"),
+        ([3], TypeError, "takes URLs, not int"),
+    ],
+    ids=str,
+)
+def test_what_is_no_input_is_refused(
+    tmp_path: Path, urls: Any, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        fetched(urls, tmp_path / "out")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir(mode=0o500)
+    with pytest.raises(PermissionError):
+        fetched(["http://localhost/"], tmp_path / "out")
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(FileExistsError):
+        fetched(["http://localhost/"], tmp_path / "out")
+
+
+def test_parts_of_something_else_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out" / "parts").mkdir(parents=True)
+    (tmp_path / "out" / "parts" / "mine").write_text("")
+    with pytest.raises(ValueError, match="has parts, but no manifest"):
+        fetched(["http://localhost/"], tmp_path / "out")
+
+
+def test_a_manifest_that_cannot_be_read_is_told_of(app: AppServer, tmp_path: Path) -> None:
+    fetched([app.url], tmp_path / "out")
+    (tmp_path / "out" / "manifest" / "00000000.json").write_text('{"number": ')
+    with pytest.raises(ValueError, match=r"00000000\.json: "):
+        fetched([app.url], tmp_path / "out")
+    (tmp_path / "out" / "manifest" / "fetch.json").write_text("[]")
+    with pytest.raises(ValueError, match="is no manifest of a fetch"):
+        fetched([app.url], tmp_path / "out")
+
+
+# --- settings ---
+
+
+def test_policies_travel_as_what_they_were_made_of() -> None:
+    import pickle
+
+    breaker = CircuitBreaker(7, failure_statuses={500}, max_origins=9)
+    retry = RetryPolicy(5, statuses={500})
+    made = pickle.loads(pickled({"breaker": breaker, "retry": retry, "timeout": Timeout(total=3)}))
+    assert made["breaker"].failure_statuses == {500}
+    assert made["breaker"]._rules == breaker._rules
+    assert made["breaker"]._store.max_origins == 9
+    assert (made["retry"].max_retries, made["retry"].statuses) == (5, {500})
+    assert made["retry"].budget.reserve == 10.0
+
+
+def test_the_manifest_describes_settings_without_credentials() -> None:
+    shown = described(
+        {
+            "auth": BasicAuth("user", "s3cret"),
+            "cookies": {"session": "s3cret"},
+            "headers": {"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "Accept": "a/b"},
+            "proxies": {"https": "http://user:s3cret@proxy"},
+            "params": [("token", "s3cret"), ("page", "3")],
+            "timeout": Timeout(total=3),
+            "retry": RetryPolicy(3),
+            "guard": len,
+        }
+    )
+    assert "s3cret" not in str(shown)
+    assert "a/b" in shown["headers"]
+    assert "'3'" in shown["params"]
+    assert "max_retries=3" in shown["retry"]
+    again = described({"retry": RetryPolicy(3), "timeout": Timeout(total=3)})
+    assert again["retry"] == shown["retry"]
+    assert again["timeout"] == shown["timeout"]
+    assert described({"retry": RetryPolicy(4)})["retry"] != shown["retry"]
+
+
+# --- object stores ---
+
+
+@parquet
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_urls_may_come_from_an_object_store_and_parts_go_to_it(app: AppServer, format: str) -> None:
+    for package in ("moto.server", "s3fs"):
+        pytest.importorskip(package, reason=f"{package} is missing")
+    # In a process of its own: fsspec keeps its threads for good.
+    program = [sys.executable, "-m", "tests.distributed.in_object_store", app.url, format]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
