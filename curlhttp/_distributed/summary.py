@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING
 
 from curlhttp._distributed.tally import slowest
 from curlhttp._distributed.work import HostTimes, PartResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["FetchSummary"]
 
@@ -74,3 +79,43 @@ class FetchSummary:
         """
         self.seconds = seconds
         self.hosts = slowest(self.hosts, _HOSTS)
+
+    def rows_of_table(self) -> list[tuple[str, str]]:
+        """Return the summary for people: a name and what there is to say."""
+        rate = self.rows / self.worker_seconds if self.worker_seconds else 0.0
+        rows = [
+            ("rows", f"{self.rows:,} in {self.parts:,} parts"),
+            ("bodies", f"{self.size:,} bytes"),
+            ("time", f"{self.seconds:,.1f} s; workers {self.worker_seconds:,.1f} s, {rate:,.0f}/s"),
+            ("statuses", _counted(self.statuses)),
+            ("errors", _counted(self.errors)),
+        ]
+        for name, times in self.hosts.items():
+            mean = times.seconds / times.requests
+            told = f"mean {mean:.3f} s of {times.requests:,}, slowest {times.slowest:.3f} s"
+            rows.append(("slow host", f"{name}: {told}"))
+        return rows
+
+    def __str__(self) -> str:
+        """Return the summary as a table."""
+        return "\n".join(f"{name:<10}{text}" for name, text in self.rows_of_table())
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Return the summary as a figure of matplotlib; needs the extra `plot`.
+
+        Args:
+            path: where to write it, as PNG, SVG or PDF by its name; None to write nothing.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        from curlhttp._distributed.plot import plotted
+
+        figure = plotted(self)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.most_common()) or "none"

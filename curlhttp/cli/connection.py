@@ -48,7 +48,7 @@ class ConnectionOptions:
     key: str | None
     public_only: bool
 
-    def client(self, **settings: Any) -> Client:  # Any: see _settings
+    def client(self, **settings: Any) -> Client:  # Any: see settings
         """Return a client with these options.
 
         Args:
@@ -61,7 +61,7 @@ class ConnectionOptions:
         from curlhttp.exceptions import RequestException
 
         try:
-            return Client(**{**self._settings(), **settings})
+            return Client(**{**self.settings(), **settings})
         except RequestException:  # which is an OSError, and some are a ValueError
             raise
         except ValueError as error:
@@ -69,7 +69,8 @@ class ConnectionOptions:
         except OSError as error:
             raise CommandFailed(str(error), _CA_ERROR) from None
 
-    def _settings(self) -> dict[str, Any]:  # Any: of each keyword of Client its own type
+    def settings(self) -> dict[str, Any]:  # Any: of each keyword of Client its own type
+        """Return the arguments of Client that the options mean."""
         return {
             "headers": self.header,
             "auth": _credentials(self.user),

@@ -6,12 +6,13 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TypedDict
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import click
 
 from curlhttp.cli.connection import ConnectionOptions, with_connection
 from curlhttp.cli.exits import INTERRUPTED, CommandFailed
+from curlhttp.cli.fetch.distributed import DistributedOptions, fetch_distributed, with_engine
 from curlhttp.cli.numbers import count, rate, size
 from curlhttp.cli.terminal import console
 
@@ -45,15 +46,16 @@ Examples:
   curlhttp fetch urls.txt -o pages.jsonl
   curlhttp fetch urls.txt -o pages.jsonl --resume
   curlhttp fetch urls.txt -o pages.db --per-host 4 --rate 10/s --retry 3
+  curlhttp fetch urls.txt -o pages --processes 4 --per-host 4
   sed 's|^|https://example.org/|' names | curlhttp fetch - | jq .status
 """
 
 
-class _FetchOptions(TypedDict):
+class _FetchOptions(DistributedOptions):
     """What the options say; see their help."""
 
-    output: Path | None
-    kind: Kind | None
+    output: str | None
+    kind: Kind | Literal["parquet"] | None
     resume: bool
     retry_failed: bool
     overwrite: bool
@@ -75,15 +77,15 @@ class _FetchOptions(TypedDict):
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
     metavar="PATH",
     help="A .jsonl file, a .db (SQLite) file, or a folder.  [default: JSONL on stdout]",
 )
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["jsonl", "folder", "sqlite"]),
-    help="What PATH is, where its name does not say it.",
+    type=click.Choice(["jsonl", "folder", "sqlite", "parquet"]),
+    help="What PATH is, where its name does not say it; with workers, what parts are: parquet, "
+    "which is the default, or jsonl.",
 )
 @click.option("--resume", is_flag=True, help="Skip the lines that PATH has a record of.")
 @click.option(
@@ -142,6 +144,7 @@ class _FetchOptions(TypedDict):
     show_default=True,
     help="Of the end; json goes to stdout if PATH is given.",
 )
+@with_engine
 @with_connection
 def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOptions]) -> int:
     """Fetch a list of URLs."""
@@ -149,9 +152,14 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOpti
     from curlhttp.cli.fetch.lines import InputLines
     from curlhttp.cli.fetch.run import FetchRun
 
-    path = options["output"]
-    if str(path) == "-":
-        path = None
+    if options["engine"] or options["processes"]:
+        return fetch_distributed(file, connection, options)
+    for name in ("partition", "column", "store"):
+        if options[name]:
+            raise click.UsageError(f"--{name} goes with --engine or --processes")
+    if options["kind"] == "parquet":
+        raise click.UsageError("--format parquet goes with --engine or --processes")
+    path = None if options["output"] in (None, "-") else Path(options["output"])
     mode = _mode(path, options)
     with _opened(file) as stream, connection.client(**_settings(options)) as client:
         status = os.fstat(stream.fileno())

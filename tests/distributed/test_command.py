@@ -1,0 +1,100 @@
+"""`curlhttp fetch` with --processes and --engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.test_fetch import rows_of
+from tests.servers import AppServer
+from tests.support.cli import finish, run, start
+
+
+@pytest.fixture
+def urls(app: AppServer, tmp_path: Path) -> Path:
+    file = tmp_path / "urls.txt"
+    file.write_text("".join(f"{app.url}/bytes/{n}\n" for n in range(30)))
+    return file
+
+
+def test_processes_write_parts_and_a_second_command_goes_on(urls: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ("fetch", urls, "-o", out, "--processes", 2, "--format", "jsonl", "--partition", 10)
+    ended = run(*command)
+    assert (ended.status, ended.out) == (0, b""), ended.err
+    assert [row["size"] for row in rows_of(out)] == list(range(30))
+    assert "30 in 3 parts" in ended.err
+    assert f"{out}/parts" in ended.err
+    again = run(*command, "--summary", "json")
+    assert json.loads(again.out)["statuses"] == {"200": 30}
+
+
+def test_options_reach_the_workers(app: AppServer, tmp_path: Path) -> None:
+    file, out = tmp_path / "urls.txt", tmp_path / "out"
+    file.write_text(f"{app.url}/headers\n{app.url}/redirect/1\n{app.url}/bytes/50\n")
+    told = ("-H", "X-Mine: yes", "--no-follow", "--max-body", 40, "--per-host", 3, "--breaker", 9)
+    ended = run(
+        "fetch",
+        file,
+        "-o",
+        out,
+        "--engine",
+        "processes",
+        "--format",
+        "jsonl",
+        "-q",
+        "--retry",
+        1,
+        *told,
+    )
+    assert (ended.status, ended.err) == (1, "")
+    headers, redirect, large = rows_of(out)
+    assert "X-Mine" in headers["body"]
+    assert redirect["status"] == 302
+    assert large["error"] == "ResponseTooLarge"
+
+
+def test_lines_may_come_from_stdin(app: AppServer, tmp_path: Path) -> None:
+    told = ("fetch", "-", "-o", tmp_path / "out", "--processes", 1, "--format", "jsonl", "-q")
+    assert run(*told, stdin=f"{app.url}\n\n# no\n{app.url}\n".encode()).status == 0
+    assert [row["row"] for row in rows_of(tmp_path / "out")] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (["--processes", 2], "need -o FOLDER"),
+        (["--processes", 2, "-o", "out", "--engine", "dask"], "exclude each other"),
+        (["--processes", 2, "-o", "out", "--format", "sqlite"], "parquet or jsonl"),
+        (["--processes", 2, "-o", "out", "--overwrite"], "--overwrite does not go with"),
+        (["--processes", 2, "-o", "out", "-X", "POST"], "--request does not go with"),
+        (["-o", "out.jsonl", "--partition", 3], "--partition goes with"),
+        (["-o", "out", "--format", "parquet"], "--format parquet goes with"),
+        (["-o", "out", "--engine", "hadoop"], "engine must be"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_together_are_refused(
+    urls: Path, told: list[object], message: str
+) -> None:
+    ended = run("fetch", urls, *told)
+    assert ended.status == 2
+    assert message in ended.err
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    with AppServer() as app:
+        server_is_asked = lambda: len(app.requests) >= 1  # noqa: E731
+        app.route("/never", lambda record, conn: conn.read_exactly(1) and None)
+        file = tmp_path / "urls.txt"
+        file.write_text(f"{app.url}/never\n")
+        process = start("fetch", file, "-o", tmp_path / "out", "--processes", 1)
+        assert app.wait_for(server_is_asked)
+        os.kill(process.pid, signal.SIGINT)
+        ended = finish(process)
+    assert ended.status == 130
+    assert "the same call goes on from there" in ended.err
