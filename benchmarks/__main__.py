@@ -10,7 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import async_, cold, cpu, goals, import_time, million, pairs, readme, sync
+from benchmarks import (
+    async_,
+    cold,
+    cpu,
+    goals,
+    import_time,
+    million,
+    pairs,
+    readme,
+    simulation,
+    sync,
+)
 from benchmarks.crew import Options
 from benchmarks.results import FOLDER, report, save
 from benchmarks.server import KINDS
@@ -67,6 +78,8 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = _parser().parse_args(arguments)
     if chosen.command == "cpu":
         cpu.run(_options(chosen, 15, 0.0))
+    elif chosen.command == "simulate":
+        print(save(simulation.measure(chosen.seed, chosen.share), chosen.output))
     elif chosen.command == "report":
         print(report(chosen.output))
     elif chosen.command == "all":
@@ -142,6 +155,12 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about, description=about)
         _add_measuring(command)
         _add_output(command)
+    command = commands.add_parser(
+        "simulate", help=simulation.__doc__, description=simulation.__doc__
+    )
+    command.add_argument("--seed", type=int, default=1, help="of all that is left to chance")
+    command.add_argument("--share", type=float, default=1.0, help="of the size of all scenarios")
+    _add_output(command)
     about = "Measure all that README, docs/speed.md and the goals need, in some 20 minutes."
     command = commands.add_parser("all", help=about, description=about)
     _add_measuring(command)

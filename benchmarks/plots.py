@@ -24,7 +24,13 @@ _MIB = 1 << 20
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Write the plot that belongs to the results; none for import times, nor of nothing."""
-    kind = {"async": _bars, "tasks": _bars, "sync": _curves, "million": _memory}
+    kind = {
+        "async": _bars,
+        "tasks": _bars,
+        "sync": _curves,
+        "million": _memory,
+        "simulate": _simulations,
+    }
     if results["benchmark"] not in kind or not (results.get("cases") or results.get("rows")):
         return
     settings = {"svg.fonttype": "none", "svg.hashsalt": "curlhttp", "font.size": 9}
@@ -196,3 +202,33 @@ def _run_title(row: dict[str, Any]) -> str:
     loop = "" if row["loop"] == "none" else f", {row['loop']}"
     more = "" if row["connections"] == 100 else f", {row['connections']} connections"
     return f"{row['client']}{loop}{more}"
+
+
+# --- simulate ---
+
+
+def _simulations(results: dict[str, Any]) -> Any:
+    """Draw requests at the server and good answers per second, and what the server can do."""
+    cases = [case for case in results["cases"] if len(case["rows"][0]["series"]["good"]) > 10]
+    figure, grid = pyplot.subplots(len(cases), 2, figsize=(12, 3.4 * len(cases)), squeeze=False)
+    for line, case in zip(grid, cases, strict=True):
+        names = [row["name"] for row in case["rows"]]
+        colours = dict(zip(names, (_FLOOR, *_OTHERS), strict=False)) | {names[-1]: _OURS}
+        for panel, series, title in (
+            (line[0], "attempts", "requests/s at the server"),
+            (line[1], "good", "good answers/s"),
+        ):
+            since, capacity = zip(*case["capacity"], (case["seconds"], 0), strict=True)
+            panel.fill_between(since, capacity, step="post", color="#e9ecef", linewidth=0)
+            for number, row in enumerate(case["rows"]):  # thinner each, since some are alike
+                width = max(0.8, 3.0 - 0.7 * number)
+                panel.plot(row["series"][series], color=colours[row["name"]], linewidth=width)
+            panel.set_ylim(0, min(panel.get_ylim()[1], 6.0 * max(capacity)))
+            panel.set_xlim(0, case["seconds"])
+            panel.set_title(f"{case['name']}: {title}", loc="left", fontweight="bold")
+        lines = line[0].get_lines()
+        line[1].legend(lines, names, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        line[0].set_xlabel("seconds; grey: what the server can do")
+        line[1].set_xlabel("seconds")
+    figure.tight_layout()
+    return figure

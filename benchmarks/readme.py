@@ -1,12 +1,13 @@
-"""The tables of the README and of docs/speed.md, made of the results, so that they cannot disagree.
+"""The tables of the README and of pages in docs/, made of the results, so that they cannot disagree.
 
-They stand between marks; the pictures of docs/speed.md are copies of those beside the results.
+They stand between marks; the pictures of the pages are copies of those beside the results.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,15 @@ from benchmarks import tables
 __all__ = ["ASYNC", "MILLION", "PAGES", "PICTURES", "SHORT", "SYNC", "with_tables", "write"]
 
 _ROOT = Path(__file__).parent.parent
-PAGES = (_ROOT / "README.md", _ROOT / "docs" / "speed.md")
+PAGES = (_ROOT / "README.md", *(_ROOT / "docs" / name for name in ("speed.md", "scale.md")))
 PICTURES = _ROOT / "docs" / "images"  # of the pages of docs, which can show nothing outside of it
+_SIMULATED = {  # names of marks, and of the cases of the simulation
+    "storm": ("retry storm",),
+    "outage": ("outage",),
+    "flapping": ("flapping",),
+    "herd": ("thundering herd",),
+    "sizes": ("10 calls/s", "1,000 calls/s", "100,000 calls/s"),
+}
 _BLOCK = re.compile(r"(<!-- benchmarks: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 ASYNC = (
@@ -53,7 +61,7 @@ def write(folder: Path) -> None:
     for page in PAGES:
         text = with_tables(page.read_text(encoding="utf-8"), folder)
         page.write_text(text, encoding="utf-8")
-    for name in ("async", "sync", "million"):
+    for name in ("async", "sync", "million", "simulate"):
         picture = folder / f"{name}.svg"
         if picture.exists():
             (PICTURES / picture.name).write_bytes(picture.read_bytes())
@@ -64,7 +72,7 @@ def with_tables(text: str, folder: Path) -> str:
 
     def block(match: re.Match[str]) -> str:
         begin, name, _, end = match.groups()
-        of = "async" if name == "short" else name
+        of = {"short": "async", **dict.fromkeys(_SIMULATED, "simulate")}.get(name, name)
         results = _read(folder, of)
         machine = results["machine"]
         table = {
@@ -72,6 +80,7 @@ def with_tables(text: str, folder: Path) -> str:
             "sync": lambda: tables.overview(_kept(results), [f"{client}/none" for client in SYNC]),
             "million": lambda: tables.million(results),
             "short": lambda: _short(results, _read(folder, "sync")),
+            **{one: partial(tables.simulated, results, cases) for one, cases in _SIMULATED.items()},
         }[name]()
         date = f"Measured at {machine['date']}, commit {machine['commit']}."
         return f"{begin}\n{table}\n\n{date}\n\n{end}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.figures import Ratio, Spread, Summary, summaries
 
-__all__ = ["chosen", "markdown", "million", "overview"]
+__all__ = ["chosen", "markdown", "million", "overview", "simulated"]
 
 _MIB = 1 << 20
 
@@ -22,6 +22,7 @@ def markdown(results: dict[str, Any]) -> str:
         "sync": _curves,
         "million": lambda results: [million(results)],
         "import": _imports,
+        "simulate": _simulations,
     }[results["benchmark"]]
     parts = [f"# {results['benchmark']}", *body(results), _notes(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -35,7 +36,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1
 
 def _notes(results: dict[str, Any]) -> str:
     machine, lines = results["machine"], []
-    if "import" not in results["benchmark"]:
+    if results["benchmark"] not in ("import", "simulate"):
         lines.append(
             "× curlhttp is the median over the rounds, which the clients take in turns; with ≈ the "
             "quartiles of the rounds reach 1.00: the difference is smaller than the spread."
@@ -50,6 +51,8 @@ def _notes(results: dict[str, Any]) -> str:
         lines.append(f"Load average over 1, 5 and 15 minutes: {begun}; at the end: {ended}.")
     if results.get("server"):
         lines.append(f"Server: {results['server']}. Settings: {_listed(results['settings'])}.")
+    elif results["benchmark"] == "simulate":
+        lines.append(f"Settings: {_listed(results['settings'])}; the same seed gives the same.")
     for title, name in (
         ("Versions", "versions"),
         ("Set-up", "configurations"),
@@ -258,3 +261,37 @@ def _imports(results: dict[str, Any]) -> list[str]:
         for name, spread in results["rows"].items()
     ]
     return [_table(["statement", "ms, median", "fastest", "slowest"], rows)]
+
+
+# --- simulate ---
+
+
+def _simulations(results: dict[str, Any]) -> list[str]:
+    parts = []
+    for case in results["cases"]:
+        about = f"{case['about']} Processes, each with a client: {case['clients']:,}."
+        parts += [f"## {case['name']}", about, simulated(results, [case["name"]])]
+    return parts
+
+
+def simulated(results: dict[str, Any], names: Sequence[str]) -> str:
+    """Return the figures of some cases of the simulation, which have the same columns.
+
+    Args:
+        results: of the simulation.
+        names: of the cases.
+    """
+    cases = [case for case in results["cases"] if case["name"] in names]
+    rows = [
+        [
+            f"{case['name']}: {row['name']}" if len(cases) > 1 else row["name"],
+            *[_figure(value) for value in row["figures"].values()],
+        ]
+        for case in cases
+        for row in case["rows"]
+    ]
+    return _table(["clients", *cases[0]["rows"][0]["figures"]], rows)
+
+
+def _figure(value: float | None) -> str:
+    return "never" if value is None else f"{value:,}"

@@ -1,0 +1,112 @@
+"""An event loop in which hours take no time, and a scripted engine for clients that share one."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from curlhttp._models.request import Request
+from curlhttp.testing import ScriptedEngine
+from curlhttp.testing._attempt import Attempted
+from curlhttp.testing._script import Step, as_step
+
+__all__ = ["ScriptedNetwork", "run"]
+
+T = TypeVar("T")
+
+
+class _Skipping(selectors.SelectSelector):
+    """Wait for nothing: where a loop would sleep, its clock goes on instead."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        """Move the clock to where the next timer is due."""
+        if timeout is None:
+            raise RuntimeError("all tasks wait for each other, and no timer is left")
+        self.now += max(0.0, timeout)
+        return []
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose clock is a number."""
+
+    def __init__(self) -> None:
+        self._skipping = _Skipping()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        """Return what the clock shows, in seconds from 0."""
+        return self._skipping.now
+
+
+def run(main: Coroutine[object, object, T]) -> T:
+    """Run a coroutine to its end in a loop whose waits take no time.
+
+    Each task that waits goes on when the clock says so, in the same order in each run.
+    """
+    loop = _Loop()
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+class ScriptedNetwork(ScriptedEngine):
+    """A scripted engine whose waits let other requests go on: its clock is the running loop's.
+
+    Args:
+        script: returns the step for a request, at the time at which it is sent.
+    """
+
+    def __init__(self, script: Callable[[Request], Step]) -> None:
+        super().__init__(script)
+        self._script = script
+
+    def now(self) -> float:
+        """Return what the loop's clock shows."""
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        """Return the time of day, in seconds since the epoch."""
+        return self._epoch + self.now()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait while others go on."""
+        await asyncio.sleep(seconds)
+
+    def gate(self) -> _Gate:  # type: ignore[override]
+        """Return a closed gate."""
+        return _Gate()
+
+    async def _begin(self, request: Request) -> Attempted:
+        # Nothing is noted of it: there will be some hundred thousand.
+        return Attempted(request, as_step(self._script(request)), self.now())
+
+    async def _wait_until(self, moment: float) -> None:
+        await asyncio.sleep(max(0.0, moment - self.now()))
+
+    async def _wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class _Gate:
+    """One task waits until another opens it."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def open(self) -> None:
+        """Let it go on."""
+        self._event.set()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until it is open, or for so many seconds."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._event.wait(), seconds)

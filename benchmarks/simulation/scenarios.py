@@ -1,0 +1,362 @@
+"""What is simulated: which server, which callers, and what their clients are set to.
+
+The policies are curlhttp's own, in clients that go through all of their flow. What is "shared" is
+one object for all clients, in the place of a store that answers at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, TypeAlias
+
+from benchmarks.simulation.clock import run
+from benchmarks.simulation.world import Phase, Server, Tally, call, calls
+from curlhttp import (
+    AsyncClient,
+    CircuitBreaker,
+    ConcurrencyLimit,
+    ExponentialBackoff,
+    RateLimit,
+    RetryBudget,
+    RetryPolicy,
+    Timeout,
+)
+from curlhttp._policy.breaker.breaker import Transition
+
+__all__ = ["SCENARIOS", "Scenario", "Variant"]
+
+_SIZES = {10: 1, 1_000: 40, 100_000: 4_000}  # calls per second: processes
+
+Settings: TypeAlias = dict[str, Any]  # of AsyncClient
+Tell: TypeAlias = Callable[[Transition], object]
+Figures: TypeAlias = dict[str, float | int | None]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What the clients are set to.
+
+    Args:
+        name: a few words.
+        settings: of a client, given the random source, what hears of a breaker's transitions,
+            and the share of the scenario's size.
+        is_shared: one set of policies is for all clients; else each has its own.
+    """
+
+    name: str
+    settings: Callable[[Random, Tell, float], Settings]
+    is_shared: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A server in trouble, and thousands of clients.
+
+    Args:
+        name: a few words.
+        about: what happens, in a sentence.
+        phases: what the server can do; the second is the trouble, the third its end, if any.
+        variants: what is compared.
+        figures: what counts, of what was seen.
+        clients: how many processes, each with a client of its own.
+        rate: calls per second of all together; 0: each client calls once, at the beginning.
+        seconds: how long calls are made.
+        queue: requests that may wait at the server.
+        timeout: seconds for each step of an attempt, and for a place among those at once.
+        slice: seconds that are counted together.
+    """
+
+    name: str
+    about: str
+    phases: tuple[Phase, ...]
+    variants: tuple[Variant, ...]
+    figures: Callable[[Scenario, Tally], Figures]
+    clients: int
+    rate: float
+    seconds: float
+    queue: float
+    timeout: float = 1.0
+    slice: float = 1.0
+
+    @property
+    def trouble(self) -> tuple[float, float]:
+        """Return when the trouble begins and ends."""
+        troubles = [phase for phase in self.phases if phase.capacity < self.most]
+        ends = [phase.since for phase in self.phases if phase.since > troubles[0].since]
+        return troubles[0].since, min(ends, default=self.seconds)
+
+    @property
+    def most(self) -> float:
+        """Return the requests that a healthy server works off per second."""
+        return max(phase.capacity for phase in self.phases)
+
+    def of_size(self, share: float) -> Scenario:
+        """Return the same with a share of the clients, of their calls, and of the server."""
+        phases = tuple(replace(phase, capacity=phase.capacity * share) for phase in self.phases)
+        clients = max(1, round(self.clients * share))
+        rate, queue = self.rate * share, self.queue * share
+        return replace(self, phases=phases, clients=clients, rate=rate, queue=queue)
+
+    def play(self, variant: Variant, seed: int, share: float = 1.0) -> Tally:
+        """Return what is seen with a variant.
+
+        Args:
+            variant: what the clients are set to.
+            seed: of everything that is left to chance.
+            share: of the size of the scenario, which of_size() has made smaller.
+        """
+        chance, tally = Random(seed), Tally(self.slice)
+        server = Server(self.phases, self.queue, tally)
+        now = server.network.now
+
+        def tell(transition: Transition) -> None:
+            tally.add(transition.new, now())
+
+        def settings() -> Settings:
+            return variant.settings(chance, tell, share)
+
+        async def once(client: AsyncClient) -> None:
+            await asyncio.sleep(chance.uniform(0, 0.05))
+            await call(client, tally, now)
+
+        async def play() -> None:
+            timeout = Timeout(read=self.timeout, pool=self.timeout)
+            common = settings()
+            clients = [
+                AsyncClient(
+                    transport=server.network,
+                    timeout=timeout,
+                    trust_env=False,
+                    **(common if variant.is_shared else settings()),
+                )
+                for _ in range(self.clients)
+            ]
+            if self.rate:
+                await calls(clients, self.rate, self.seconds, tally, chance)
+            else:
+                await asyncio.gather(*[once(client) for client in clients])
+
+        run(play())
+        return tally
+
+
+# --- a retry storm ---
+
+
+def _retries(budget: Callable[[], RetryBudget | None], **more: Any) -> Any:
+    def settings(chance: Random, tell: Tell, share: float) -> Settings:
+        return {"retry": RetryPolicy(3, budget=budget(), random=chance, **more)}
+
+    return settings
+
+
+def _storm_figures(scenario: Scenario, seen: Tally) -> Figures:
+    begin, end = scenario.trouble
+    calls = seen.sum("calls", begin, end)
+    after = seen.sum("calls", end)
+    return {
+        "attempts per call in the trouble": round(seen.sum("attempts", begin, end) / calls, 2),
+        "attempts per call after it": round(seen.sum("attempts", end) / after, 2),
+        "good answers after it, %": round(100 * seen.sum("good", end) / after, 1),
+        "good again after, s": _recovery(scenario, seen),
+    }
+
+
+def _recovery(scenario: Scenario, seen: Tally) -> float | None:
+    """Return after how many seconds nine of ten calls are answered well from then on, or None."""
+    end = scenario.trouble[1]
+    bad = [
+        number
+        for number, count in enumerate(seen.series("calls", scenario.seconds))
+        if seen.counts.get("good", {}).get(number, 0) < 0.9 * count
+    ]
+    latest = (max(bad, default=-1) + 1) * scenario.slice
+    return None if latest >= scenario.seconds else max(0.0, latest - end)
+
+
+_STORM = Scenario(
+    name="retry storm",
+    about="A server for 600 requests/s gets 400 calls/s. For 20 s it works at a tenth of its speed, "
+    "and what waits there is worked off although its callers have given up.",
+    phases=(Phase(0, 600), Phase(20, 60), Phase(40, 600)),
+    variants=(
+        Variant("no retries", lambda chance, tell, share: {}),
+        Variant("3 retries, no budget", _retries(lambda: None)),
+        Variant("3 retries, a budget in each process", _retries(RetryBudget)),
+        Variant("3 retries, one budget for all", _retries(RetryBudget), is_shared=True),
+    ),
+    figures=_storm_figures,
+    clients=2000,
+    rate=400,
+    seconds=120,
+    queue=3000,
+)
+
+
+# --- a breaker ---
+
+
+def _breaker(**rules: Any) -> Any:
+    def settings(chance: Random, tell: Tell, share: float) -> Settings:
+        return {"breaker": CircuitBreaker(recovery_timeout=5, on_transition=tell, **rules)}
+
+    return settings
+
+
+def _outage_figures(scenario: Scenario, seen: Tally) -> Figures:
+    return {
+        "calls in the outage": seen.sum("calls", *scenario.trouble),
+        "attempts that fail": seen.sum("attempts", *scenario.trouble),
+        "refused at once": seen.sum("refused", *scenario.trouble),
+        "openings": seen.sum("open"),
+        "good again after, s": _recovery(scenario, seen),
+    }
+
+
+_OUTAGE = Scenario(
+    name="outage",
+    about="The server refuses all connections for 60 s; a breaker opens at 5 failures in a row, and "
+    "lets one call through after 5 s.",
+    phases=(Phase(0, 600), Phase(20, 0), Phase(80, 600)),
+    variants=(
+        Variant("no breaker", lambda chance, tell, share: {}),
+        Variant("a breaker in each process", _breaker()),
+        Variant("one breaker for all", _breaker(), is_shared=True),
+    ),
+    figures=_outage_figures,
+    clients=1000,
+    rate=400,
+    seconds=120,
+    queue=300,
+)
+
+
+def _limited(chance: Random, tell: Tell, share: float) -> Settings:
+    return {"concurrency_limit": ConcurrencyLimit(max(1, round(50 * share)))}
+
+
+def _flapping_figures(scenario: Scenario, seen: Tally) -> Figures:
+    begin, end = scenario.trouble
+    good = seen.sum("good", begin, end)
+    weak = min(phase.capacity for phase in scenario.phases)
+    return {
+        "good answers/s": round(good / (end - begin), 1),
+        "of what the server can, %": round(100 * good / (end - begin) / weak, 1),
+        "failed/s": round(seen.sum("failed", begin, end) / (end - begin), 1),
+        "openings": seen.sum("open"),
+    }
+
+
+_FLAPPING = Scenario(
+    name="flapping",
+    about="For 60 s the server can answer half of the 400 calls/s: one call alone goes well, all of "
+    "them do not, and breakers open and close.",
+    phases=(Phase(0, 600), Phase(20, 200), Phase(80, 600)),
+    variants=(
+        Variant("nothing", lambda chance, tell, share: {}),
+        Variant("one breaker for all: 5 in a row", _breaker(), is_shared=True),
+        Variant(
+            "one breaker for all: 5 in a row, growth=2", _breaker(growth=2.0), is_shared=True
+        ),
+        Variant(
+            "one breaker for all: half of 100, 10 probes",
+            _breaker(failure_rate=0.5, half_open_permits=10),
+            is_shared=True,
+        ),
+        Variant("50 at once in each process", _limited),
+        Variant("50 at once over all processes", _limited, is_shared=True),
+    ),
+    figures=_flapping_figures,
+    clients=1000,
+    rate=400,
+    seconds=120,
+    queue=300,
+)
+
+
+# --- a thundering herd ---
+
+
+def _until_it_works(rate: float | None = None, **more: Any) -> Any:
+    def settings(chance: Random, tell: Tell, share: float) -> Settings:
+        limit = None if rate is None else RateLimit(rate * share)
+        retry = RetryPolicy(1000, budget=None, random=chance, **more)
+        return {"retry": retry, "rate_limit": limit}
+
+    return settings
+
+
+def _herd_figures(scenario: Scenario, seen: Tally) -> Figures:
+    end = scenario.trouble[1]
+    last = max(seen.counts["good"])
+    after = [count for number, count in seen.counts["attempts"].items() if number >= end * 10]
+    return {
+        "attempts in the outage": seen.sum("attempts", 0, end),
+        "most attempts in 0.1 s after it": max(after),
+        "503": seen.sum("503"),
+        "all answered after, s": round(last * scenario.slice - end, 1),
+    }
+
+
+_HERD = Scenario(
+    name="thundering herd",
+    about="A server for 1,000 requests/s is down for 60 s. 5,000 clients lost it at the same moment "
+    "and try until they are answered, 10 s apart at most.",
+    phases=(Phase(0, 0), Phase(60, 1000)),
+    variants=(
+        Variant("no jitter", _until_it_works(backoff_strategy=ExponentialBackoff())),
+        Variant("full jitter (the default)", _until_it_works()),
+        Variant(
+            "no jitter, RateLimit(800) for all",
+            _until_it_works(800, backoff_strategy=ExponentialBackoff()),
+            is_shared=True,
+        ),
+        Variant("full jitter, RateLimit(800) for all", _until_it_works(800), is_shared=True),
+    ),
+    figures=_herd_figures,
+    clients=5000,
+    rate=0,
+    seconds=120,
+    queue=1000,
+    timeout=30,
+    slice=0.1,
+)
+
+
+# --- sizes ---
+
+
+def _size_figures(scenario: Scenario, seen: Tally) -> Figures:
+    return {
+        "processes": scenario.clients,
+        "calls in 2 s of an outage": seen.sum("calls", scenario.trouble[0]),
+        "attempts that fail": seen.sum("attempts", scenario.trouble[0]),
+        "openings": seen.sum("open"),
+    }
+
+
+def _of_rate(rate: int, clients: int) -> Scenario:
+    return Scenario(
+        name=f"{rate:,} calls/s",
+        about="The server goes down; what fails before the breakers are open.",
+        phases=(Phase(0, 2.0 * rate), Phase(0.5, 0)),
+        variants=_OUTAGE.variants[1:],
+        figures=_size_figures,
+        clients=clients,
+        rate=rate,
+        seconds=2.5,
+        queue=rate,
+        slice=0.1,
+    )
+
+
+SCENARIOS = (
+    _STORM,
+    _OUTAGE,
+    _FLAPPING,
+    _HERD,
+    *(_of_rate(rate, clients) for rate, clients in _SIZES.items()),
+)

@@ -1,0 +1,162 @@
+"""What is not curlhttp's in a simulation: the server, those who call it, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from benchmarks.simulation.clock import ScriptedNetwork
+from curlhttp import AsyncClient, CircuitBreakerOpen, RequestException
+from curlhttp._models.request import Request
+from curlhttp.testing import Answer, refused
+from curlhttp.testing._script import Step
+
+__all__ = ["URL", "Phase", "Server", "Tally", "call", "calls"]
+
+URL = "http://shop.test/"
+_LATENCY = 0.01  # seconds of an answer beside the wait in line and the work
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What the server can do from a moment on.
+
+    Args:
+        since: seconds.
+        capacity: requests that it works off per second; 0 refuses connections.
+    """
+
+    since: float
+    capacity: float
+
+
+@dataclass
+class Tally:
+    """What was seen in each slice of time.
+
+    Attributes:
+        slice: seconds.
+        counts: by name, how many there were in which slice.
+    """
+
+    slice: float = 1.0
+    counts: dict[str, Counter[int]] = field(default_factory=dict)
+
+    def add(self, name: str, now: float) -> None:
+        """Count one."""
+        self.counts.setdefault(name, Counter())[int(now / self.slice)] += 1
+
+    def series(self, name: str, seconds: float) -> list[int]:
+        """Return how many there were in each slice."""
+        found = self.counts.get(name, Counter())
+        return [found[number] for number in range(round(seconds / self.slice))]
+
+    def sum(self, name: str, begin: float = 0.0, end: float = float("inf")) -> int:
+        """Return how many there were from one moment to another."""
+        found = self.counts.get(name, Counter())
+        return sum(
+            count for number, count in found.items() if begin <= number * self.slice < end
+        )
+
+
+class Server:
+    """Work off one request after another, those too that nobody waits for any more.
+
+    Args:
+        phases: what it can do; the first begins at 0.
+        queue: requests that may wait; further ones are answered with 503 at once.
+        tally: counts what arrives.
+        retry_after: what a 503 asks for, in seconds.
+    """
+
+    def __init__(
+        self,
+        phases: Iterable[Phase],
+        queue: float,
+        tally: Tally,
+        retry_after: int | None = None,
+    ) -> None:
+        self._phases = list(phases)
+        self._queue, self._tally = queue, tally
+        self._refusal = Answer(
+            503,
+            {} if retry_after is None else {"Retry-After": str(retry_after)},
+            delay=_LATENCY,
+        )
+        self._taken = 0.0  # the work up to the end of its line, in requests since 0
+        self.network = ScriptedNetwork(self._step)
+
+    def _step(self, request: Request) -> Step:
+        now = self.network.now()
+        self._tally.add("attempts", now)
+        if self._capacity(now) == 0:
+            return refused()
+        done = self._work(now)
+        if self._taken - done > self._queue:
+            self._tally.add("503", now)
+            return self._refusal
+        self._taken = max(self._taken, done) + 1
+        return Answer(delay=self._when(self._taken) - now + _LATENCY)
+
+    def _capacity(self, now: float) -> float:
+        return [phase.capacity for phase in self._phases if phase.since <= now][-1]
+
+    def _work(self, now: float) -> float:
+        """Return how many requests it can have worked off at a moment."""
+        ends = [phase.since for phase in self._phases[1:]] + [float("inf")]
+        return sum(
+            phase.capacity * (min(now, end) - phase.since)
+            for phase, end in zip(self._phases, ends, strict=True)
+            if phase.since < now
+        )
+
+    def _when(self, work: float) -> float:
+        """Return when it has worked off so many requests."""
+        ends = [phase.since for phase in self._phases[1:]] + [float("inf")]
+        for phase, end in zip(self._phases, ends, strict=True):
+            room = phase.capacity * (end - phase.since) if phase.capacity else 0.0
+            if work <= room:
+                return phase.since + work / phase.capacity
+            work -= room
+        return float("inf")
+
+
+async def call(client: AsyncClient, tally: Tally, now: Callable[[], float]) -> None:
+    """Send one request, and count what its caller gets."""
+    tally.add("calls", now())
+    try:
+        response = await client.get(URL)
+    except CircuitBreakerOpen:
+        outcome = "refused"
+    except RequestException:
+        outcome = "failed"
+    else:
+        outcome = "good" if response.status_code == 200 else "failed"
+    tally.add(outcome, now())
+
+
+async def calls(
+    clients: list[AsyncClient], rate: float, seconds: float, tally: Tally, chance: Random
+) -> None:
+    """Have clients call at random moments, however long the answers take.
+
+    Args:
+        clients: of which one is chosen for each call.
+        rate: calls per second of all together.
+        seconds: how long.
+        tally: counts them.
+        chance: the random source.
+    """
+    loop = asyncio.get_running_loop()
+    running: set[asyncio.Task[Any]] = set()
+    while (wait := chance.expovariate(rate)) + loop.time() < seconds:
+        await asyncio.sleep(wait)
+        task = loop.create_task(call(chance.choice(clients), tally, loop.time))
+        running.add(task)
+        task.add_done_callback(running.discard)
+    while running:
+        await asyncio.wait(running)
