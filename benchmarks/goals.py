@@ -217,6 +217,8 @@ def _machines(folder: Path) -> str:
     lines: list[str] = []
     for path in sorted(folder.glob("*.json")):
         results = json.loads(path.read_text())
+        if "scenarios" in results:  # nothing in it was timed
+            continue
         machine = results["machine"]
         load = machine.get("load"), machine.get("load_at_end")
         loads = " to ".join(f"{one[0]:.2f}" for one in load if one) or "unknown"

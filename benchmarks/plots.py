@@ -31,7 +31,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
         "million": _memory,
         "simulate": _simulations,
     }
-    if results["benchmark"] not in kind or not (results.get("cases") or results.get("rows")):
+    is_empty = not any(results.get(name) for name in ("cases", "rows", "scenarios"))
+    if results["benchmark"] not in kind or is_empty:
         return
     settings = {"svg.fonttype": "none", "svg.hashsalt": "curlhttp", "font.size": 9}
     with pyplot.rc_context({**settings, "axes.spines.top": False, "axes.spines.right": False}):
@@ -209,7 +210,7 @@ def _run_title(row: dict[str, Any]) -> str:
 
 def _simulations(results: dict[str, Any]) -> Any:
     """Draw requests at the server and good answers per second, and what the server can do."""
-    cases = [case for case in results["cases"] if len(case["rows"][0]["series"]["good"]) > 10]
+    cases = [case for case in results["scenarios"] if len(case["rows"][0]["series"]["good"]) > 10]
     figure, grid = pyplot.subplots(len(cases), 2, figsize=(12, 3.4 * len(cases)), squeeze=False)
     for line, case in zip(grid, cases, strict=True):
         names = [row["name"] for row in case["rows"]]

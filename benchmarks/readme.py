@@ -1,4 +1,4 @@
-"""The tables of the README and of pages in docs/, made of the results, so that they cannot disagree.
+"""The tables of the README and of docs/, made of the results, so that they cannot disagree.
 
 They stand between marks; the pictures of the pages are copies of those beside the results.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,13 +76,14 @@ def with_tables(text: str, folder: Path) -> str:
         of = {"short": "async", **dict.fromkeys(_SIMULATED, "simulate")}.get(name, name)
         results = _read(folder, of)
         machine = results["machine"]
-        table = {
+        makers: dict[str, Callable[[], str]] = {
             "async": lambda: tables.overview(results["cases"], ASYNC),
             "sync": lambda: tables.overview(_kept(results), [f"{client}/none" for client in SYNC]),
             "million": lambda: tables.million(results),
             "short": lambda: _short(results, _read(folder, "sync")),
             **{one: partial(tables.simulated, results, cases) for one, cases in _SIMULATED.items()},
-        }[name]()
+        }
+        table = makers[name]()
         date = f"Measured at {machine['date']}, commit {machine['commit']}."
         return f"{begin}\n{table}\n\n{date}\n\n{end}"
 

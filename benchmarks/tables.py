@@ -268,7 +268,7 @@ def _imports(results: dict[str, Any]) -> list[str]:
 
 def _simulations(results: dict[str, Any]) -> list[str]:
     parts = []
-    for case in results["cases"]:
+    for case in results["scenarios"]:
         about = f"{case['about']} Processes, each with a client: {case['clients']:,}."
         parts += [f"## {case['name']}", about, simulated(results, [case["name"]])]
     return parts
@@ -281,7 +281,7 @@ def simulated(results: dict[str, Any], names: Sequence[str]) -> str:
         results: of the simulation.
         names: of the cases.
     """
-    cases = [case for case in results["cases"] if case["name"] in names]
+    cases = [case for case in results["scenarios"] if case["name"] in names]
     rows = [
         [
             f"{case['name']}: {row['name']}" if len(cases) > 1 else row["name"],

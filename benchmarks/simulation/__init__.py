@@ -11,6 +11,8 @@ from benchmarks.simulation.world import Tally
 
 __all__ = ["measure"]
 
+_SERIES = ("attempts", "good")
+
 
 def measure(seed: int, share: float = 1.0) -> dict[str, Any]:
     """Return what is seen in all scenarios; the same for the same seed and share.
@@ -26,7 +28,7 @@ def measure(seed: int, share: float = 1.0) -> dict[str, Any]:
     with Progress("simulate") as progress:
         for number, (scenario, variant) in enumerate(steps):
             progress.show(f"{scenario.name}: {variant.name}", number, len(steps))
-            seen = scenario.play(variant, seed, share)
+            seen = scenario.play(variant, seed)
             rows[scenario.name].append(
                 {
                     "name": variant.name,
@@ -34,15 +36,15 @@ def measure(seed: int, share: float = 1.0) -> dict[str, Any]:
                     "series": {name: _per_second(scenario, seen, name) for name in _SERIES},
                 }
             )
-    cases = [_case(scenario, rows[scenario.name]) for scenario in scenarios]
-    settings = {"seed": seed, "share": share}
-    return {"benchmark": "simulate", "machine": machine, "settings": settings, "cases": cases}
+    return {
+        "benchmark": "simulate",
+        "machine": machine,
+        "settings": {"seed": seed, "share": share},
+        "scenarios": [_result(scenario, rows[scenario.name]) for scenario in scenarios],
+    }
 
 
-_SERIES = ("attempts", "good")
-
-
-def _case(scenario: Scenario, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _result(scenario: Scenario, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "name": scenario.name,
         "about": scenario.about,

@@ -67,6 +67,7 @@ class Scenario:
         queue: requests that may wait at the server.
         timeout: seconds for each step of an attempt, and for a place among those at once.
         slice: seconds that are counted together.
+        share: of its size that it has.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Scenario:
     queue: float
     timeout: float = 1.0
     slice: float = 1.0
+    share: float = 1.0
 
     @property
     def trouble(self) -> tuple[float, float]:
@@ -98,15 +100,14 @@ class Scenario:
         phases = tuple(replace(phase, capacity=phase.capacity * share) for phase in self.phases)
         clients = max(1, round(self.clients * share))
         rate, queue = self.rate * share, self.queue * share
-        return replace(self, phases=phases, clients=clients, rate=rate, queue=queue)
+        return replace(self, phases=phases, clients=clients, rate=rate, queue=queue, share=share)
 
-    def play(self, variant: Variant, seed: int, share: float = 1.0) -> Tally:
+    def play(self, variant: Variant, seed: int) -> Tally:
         """Return what is seen with a variant.
 
         Args:
             variant: what the clients are set to.
             seed: of everything that is left to chance.
-            share: of the size of the scenario, which of_size() has made smaller.
         """
         chance, tally = Random(seed), Tally(self.slice)
         server = Server(self.phases, self.queue, tally)
@@ -116,7 +117,7 @@ class Scenario:
             tally.add(transition.new, now())
 
         def settings() -> Settings:
-            return variant.settings(chance, tell, share)
+            return variant.settings(chance, tell, self.share)
 
         async def once(client: AsyncClient) -> None:
             await asyncio.sleep(chance.uniform(0, 0.05))
@@ -168,10 +169,11 @@ def _storm_figures(scenario: Scenario, seen: Tally) -> Figures:
 def _recovery(scenario: Scenario, seen: Tally) -> float | None:
     """Return after how many seconds nine of ten calls are answered well from then on, or None."""
     end = scenario.trouble[1]
+    good = seen.series("good", scenario.seconds)
     bad = [
         number
         for number, count in enumerate(seen.series("calls", scenario.seconds))
-        if seen.counts.get("good", {}).get(number, 0) < 0.9 * count
+        if good[number] < 0.9 * count
     ]
     latest = (max(bad, default=-1) + 1) * scenario.slice
     return None if latest >= scenario.seconds else max(0.0, latest - end)
@@ -179,13 +181,17 @@ def _recovery(scenario: Scenario, seen: Tally) -> float | None:
 
 _STORM = Scenario(
     name="retry storm",
-    about="A server for 600 requests/s gets 400 calls/s. For 20 s it works at a tenth of its speed, "
-    "and what waits there is worked off although its callers have given up.",
+    about="A server for 600 requests/s gets 400 calls/s. For 20 s it works at a tenth of its "
+    "speed, and what waits there is worked off although its callers have given up.",
     phases=(Phase(0, 600), Phase(20, 60), Phase(40, 600)),
     variants=(
         Variant("no retries", lambda chance, tell, share: {}),
         Variant("3 retries, no budget", _retries(lambda: None)),
         Variant("3 retries, a budget in each process", _retries(RetryBudget)),
+        Variant(
+            "3 retries, a budget without reserve in each process",
+            _retries(lambda: RetryBudget(reserve=0)),
+        ),
         Variant("3 retries, one budget for all", _retries(RetryBudget), is_shared=True),
     ),
     figures=_storm_figures,
@@ -218,8 +224,8 @@ def _outage_figures(scenario: Scenario, seen: Tally) -> Figures:
 
 _OUTAGE = Scenario(
     name="outage",
-    about="The server refuses all connections for 60 s; a breaker opens at 5 failures in a row, and "
-    "lets one call through after 5 s.",
+    about="The server refuses all connections for 60 s; a breaker opens at 5 failures in a row, "
+    "and lets one call through after 5 s.",
     phases=(Phase(0, 600), Phase(20, 0), Phase(80, 600)),
     variants=(
         Variant("no breaker", lambda chance, tell, share: {}),
@@ -252,15 +258,13 @@ def _flapping_figures(scenario: Scenario, seen: Tally) -> Figures:
 
 _FLAPPING = Scenario(
     name="flapping",
-    about="For 60 s the server can answer half of the 400 calls/s: one call alone goes well, all of "
-    "them do not, and breakers open and close.",
+    about="For 60 s the server can answer half of the 400 calls/s: one call alone goes well, all "
+    "of them do not, and breakers open and close.",
     phases=(Phase(0, 600), Phase(20, 200), Phase(80, 600)),
     variants=(
         Variant("nothing", lambda chance, tell, share: {}),
         Variant("one breaker for all: 5 in a row", _breaker(), is_shared=True),
-        Variant(
-            "one breaker for all: 5 in a row, growth=2", _breaker(growth=2.0), is_shared=True
-        ),
+        Variant("one breaker for all: 5 in a row, growth=2", _breaker(growth=2.0), is_shared=True),
         Variant(
             "one breaker for all: half of 100, 10 probes",
             _breaker(failure_rate=0.5, half_open_permits=10),
@@ -303,8 +307,8 @@ def _herd_figures(scenario: Scenario, seen: Tally) -> Figures:
 
 _HERD = Scenario(
     name="thundering herd",
-    about="A server for 1,000 requests/s is down for 60 s. 5,000 clients lost it at the same moment "
-    "and try until they are answered, 10 s apart at most.",
+    about="A server for 1,000 requests/s is down for 60 s. 5,000 clients lost it at the same "
+    "moment and try until they are answered, 10 s apart at most.",
     phases=(Phase(0, 0), Phase(60, 1000)),
     variants=(
         Variant("no jitter", _until_it_works(backoff_strategy=ExponentialBackoff())),

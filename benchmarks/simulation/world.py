@@ -58,9 +58,7 @@ class Tally:
     def sum(self, name: str, begin: float = 0.0, end: float = float("inf")) -> int:
         """Return how many there were from one moment to another."""
         found = self.counts.get(name, Counter())
-        return sum(
-            count for number, count in found.items() if begin <= number * self.slice < end
-        )
+        return sum(count for number, count in found.items() if begin <= number * self.slice < end)
 
 
 class Server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import shutil
@@ -20,6 +21,11 @@ from benchmarks.clients.base import Settings
 from benchmarks.compare import Case, Group
 from benchmarks.crew import Contender, Crew, Failed, Options, Worker
 from benchmarks.figures import Ratio, summaries
+from benchmarks.simulation.clock import ScriptedNetwork, run
+from benchmarks.simulation.scenarios import SCENARIOS, Scenario
+from benchmarks.simulation.world import Tally
+from curlhttp import AsyncClient
+from curlhttp.testing import Answer
 
 pytestmark = pytest.mark.slow
 
@@ -192,13 +198,68 @@ def test_the_tables_of_the_pages_and_of_the_folder_are_those_of_the_results() ->
         text = page.read_text(encoding="utf-8")
         assert readme.with_tables(text, results.FOLDER) == text, "python -m benchmarks report"
         tables_of[page.name] = text.count("<!-- benchmarks: ")
-    assert tables_of == {"README.md": 1, "speed.md": 3}
+    assert tables_of == {"README.md": 1, "speed.md": 3, "scale.md": 5}
     for picture in readme.PICTURES.glob("*.svg"):
         assert picture.read_bytes() == (results.FOLDER / picture.name).read_bytes()
     for path in results.FOLDER.glob("*.json"):
         made = tables.markdown(json.loads(path.read_text()))
         assert path.with_suffix(".md").read_text() == made, "python -m benchmarks report"
     assert (results.FOLDER / "goals.md").read_text() == goals.markdown(results.FOLDER)
+
+
+# --- the simulation ---
+
+
+def test_a_simulation_makes_tables_and_a_plot_and_is_the_same_for_the_same_seed(
+    tmp_path: Path,
+) -> None:
+    found = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        main(["simulate", "--share", "0.005", "--seed", "7", "--output", str(folder)])
+        found.append(json.loads((folder / "simulate.json").read_text()))
+        assert (folder / "simulate.md").read_text().count("\n## ") == len(SCENARIOS)
+        has_plots = importlib.util.find_spec("matplotlib") is not None
+        assert (folder / "simulate.svg").exists() == has_plots
+    assert found[0]["scenarios"] == found[1]["scenarios"]
+
+
+def _play(scenario: Scenario, name: str) -> Tally:
+    (variant,) = (each for each in scenario.variants if each.name.startswith(name))
+    return scenario.play(variant, seed=7)
+
+
+def test_in_a_simulation_the_clients_share_what_they_shall_share() -> None:
+    outage = SCENARIOS[1].of_size(0.1)
+    begin, end = outage.trouble
+    own, one = _play(outage, "a breaker"), _play(outage, "one breaker")
+    assert own.sum("open", begin, end) > outage.clients
+    # It opens once, and each probe, 5 s apart, opens it again.
+    assert one.sum("open", begin, end) == one.sum("half_open", begin, end) + 1 <= 12
+    assert one.sum("attempts", begin, end) < own.sum("attempts", begin, end) / 20
+
+
+def test_a_simulated_server_works_off_what_it_can_and_no_more() -> None:
+    flapping = SCENARIOS[2].of_size(0.1)
+    seen = _play(flapping, "50 at once over all")
+    answered = seen.series("good", flapping.seconds)
+    assert max(answered[21:80]) <= 20 < max(answered)
+    assert sum(answered[21:80]) > 0.9 * 59 * 20
+    assert seen.sum("calls") == sum(seen.sum(name) for name in ("good", "failed", "refused"))
+
+
+def test_requests_of_a_simulation_wait_beside_each_other_on_its_clock() -> None:
+    async def main() -> float:
+        network = ScriptedNetwork(lambda request: Answer(delay=3600))
+        clients = [AsyncClient(transport=network, timeout=None) for _ in range(3)]
+        await asyncio.gather(*[client.get("http://a.test/") for client in clients])
+        return network.now()
+
+    assert run(main()) == 3600
+
+
+def test_a_simulation_in_which_nothing_can_happen_any_more_ends() -> None:
+    with pytest.raises(RuntimeError, match="no timer is left"):
+        run(asyncio.Event().wait())
 
 
 # --- goals, check ---
