@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from curlhttp._engine import Clock
+from curlhttp._engine import Clock, MakeGate
 from curlhttp._flow.deadline import LEAST
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._models.attempt import Attempt
@@ -17,6 +17,7 @@ from curlhttp._models.notes import add_note
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.scrub import scrub_url
+from curlhttp._policy.budget import RetryBudget
 from curlhttp._policy.retry import (
     NO_RETRIES,
     OBJECTIONS,
@@ -25,6 +26,7 @@ from curlhttp._policy.retry import (
     outcomes,
 )
 from curlhttp._policy.retry_after import retry_after
+from curlhttp._policy.store import Store
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,
@@ -54,11 +56,15 @@ class Attempts:
     _may_have_arrived = False
     _unrewindable: UnrewindableBodyError | None = None
     _delays: Iterator[float] | None = None
+    _paid_at: Store | None = None  # where the latest retry was paid for, None for in this process
 
-    def __init__(self, request: Request, policy: RetryPolicy, clock: Clock, hooks: Hooks) -> None:
+    def __init__(
+        self, request: Request, policy: RetryPolicy, clock: Clock, hooks: Hooks, gate: MakeGate
+    ) -> None:
         self.request = request
         self.policy = policy
         self._clock = clock
+        self._gate = gate
         self._hooks = hooks
         self.watches = hooks.watches_attempts
 
@@ -91,10 +97,10 @@ class Attempts:
         else:
             response._first_attempt = elapsed
 
-    def next_delay(self, failure: Response | RequestException) -> float | None:
+    async def next_delay(self, failure: Response | RequestException) -> float | None:
         """Return the seconds to wait before the next attempt; None when there is to be none."""
         now = self._clock.now()
-        found = self._delay_or_objection(failure, now)
+        found = await self._delay_or_objection(failure, now)
         delay = None if isinstance(found, str) else found
         self._objection = found if isinstance(found, str) else None
         status_code, error = _split(failure)
@@ -152,7 +158,7 @@ class Attempts:
 
     # what follows it
 
-    def _delay_or_objection(
+    async def _delay_or_objection(
         self, failure: Response | RequestException, now: float
     ) -> float | Objection:
         policy, deadline = self.policy, self.request.deadline
@@ -173,18 +179,31 @@ class Attempts:
             return "breaker"  # to wait for it without a bound would be against its purpose
         if deadline is not None and now + delay > deadline - LEAST:
             return "breaker" if is_open else "deadline"
-        return self._obstacle(now) or delay
+        return await self._obstacle(now) or delay
 
-    def _obstacle(self, now: float) -> Objection | None:
+    async def _obstacle(self, now: float) -> Objection | None:
         """Make ready for another attempt, and return what is in its way."""
         # Before the budget is asked: a body that cannot be had again must not cost a retry.
         self._unrewindable = rewind(self.request.body)
         if self._unrewindable is not None:
             return "body"
         budget = self.policy.budget
-        if budget is not None and not budget.withdraw(self._origin, now):
+        if budget is not None and not await self._is_paid(budget, now):
             return "budget"
         return None
+
+    async def _is_paid(self, budget: RetryBudget, now: float) -> bool:
+        """Take what one retry costs, and return whether there was enough."""
+        origin, store = self._origin, budget.store
+        self._paid_at = None
+        if store is not None:
+            from curlhttp._flow.shared_budget import is_paid_at
+
+            is_paid = await is_paid_at(store, budget, origin, self._gate)
+            if is_paid is not None:
+                self._paid_at = store
+                return is_paid
+        return budget.withdraw(origin, now)
 
     def _backoff(self) -> float | None:
         """Return the next delay of the strategy, None where one of the user's has no more."""
@@ -210,8 +229,12 @@ class Attempts:
     def _refund(self, now: float) -> None:
         """Give back what a retry took that the breaker refused."""
         # The first attempt took nothing out.
-        if self._number > 1 and self.policy.budget is not None:
-            self.policy.budget.refund(self._origin, now)
+        budget = self.policy.budget
+        if self._number > 1 and budget is not None:
+            if self._paid_at is None:
+                budget.refund(self._origin, now)
+            else:
+                self._paid_at.tell(budget.refunding(self._origin))
 
     @property
     def _origin(self) -> str:

@@ -178,11 +178,11 @@ class Chain:
     ) -> tuple[Layer, ...]:
         return (
             # Repeats all below: each attempt is admitted and counted by itself.
-            *(self._retry(clock) if (self.retries if retries is None else retries) else ()),
+            *(self._retry(clock, gate) if (self.retries if retries is None else retries) else ()),
             *(() if within_retry is None else (within_retry,)),
             *self._limits(clock, gate),
             *self._guard(clock, gate),
-            *(() if self._hedge is None else (self._hedge,)),
+            *(() if self._hedge is None else (self._hedge(gate),)),
             # Below all of them, since a hedge is an attempt, too, and is made by the engine.
             *self._around_attempts(),
         )
@@ -207,10 +207,10 @@ class Chain:
 
         return with_certificates(last)
 
-    def _retry(self, clock: Clock) -> tuple[Layer, ...]:
+    def _retry(self, clock: Clock, gate: MakeGate) -> tuple[Layer, ...]:
         from curlhttp._flow.retry import retry
 
-        return (retry(clock, self.told),)
+        return (retry(clock, self.told, gate),)
 
     def _limits(self, clock: Clock, gate: MakeGate) -> tuple[Layer, ...]:
         if self._rate_limit is None and self._concurrency_limit is None:
@@ -233,7 +233,9 @@ class Chain:
 
         return (attempt_middleware(self._attempt_middleware),)
 
-    def _hedging(self, policy: Hedge, retry: RetryPolicy | None, now: Callable[[], float]) -> Layer:
+    def _hedging(
+        self, policy: Hedge, retry: RetryPolicy | None, now: Callable[[], float]
+    ) -> Callable[[MakeGate], Layer]:
         from curlhttp._flow.hedge import hedge
 
         return hedge(

@@ -6,13 +6,25 @@ layers, which may wait.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from curlhttp._engine import MakeGate
+from curlhttp._flow.shared_budget import is_paid_at
 from curlhttp._models.request import Request
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
 from curlhttp._policy.breaker.health import Judge, ProxyJudge, Verdict
 from curlhttp._policy.budget import RetryBudget
 from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
 from curlhttp._policy.rate import RateLimit
-from curlhttp.exceptions import CircuitBreakerOpen
+from curlhttp._policy.shared_lease import SharedLease
+from curlhttp.exceptions import CircuitBreakerOpen, StoreError
+
+if TYPE_CHECKING:
+    from curlhttp._policy.breaker.shared import SharedPermit
+
+_Permitted: TypeAlias = "tuple[Permit | SharedPermit, Judge]"
 
 __all__ = ["ExtraAttempts", "Ticket"]
 
@@ -21,14 +33,14 @@ class Ticket:
     """Let one attempt be sent, and count it at its end.
 
     Args:
-        lease: its place among the requests at once, or None.
+        leases: its places among the requests at once.
         permits: of the breaker for all that take part, each with how things look to it.
     """
 
-    __slots__ = ("_lease", "_permits")
+    __slots__ = ("_leases", "_permits")
 
-    def __init__(self, lease: Lease | None, permits: list[tuple[Permit, Judge]]) -> None:
-        self._lease = lease
+    def __init__(self, leases: list[Lease | SharedLease], permits: list[_Permitted]) -> None:
+        self._leases = leases
         self._permits = permits
 
     def settle(
@@ -41,11 +53,11 @@ class Ticket:
             now: monotonic seconds.
             elapsed: seconds that it took.
         """
-        if self._lease is not None:
-            self._lease.give()
+        for lease in self._leases:
+            lease.give()
         # The permits next: a proxy's circuit and the origin's each count what this attempt says of
         # them.
-        changes = []
+        changes: list[Transition | None] = []
         for permit, judge in self._permits:
             settled = permit.settle(_verdict(result, judge), now, elapsed)
             changes += [permit.transition, settled]
@@ -60,6 +72,7 @@ class ExtraAttempts:
         concurrency: requests at once, or None.
         breaker: refuses attempts, or None.
         budget: what it is paid from, or None.
+        now: gives monotonic seconds.
     """
 
     def __init__(
@@ -68,44 +81,112 @@ class ExtraAttempts:
         concurrency: ConcurrencyLimit | None,
         breaker: CircuitBreaker | None,
         budget: RetryBudget | None,
+        now: Callable[[], float],
     ) -> None:
         self._rate = rate
         self._concurrency = concurrency
         self._breaker = breaker
         self._budget = budget
+        self._now = now
 
-    def admit(self, request: Request, now: float) -> Ticket | None:
+    async def admit(self, request: Request, gate: MakeGate) -> Ticket | None:
         """Return a ticket, or None when a policy says no; the other ones get back what they gave.
 
         Args:
             request: what would be sent.
-            now: monotonic seconds.
+            gate: makes a gate of the engine.
         """
-        origin = request.url.origin
-        lease = None
-        if self._concurrency is not None:
-            lease = self._concurrency.take(origin)
-            if lease is None:
-                return None
-        # In the order of their price: a place is given back without a trace, the rate nearly so.
-        if self._rate is None or self._rate.take(origin, now):
-            permits = self._permits(request, now)
-            if permits is not None:
-                # Last: what a limit or the breaker refuses must not cost a retry.
-                if self._budget is None or self._budget.withdraw(origin, now):
-                    return Ticket(lease, permits)
-                _release(permits)
-            # Not sent after all, so that it does not count for the rate.
-            if self._rate is not None:
-                self._rate.give_back(origin)
-        if lease is not None:
-            lease.give()
-        return None
+        back: list[Callable[[], object]] = []  # what gives back what was given
+        ticket = None
+        try:
+            ticket = await self._admitted(request, gate, back)
+        except (CircuitBreakerOpen, StoreError):
+            pass  # the request goes on without it
+        finally:
+            if ticket is None:
+                for give in reversed(back):
+                    give()
+        return ticket
 
-    def _permits(self, request: Request, now: float) -> list[tuple[Permit, Judge]] | None:
+    async def _admitted(
+        self, request: Request, gate: MakeGate, back: list[Callable[[], object]]
+    ) -> Ticket | None:
+        leases: list[Lease | SharedLease] = []
+        permits: list[_Permitted] = []
+        # In the order of their price: a place is given back without a trace, the rate nearly so.
+        if not await self._has_place(request, gate, leases, back):
+            return None
+        if not await self._has_turn(request, gate, back):
+            return None
+        await self._permit(request, gate, permits, back)
+        # Last: what a limit or the breaker refuses must not cost a retry.
+        if not await self._is_paid(request, gate):
+            return None
+        return Ticket(leases, permits)
+
+    async def _has_place(
+        self,
+        request: Request,
+        gate: MakeGate,
+        leases: list[Lease | SharedLease],
+        back: list[Callable[[], object]],
+    ) -> bool:
+        limit, origin = self._concurrency, request.url.origin
+        if limit is None:
+            return True
+        lease = limit.take(origin)
+        if lease is None:
+            return False
+        leases.append(lease)
+        back.append(lease.give)
+        if limit.store is None:
+            return True
+        shared = SharedLease(limit, limit.store, origin)
+        leases.append(shared)
+        back.append(shared.give)
+        answer = await limit.store.ask(shared.taking(joins=False), gate)
+        if answer is not None and answer[0]:
+            shared.start()
+        return answer is None or bool(answer[0])
+
+    async def _has_turn(
+        self, request: Request, gate: MakeGate, back: list[Callable[[], object]]
+    ) -> bool:
+        rate, origin = self._rate, request.url.origin
+        if rate is None:
+            return True
+        if rate.store is not None:
+            answer = await rate.store.ask(rate.reserving(origin, 0.0), gate)
+            if answer is not None:
+                if answer[0]:
+                    back.append(partial(rate.store.tell, rate.giving_back(origin, answer)))
+                return bool(answer[0])
+        if not rate.take(origin, self._now()):
+            return False
+        # Not sent after all, it does not count for the rate.
+        back.append(partial(rate.give_back, origin))
+        return True
+
+    async def _permit(
+        self,
+        request: Request,
+        gate: MakeGate,
+        permits: list[_Permitted],
+        back: list[Callable[[], object]],
+    ) -> None:
+        """Get the permits of the breaker.
+
+        Raises:
+            CircuitBreakerOpen: there is none.
+        """
         breaker = self._breaker
         if breaker is None:
-            return []
+            return
+        shared = None
+        if breaker.shared is not None:
+            from curlhttp._flow.shared_breaker import SharedBreaker
+
+            shared = SharedBreaker(breaker, breaker.shared, self._now, gate)
         proxy = request.transport.proxy
         # A proxy that fails hides what is behind it: both have a circuit, the proxy's is asked
         # first.
@@ -113,19 +194,24 @@ class ExtraAttempts:
         if proxy is not None:
             parties.append((proxy_key(proxy.url), ProxyJudge()))
         parties.append((request.url.origin, breaker.judge(via_proxy=proxy is not None)))
-        permits: list[tuple[Permit, Judge]] = []
-        try:
-            for key, judge in parties:
-                permits.append((breaker.admit(key, now), judge))
-        except CircuitBreakerOpen:
-            _release(permits)
-            return None
-        return permits
+        for key, judge in parties:
+            permit: Permit | SharedPermit
+            if shared is None:
+                permit = breaker.admit(key, self._now())
+            else:
+                permit = await shared.admit(key, request)
+            permits.append((permit, judge))
+            back.append(permit.release)
 
-
-def _release(permits: list[tuple[Permit, Judge]]) -> None:
-    for permit, _ in permits:
-        permit.release()
+    async def _is_paid(self, request: Request, gate: MakeGate) -> bool:
+        budget, origin = self._budget, request.url.origin
+        if budget is None:
+            return True
+        if budget.store is not None:
+            is_paid = await is_paid_at(budget.store, budget, origin, gate)
+            if is_paid is not None:
+                return is_paid
+        return budget.withdraw(origin, self._now())
 
 
 def _verdict(result: int | Exception | None, judge: Judge) -> Verdict:

@@ -8,9 +8,10 @@ before it is sent, and is counted by what becomes of it; none of them ever waits
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
-from curlhttp._engine import AttemptResult, Exchange, Layer, Send
+from curlhttp._engine import AttemptResult, Exchange, Layer, MakeGate, Send
 from curlhttp._flow.extra_attempt import ExtraAttempts, Ticket
 from curlhttp._flow.hooks import Hooks
 from curlhttp._models.body.body import Body
@@ -37,8 +38,8 @@ def hedge(
     concurrency_limit: ConcurrencyLimit | None = None,
     breaker: CircuitBreaker | None = None,
     hooks: Hooks | None = None,
-) -> Layer:
-    """Return the layer that has slow requests sent again.
+) -> Callable[[MakeGate], Layer]:
+    """Return what makes the layer that has slow requests sent again, of what makes a gate.
 
     Args:
         policy: when to do so.
@@ -52,9 +53,9 @@ def hedge(
     times = HeadTimes()
     # Hedges and retries pay from one budget: together they are what a failing server gets more.
     pays = policy.budget or budget or RetryBudget()
-    extra = ExtraAttempts(rate_limit, concurrency_limit, breaker, pays)
+    extra = ExtraAttempts(rate_limit, concurrency_limit, breaker, pays, now)
 
-    def around(send: Send) -> Send:
+    def around(gate: MakeGate, send: Send) -> Send:
         exchange = cast(Exchange, send)  # below are attempt middleware and the engine
 
         def hedged(request: Request) -> Awaitable[Response]:
@@ -63,11 +64,11 @@ def hedge(
             # The retry layer pays into its own budget, which must not be paid into twice.
             if pays is not budget:
                 pays.deposit(request.url.origin, now())
-            return _race(_HedgedRequest(request, policy, times, extra, now), exchange, hooks)
+            return _race(_HedgedRequest(request, policy, times, extra, gate, now), exchange, hooks)
 
         return hedged
 
-    return around
+    return lambda gate: partial(around, gate)
 
 
 async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -> Response:
@@ -91,6 +92,7 @@ class _HedgedRequest:
 
     __slots__ = (
         "_extra",
+        "_gate",
         "_now",
         "_tickets",
         "_times",
@@ -107,6 +109,7 @@ class _HedgedRequest:
         policy: Hedge,
         times: HeadTimes,
         extra: ExtraAttempts,
+        gate: MakeGate,
         now: Callable[[], float],
     ) -> None:
         self.request = request
@@ -116,6 +119,7 @@ class _HedgedRequest:
         self.was_sent = False  # by an attempt that did not surface
         self._times = times
         self._extra = extra
+        self._gate = gate
         self._now = now
         self._tickets: list[Ticket] = []
 
@@ -127,7 +131,12 @@ class _HedgedRequest:
             # One that cannot be had twice at the same time: both attempts would read from it.
             if body is None:
                 return None
-        ticket = self._extra.admit(request, self._now())
+        try:
+            ticket = await self._extra.admit(request, self._gate)
+        except BaseException:
+            if body is not None:
+                body.close()
+            raise
         if ticket is None:
             # A twin may have opened the file anew.
             if body is not None:

@@ -14,7 +14,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
 from curlhttp._policy.rate import RateLimit, Turn
-from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, PoolTimeout
+from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded
 
 __all__ = ["limits"]
 
@@ -37,7 +37,13 @@ def limits(
             from curlhttp._flow.shared_limits import rated_together
 
             inner = rated_together(rate, clock, gate, send, inner)
-        return inner if concurrency is None else _counted(concurrency, clock, gate, inner)
+        if concurrency is None:
+            return inner
+        if concurrency.store is not None:
+            from curlhttp._flow.shared_limits import counted_together
+
+            inner = counted_together(concurrency, clock, gate, inner)
+        return _counted(concurrency, clock, gate, inner)
 
     return around
 
@@ -128,20 +134,10 @@ async def _wait_for_lease(
         # Pool timeout and deadline, whichever comes first.
         await woken.wait(request.pool_seconds(clock.now()))
         if not lease.granted:
-            raise _no_room(limit, request, clock.now())
+            raise limit.no_room(request, clock.now())
         # The policy keeps newcomers out until those that it woke have gone on.
         lease.go_on()
     except BaseException:
         lease.give()
         raise
     return lease
-
-
-def _no_room(
-    limit: ConcurrencyLimit, request: Request, now: float
-) -> DeadlineExceeded | PoolTimeout:
-    return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
-        f"{request}: none of the {limit.limit} requests at once that the "
-        "limit allows ended in time; close streamed responses, or raise the limit",
-        request=request,
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from curlhttp._engine import Clock, Layer, Send
+from curlhttp._engine import Clock, Layer, MakeGate, Send
 from curlhttp._flow.attempts import Attempts
 from curlhttp._flow.cookies import store_cookies
 from curlhttp._flow.hooks import Hooks, log
@@ -19,12 +19,13 @@ from curlhttp.exceptions import RequestException
 __all__ = ["retry"]
 
 
-def retry(clock: Clock, hooks: Hooks) -> Layer:
+def retry(clock: Clock, hooks: Hooks, gate: MakeGate) -> Layer:
     """Return the layer that sends again what failed, and tells hooks of each attempt.
 
     Args:
         clock: tells the time, and waits.
         hooks: the user's.
+        gate: makes a gate of the engine.
     """
 
     def around(send: Send) -> Send:
@@ -35,7 +36,7 @@ def retry(clock: Clock, hooks: Hooks) -> Layer:
                 if not hooks.watches_attempts:
                     return send(request)
                 policy = NO_RETRIES
-            return _retry(Attempts(request, policy, clock, hooks), send)
+            return _retry(Attempts(request, policy, clock, hooks, gate), send)
 
         return retrying
 
@@ -53,14 +54,14 @@ async def _retry(attempts: Attempts, send: Send) -> Response:
         # Nothing else is caught: a cancellation, Ctrl-C and the caller's own errors end all
         # attempts.
         except RequestException as error:
-            delay = attempts.next_delay(error)
+            delay = await attempts.next_delay(error)
             if attempts.watches:
                 await attempts.report()
             if delay is None:
                 raise
         else:
             if response.status_code in statuses:
-                delay = attempts.next_delay(response)
+                delay = await attempts.next_delay(response)
             else:
                 delay = None
                 attempts.end(response)

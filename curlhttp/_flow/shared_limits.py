@@ -12,11 +12,13 @@ from curlhttp._engine import Clock, MakeGate, Send
 from curlhttp._flow.deadline import LEAST
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._policy.concurrency import ConcurrencyLimit
 from curlhttp._policy.rate import RateLimit
+from curlhttp._policy.shared_lease import SharedLease, pause
 from curlhttp._policy.store import Answer, Question, Store, seconds
 from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
 
-__all__ = ["asked", "rated_together"]
+__all__ = ["asked", "counted_together", "rated_together"]
 
 
 async def asked(
@@ -99,3 +101,61 @@ def _asked_too_long(request: Request) -> DeadlineExceeded:
         "at the rate limit; it was not sent",
         request=request,
     )
+
+
+# --- at once ---
+
+
+def counted_together(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
+    """Return what sends a request when it has a place among those of all processes.
+
+    It has one among those of this process before, so that no more ask than may go.
+
+    Args:
+        limit: has a store.
+        clock: tells the time, and sleeps.
+        gate: makes a gate of the engine.
+        send: sends it.
+    """
+    store = cast(Store, limit.store)
+
+    async def counted(request: Request) -> Response:
+        lease = SharedLease(limit, store, request.url.origin)
+        try:
+            await _wait_for(lease, limit, store, request, clock, gate)
+            response = await send(request)
+        except BaseException:
+            lease.give()
+            raise
+        if request.stream:
+            response._at_end(lease.end)
+        else:
+            lease.give()
+        return response
+
+    return counted
+
+
+async def _wait_for(
+    lease: SharedLease,
+    limit: ConcurrencyLimit,
+    store: Store,
+    request: Request,
+    clock: Clock,
+    gate: MakeGate,
+) -> None:
+    """Wait for a place; return without one where the store has no answer."""
+    begun = clock.now()
+    patience = request.pool_seconds(begun)
+    ends = math.inf if patience is None else begun + patience
+    while True:
+        answer = await asked(store, lease.taking(joins=True), gate, request)
+        if answer is None:
+            return
+        if answer[0]:
+            lease.start()
+            return
+        now = clock.now()
+        if now >= ends:
+            raise limit.no_room(request, now)
+        await clock.sleep(min(pause(int(answer[1]), now - begun), ends - now))

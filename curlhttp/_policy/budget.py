@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 
 from curlhttp._fork import register
+from curlhttp._policy.store import Answer, Question, Store, micros
 
 __all__ = ["RetryBudget"]
 
@@ -31,6 +32,8 @@ class RetryBudget:
         window: seconds that a deposit is good for.
         max_origins: budgets that are kept; the one unused for longest is forgotten first, to a
             tenth of the window.
+        store: what all processes of the same settings share it by, or None for this process
+            alone. Deposits come there with the next retry, or a tenth of the window later.
 
     Raises:
         ValueError: a number is negative or not finite, the window is nothing, or max_origins is
@@ -45,6 +48,8 @@ class RetryBudget:
         reserve: float = 10.0,
         window: float = 10.0,
         max_origins: int = 1000,
+        *,
+        store: Store | None = None,
     ) -> None:
         for name, value in (("ratio", ratio), ("reserve", reserve), ("window", window)):
             if not (value >= 0 and math.isfinite(value)):
@@ -55,6 +60,7 @@ class RetryBudget:
         self.reserve = reserve
         self.window = window
         self.max_origins = max_origins
+        self.store = store
         self._clear()
         register(self)
 
@@ -65,6 +71,7 @@ class RetryBudget:
     def _clear(self) -> None:
         self._lock = threading.Lock()
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
+        self._unpaid: dict[str, tuple[int, float]] = {}  # at no store yet, and since when
 
     def deposit(self, origin: str, now: float) -> None:
         """Count a first attempt.
@@ -81,6 +88,8 @@ class RetryBudget:
         # Without the lock, since every request comes by here. Where threads may lose one to each
         # other there is a retry less, never one more.
         account.deposits += 1
+        if self.store is not None:
+            self._pay_later(self.store, origin, now)
 
     def withdraw(self, origin: str, now: float) -> bool:
         """Take what one retry costs, and return whether there was enough.
@@ -113,10 +122,50 @@ class RetryBudget:
             origin: whom they would go to.
             now: monotonic seconds.
         """
+        if self.store is not None:
+            answer = self.store.ask_here(self._asking(origin, 0))
+            if answer is not None:
+                return float(answer[1])
         with self._lock:
             account = self._accounts.get(origin)
             earned = 0.0 if account is None else account.sum(now)
             return earned + self.reserve * self.window
+
+    # what processes share
+
+    def withdrawing(self, origin: str) -> Question:
+        """Return what takes the cost of one retry at a store, whose answer is whether it could.
+
+        Args:
+            origin: whom it would go to.
+        """
+
+        def undo(answer: Answer) -> Question | None:
+            return self.refunding(origin) if answer[0] else None
+
+        return self._asking(origin, 1)._replace(undo=undo)
+
+    def refunding(self, origin: str) -> Question:
+        """Return what gives that back."""
+        return self._asking(origin, -1)
+
+    def _pay_later(self, store: Store, origin: str, now: float) -> None:
+        with self._lock:
+            count, since = self._unpaid.get(origin, (0, now))
+            self._unpaid[origin] = count + 1, since
+            due = [origin] if now - since >= self.window / _SLICES else []
+            if len(self._unpaid) > self.max_origins:
+                due = list(self._unpaid)
+        for each in due:
+            store.tell(self._asking(each, 0))
+
+    def _asking(self, origin: str, cost: int) -> Question:
+        with self._lock:
+            count, _ = self._unpaid.pop(origin, (0, 0.0))
+        tenth = micros(self.window / _SLICES)
+        numbers = (tenth, count * self.ratio, self.reserve * self.window, cost)
+        settings = f"{self.ratio:g}/{self.reserve:g}/{self.window:g}"
+        return Question("budget", f"{settings}:{origin}", numbers)
 
     def _account(self, origin: str) -> _Account:
         accounts = self._accounts

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections import OrderedDict
 
+from curlhttp._models.request import Request
+from curlhttp._policy.store import Store
 from curlhttp._policy.waiting_line import Limit, Per, Wake
+from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
 __all__ = ["ConcurrencyLimit", "Lease"]
 
@@ -65,20 +70,25 @@ class ConcurrencyLimit(Limit["Lease"]):
     Args:
         limit: how many.
         per: "origin" for each origin by itself, None for all together.
+        store: what all processes of one limit share it by, or None for this process alone. The
+            places of a process that died are free after 5 s.
 
     Raises:
         ValueError: the limit is below one.
     """
 
-    def __init__(self, limit: int, per: Per = "origin") -> None:
+    def __init__(self, limit: int, per: Per = "origin", *, store: Store | None = None) -> None:
         if not (isinstance(limit, int) and limit >= 1):
             raise ValueError(f"limit must be a whole number from 1 on, not {limit!r}")
         self.limit = limit
+        self.store = store
         super().__init__(per)
 
     def _clear(self) -> None:
         super()._clear()
         self._lines: dict[str, _Line] = {}
+        self._name = ""  # of this process, at a store
+        self._numbers = itertools.count()
 
     def take(self, origin: str) -> Lease | None:
         """Return a lease, or None when the caller has to wait in line.
@@ -125,6 +135,25 @@ class ConcurrencyLimit(Limit["Lease"]):
         """
         line = self._lines.get(self._key(origin))
         return 0 if line is None else line.used
+
+    def no_room(self, request: Request, now: float) -> DeadlineExceeded | PoolTimeout:
+        """Return the error for a request that got no place in time.
+
+        Args:
+            request: which waited.
+            now: monotonic seconds.
+        """
+        return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
+            f"{request}: none of the {self.limit} requests at once that the "
+            "limit allows ended in time; close streamed responses, or raise the limit",
+            request=request,
+        )
+
+    def shared_place(self, origin: str) -> tuple[str, str]:
+        """Return the key of an origin's places at a store, and the name of a new place."""
+        if not self._name:
+            self._name = secrets.token_hex(8)
+        return f"{self.limit}:{self._key(origin)}", f"{self._name}-{next(self._numbers)}"
 
     def _line(self, origin: str) -> _Line:
         key = self._key(origin)

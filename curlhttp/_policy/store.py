@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from curlhttp._engine import MakeGate
 
-__all__ = ["Answer", "Question", "Store", "micros", "seconds"]
+__all__ = ["Answer", "Held", "Question", "Store", "micros", "seconds"]
 
 Answer: TypeAlias = "Sequence[int | bytes]"
 
@@ -32,6 +32,13 @@ class Question(NamedTuple):
     key: str
     arguments: tuple[int | float | str, ...] = ()
     undo: Callable[[Answer], Question | None] | None = None
+
+
+class Held(Protocol):
+    """What a store keeps for a process until that ends it, or dies."""
+
+    def end(self) -> None:
+        """Keep it no longer. Never waits; safe in finalizers."""
 
 
 class Store(Protocol):
@@ -55,6 +62,14 @@ class Store(Protocol):
 
     def tell(self, question: Question) -> None:
         """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""
+
+    def hold(self, question: Question, every: float) -> Held:
+        """Have a step taken again and again, until it is ended.
+
+        Args:
+            question: what to do.
+            every: seconds from one time to the next.
+        """
 
     def ask_here(self, question: Question) -> Answer | None:
         """Return the answer as ask does, and block for it, no longer than the store's timeout."""

@@ -27,6 +27,7 @@ __all__ = ["Asking", "Link"]
 _MOST = 256  # questions that are sent in one piece
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds for which Redis is left alone after a failure
 _SAID_EVERY = 60.0  # seconds
+_TICK = 0.5  # seconds after which the thread looks at what is to be asked again
 
 _log = logging.getLogger("curlhttp")
 
@@ -73,6 +74,29 @@ class Asking:
         return question.undo(answer)
 
 
+class Holding:
+    """A question that is asked again and again.
+
+    Args:
+        question: what is asked.
+        every: seconds from one time to the next.
+        among: those of the link, of which this is one up to its end.
+    """
+
+    __slots__ = ("_among", "due", "every", "question")
+
+    def __init__(self, question: Question, every: float, among: dict[int, Holding]) -> None:
+        self.question = question
+        self.every = every
+        self.due: float = time.monotonic() + every
+        self._among = among
+        among[id(self)] = self
+
+    def end(self) -> None:
+        """Ask it no more. Safe in finalizers."""
+        self._among.pop(id(self), None)
+
+
 class Link:
     """The way to one Redis.
 
@@ -95,6 +119,8 @@ class Link:
         self._thread: threading.Thread | None = None
         self._client: Redis | None = None
         self._loaded: set[str] = set()  # kinds of questions that Redis knows the scripts for
+        self._holdings: dict[int, Holding] = {}
+        self._has_held = False
         self._is_up = True
         self._is_closed = False
         self._trial_at = 0.0
@@ -115,7 +141,7 @@ class Link:
             return False
         if not self._is_up and not self._is_trying and time.monotonic() >= self._trial_at:
             self._is_trying = True
-            self.put(Asking(None, _nothing))
+            self.put(_of_nobody(None))
         return self._is_up
 
     def put(self, call: Asking) -> None:
@@ -133,6 +159,14 @@ class Link:
                 self.note_failure(error)
             finally:
                 self._starting.release()
+
+    def hold(self, question: Question, every: float) -> Holding:
+        """Have a question asked again and again, until it is ended."""
+        held = Holding(question, every, self._holdings)
+        if not self._has_held:
+            self._has_held = True  # from now on the thread looks at them from time to time
+            self.put(_of_nobody(None))
+        return held
 
     def note_failure(self, error: BaseException) -> None:
         """Leave Redis alone for a while, and say so."""
@@ -168,16 +202,29 @@ class Link:
 
     def _run(self, inbox: SimpleQueue[Asking | None]) -> None:
         while True:
-            batch, is_last = _next_of(inbox)
-            self._serve(batch)
+            batch, is_last = _next_of(inbox, _TICK if self._has_held else None)
+            self._serve(batch + self._due())
             if is_last:
                 break
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
+    def _due(self) -> list[Asking]:
+        """Return what is to be asked again now."""
+        if not self._holdings or not self._is_up:
+            return []
+        now, due = time.monotonic(), []
+        for held in self._holdings.copy().values():
+            if now >= held.due:
+                held.due = now + held.every
+                due.append(_of_nobody(held.question))
+        return due
+
     def _serve(self, batch: list[Asking]) -> None:
         wanted = [call for call in batch if not call.is_claimed]
+        if not wanted:
+            return
         is_trial = any(call.question is None for call in wanted)
         if not (self._is_up or is_trial):
             _finish(wanted)  # it failed since they came
@@ -241,14 +288,17 @@ class Link:
             call.wake()
         elif (undo := call.taken_back()) is not None:
             # Its caller was gone before the answer came.
-            self._inbox.put(Asking(undo, _nothing))
+            self._inbox.put(_of_nobody(undo))
         return True
 
 
-def _next_of(inbox: SimpleQueue[Asking | None]) -> tuple[list[Asking], bool]:
-    """Wait for calls, and return those that are there, and whether no more will be."""
+def _next_of(inbox: SimpleQueue[Asking | None], seconds: float | None) -> tuple[list[Asking], bool]:
+    """Wait for calls, or so long; return those that are there, and whether no more will be."""
     batch: list[Asking] = []
-    call = inbox.get()
+    try:
+        call = inbox.get(timeout=seconds)
+    except Empty:
+        return batch, False
     while call is not None:
         batch.append(call)
         if len(batch) >= _MOST:
@@ -268,6 +318,10 @@ def _finish(calls: list[Asking]) -> None:
     for call in calls:
         if call.claim():
             call.wake()
+
+
+def _of_nobody(question: Question | None) -> Asking:
+    return Asking(question, _nothing)
 
 
 def _nothing() -> None:

@@ -16,6 +16,8 @@ VERSION = 1  # of what is kept: another one uses other keys
 _KEYS = {
     "rate": ("rate", ("", ":freed")),
     "rate_back": ("rate", ("", ":freed")),
+    "budget": ("budget", ("",)),
+    "lease": ("lease", ("", ":line", ":waiting")),
     "breaker": ("breaker", ("", ":probes", ":window")),
 }
 # The clock is the server's: those of its clients differ.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from curlhttp import _fork
 from curlhttp._curl.thread_gate import ThreadGate
-from curlhttp._policy.store import Answer, Question
+from curlhttp._policy.store import Answer, Held, Question
 from curlhttp._redis.connecting import address_of
 from curlhttp._redis.link import Asking, Link
 from curlhttp._run import run_sync
@@ -93,6 +93,10 @@ class RedisStore:
         """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""
         if self._link.is_up():
             self._link.put(Asking(question, _nothing))
+
+    def hold(self, question: Question, every: float) -> Held:
+        """Have a step taken again and again, until it is ended."""
+        return self._link.hold(question, every)
 
     def close(self) -> None:
         """Close the connection; requests that ask from now on go on by themselves."""

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from curlhttp import TLS, CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
 from curlhttp._config import Transport
-from curlhttp._flow.extra_attempt import ExtraAttempts
+from curlhttp._curl.thread_gate import ThreadGate
+from curlhttp._flow.extra_attempt import ExtraAttempts, Ticket
 from curlhttp._models.body.streams import open_body
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._policy.hedge import HeadTimes, may_hedge
+from curlhttp._run import run_sync
 from curlhttp.exceptions import ProxyError, ReadTimeout
 from tests.support.inner import run_script
 
@@ -198,10 +200,26 @@ def test_an_iterator_has_no_twin() -> None:
 # --- what each further attempt is let in by ---
 
 
-def extra_attempts(**given: Any) -> ExtraAttempts:
-    return ExtraAttempts(
-        given.get("rate"), given.get("concurrency"), given.get("circuits"), given.get("budget")
-    )
+class Admitting:
+    """Lets further attempts in at a time of the test's."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.now = 0.0
+        self.real = ExtraAttempts(
+            given.get("rate"),
+            given.get("concurrency"),
+            given.get("circuits"),
+            given.get("budget"),
+            lambda: self.now,
+        )
+
+    def admit(self, request: Request, now: float) -> Ticket | None:
+        self.now = now
+        return run_sync(self.real.admit(request, ThreadGate))
+
+
+def extra_attempts(**given: Any) -> Admitting:
+    return Admitting(given)
 
 
 def bound() -> Request:

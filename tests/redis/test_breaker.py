@@ -87,7 +87,7 @@ def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, se
             passage = rules.admit(circuit, now)
             change = passage.change
         elif act == "force" and chance.random() < 0.1:
-            state = chance.choice(["forced_open", "forced_closed", "closed"])
+            state: Any = chance.choice(["forced_open", "forced_closed", "closed"])
             step = ("force", state)
             change = rules.force(circuit, now, state)
         elif act == "release" and permits:

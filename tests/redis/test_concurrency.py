@@ -1,0 +1,236 @@
+"""Requests at once over all processes: places that end when their holders die."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from curlhttp import (
+    ConcurrencyLimit,
+    Hedge,
+    PoolTimeout,
+    RateLimit,
+    ReadTimeout,
+    StoreError,
+    Timeout,
+)
+from curlhttp._policy import shared_lease
+from curlhttp._policy.shared_lease import SharedLease, pause
+from curlhttp._redis import link
+from tests.redis.conftest import MakeStore
+from tests.servers import AppServer
+from tests.servers.redis_server import RedisServer
+from tests.support.colours import AnyClient
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+ORIGIN = "http://a.test:80"
+
+
+class AtOnce:
+    """A route that notes how many requests are in it at once."""
+
+    def __init__(self, app: AppServer, seconds: float) -> None:
+        self.url = app.url + "/at-once"
+        self.inside: list[None] = []
+        self.most = 0
+        self.seconds = seconds
+        app.route("/at-once", self._answer)
+
+    def _answer(self, record: Any, conn: Any) -> None:
+        self.inside.append(None)
+        self.most = max(self.most, len(self.inside))
+        time.sleep(self.seconds)
+        self.inside.pop()
+        conn.reply()
+
+
+def in_redis(redis: RedisServer, end: str = "") -> int:
+    with redis.client() as client:
+        return sum(client.zcard(name) for name in client.keys(f"curlhttp:1:lease:*{end}"))
+
+
+def take(store: Any, limit: ConcurrencyLimit, joins: bool = True) -> tuple[SharedLease, Any]:
+    lease = SharedLease(limit, store, ORIGIN)
+    return lease, store.ask_here(lease.taking(joins=joins))
+
+
+async def test_no_more_are_under_way_over_all_than_the_limit(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    route = AtOnce(app, 0.02)
+    clients = [
+        make_client(concurrency_limit=ConcurrencyLimit(2, store=make_store(redis)))
+        for _ in range(3)
+    ]
+    async with anyio.create_task_group() as tasks:
+        for client in clients:
+            tasks.start_soon(client.gather, 5, "GET", route.url)
+    assert route.most == 2
+    assert in_redis(redis) == 0
+
+
+async def test_a_stream_holds_its_place_up_to_its_end(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    stores = [make_store(redis) for _ in range(2)]
+    mine, theirs = (make_client(concurrency_limit=ConcurrencyLimit(1, store=s)) for s in stores)
+    async with await mine.stream("GET", app.url) as response:
+        with pytest.raises(PoolTimeout, match="1 requests at once"):
+            await theirs.get(app.url, timeout=Timeout(pool=0.1))
+        await response.read()
+    assert (await theirs.get(app.url)).status_code == 200
+
+
+async def test_a_request_that_fails_or_is_cancelled_gives_its_place_back(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    store = make_store(redis)
+    client = make_client(concurrency_limit=ConcurrencyLimit(1, store=store))
+    with pytest.raises(ReadTimeout):
+        await client.get(app.url + "/stall", timeout=Timeout(read=0.1))
+    if not client.is_blocking:
+        with anyio.move_on_after(0.1):
+            await client.get(app.url + "/stall")
+    assert (await client.get(app.url)).status_code == 200
+    store.close()  # which sends what was told
+    assert in_redis(redis) == 0
+
+
+def test_places_are_given_in_the_order_of_the_line(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    store, limit = make_store(redis), ConcurrencyLimit(1)
+    first, answer = take(store, limit)
+    assert answer == [1, 0]
+    second, answer = take(store, limit)
+    assert answer == [0, 0]
+    third, answer = take(store, limit)
+    assert answer == [0, 1]
+    assert take(store, limit, joins=False)[1][0] == 0
+    first.give()
+    assert store.ask_here(third.taking(joins=True)) == [0, 0]
+    assert take(store, limit, joins=False)[1][0] == 0  # a newcomer does not overtake
+    assert store.ask_here(second.taking(joins=True)) == [1, 0]
+    second.give()
+    assert store.ask_here(third.taking(joins=True)) == [1, 0]
+    third.give()
+
+
+def test_who_leaves_the_line_holds_up_nobody(redis: RedisServer, make_store: MakeStore) -> None:
+    store, limit = make_store(redis), ConcurrencyLimit(1)
+    first, _ = take(store, limit)
+    second, _ = take(store, limit)
+    third, _ = take(store, limit)
+    del second
+    first.give()
+    assert store.ask_here(third.taking(joins=True)) == [1, 0]
+    third.give()
+
+
+def test_places_of_the_dead_end_by_themselves(
+    redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_lease, "_LASTS", 0.3)
+    monkeypatch.setattr(shared_lease, "_IN_LINE", 0.3)
+    store, limit = make_store(redis), ConcurrencyLimit(1)
+    dead, _ = take(store, limit)
+    waited, _ = take(store, limit)
+    begun = time.monotonic()
+    late, answer = take(store, limit)
+    while not answer[0]:
+        time.sleep(0.01)
+        answer = store.ask_here(late.taking(joins=True))
+    assert time.monotonic() - begun >= 0.2
+    for lease in (dead, waited, late):
+        lease.give()
+
+
+def test_a_place_is_renewed_as_long_as_it_is_held(
+    redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_lease, "_LASTS", 1.0)
+    monkeypatch.setattr(shared_lease, "_RENEWED", 0.1)
+    monkeypatch.setattr(link, "_TICK", 0.02)
+    store, limit = make_store(redis), ConcurrencyLimit(1)
+    held, _ = take(store, limit)
+    held.start()
+    other, _ = take(store, limit)
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert store.ask_here(other.taking(joins=True))[0] == 0
+        time.sleep(0.01)
+    held.give()
+    assert store.ask_here(other.taking(joins=True))[0] == 1
+    other.give()
+
+
+_HOLDER = """
+import sys, curlhttp
+from curlhttp.redis import RedisStore
+limit = curlhttp.ConcurrencyLimit(1, store=RedisStore({redis!r}, timeout=20))
+client = curlhttp.Client(concurrency_limit=limit)
+client.get({url!r})
+"""
+
+
+async def test_a_killed_process_gives_its_place_back_and_no_sooner(
+    app: AppServer, redis: RedisServer, make_store: MakeStore, make_client: MakeClient, colour: str
+) -> None:
+    if colour != "asyncio":
+        pytest.skip("once is enough")
+    script = _HOLDER.format(redis=redis.url, url=app.url + "/stall")
+    holder = subprocess.Popen([sys.executable, "-c", script])
+    with anyio.fail_after(60):
+        while not app.requests:
+            await anyio.sleep(0.01)
+    client = make_client(concurrency_limit=ConcurrencyLimit(1, store=make_store(redis)))
+    with pytest.raises(PoolTimeout):
+        await client.get(app.url, timeout=Timeout(pool=0.2))
+    holder.send_signal(signal.SIGKILL)
+    holder.wait(60)
+    assert (await client.get(app.url, timeout=Timeout(pool=60))).status_code == 200
+
+
+def test_one_who_waits_asks_seldom() -> None:
+    waited, asked = 0.0, 0
+    while waited < 60:
+        waited += pause(0, waited)
+        asked += 1
+    assert asked < 300  # four times a second at last
+    assert pause(10, 0.0) > pause(1, 0.0)
+    assert pause(0, 0.0) == 0.005
+
+
+async def test_a_hedge_asks_the_store_and_never_waits_for_it(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    store = make_store(redis)
+    limit, rate = ConcurrencyLimit(2, store=store), RateLimit(1000, burst=50, store=store)
+    client = make_client(concurrency_limit=limit, rate_limit=rate, hedge=Hedge(after=0.02))
+    assert (await client.get(app.url + "/delay/0.2")).status_code == 200
+    assert len(app.requests) == 2
+    other = make_client(concurrency_limit=ConcurrencyLimit(1, store=store), hedge=Hedge(after=0.02))
+    assert (await other.get(app.url + "/delay/0.2")).status_code == 200
+    assert len(app.requests) == 3
+    store.close()
+    assert in_redis(redis) == 0
+
+
+async def test_places_that_are_none_are_a_clear_error(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    limit = ConcurrencyLimit(7, store=make_store(redis))
+    with redis.client() as client:
+        client.set(f"curlhttp:1:lease:{limit.shared_place(app.url.rstrip('/'))[0]}", "mine")
+    with pytest.raises(StoreError, match="what curlhttp did not put there"):
+        await make_client(concurrency_limit=limit).get(app.url)
+    assert limit.in_use(app.url.rstrip("/")) == 0
