@@ -1,0 +1,114 @@
+"""Eight processes on one Redis, blocking and async mixed: what they share holds in sum."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from tests.redis.crew import Counting, Crew, until
+from tests.servers import AppServer
+from tests.servers.redis_server import RedisServer
+
+pytestmark = pytest.mark.slow
+
+_CLOCKS = 0.02  # seconds by which clocks of server and Redis may run apart
+
+
+def test_eight_processes_share_a_circuit_and_send_one_probe(
+    app: AppServer, redis: RedisServer
+) -> None:
+    recovery = 1.5
+    counting = Counting(app)
+    breaker = {"failure_threshold": 5, "recovery_timeout": recovery}
+    with Crew(counting.url, redis.url, pause=0.01, breaker=breaker) as crew:
+        crew.go()
+        until(lambda: len(counting.arrivals) > 200)
+        counting.status = 503
+        broke = time.monotonic()
+        # Open, and three probes that fail.
+        until(lambda: len(_after_gaps(counting.arrivals, broke, recovery - _CLOCKS)) >= 3)
+        # A probe that takes its time: nobody else gets through meanwhile.
+        counting.open.clear()
+        until(lambda: counting.now == 1)
+        held = len(counting.arrivals)
+        time.sleep(1)
+        assert (counting.now, len(counting.arrivals)) == (1, held)
+        probes = _after_gaps(counting.arrivals, broke, recovery - _CLOCKS)
+        closing = time.monotonic()
+        counting.status = 200
+        counting.open.set()
+        until(lambda: len(counting.arrivals) > held + 200)
+        outcomes = crew.stop()
+    assert len(probes) >= 4
+    for earlier, later in itertools.pairwise(probes):
+        assert later - earlier >= recovery - _CLOCKS
+    for each in outcomes:
+        refused = [one for one in each if one.what == "CircuitBreakerOpen"]
+        assert refused, "it was open in every process"
+        assert any(one.what == "200" and one.begun > closing for one in each)
+        assert {one.what for one in each} <= {"200", "503", "CircuitBreakerOpen"}
+
+
+def _after_gaps(arrivals: list[float], since: float, gap: float) -> list[float]:
+    """Return the arrivals from the first one on that came so long after the one before."""
+    late = [moment for moment in arrivals if moment >= since]
+    for number, (earlier, later) in enumerate(itertools.pairwise(late), 1):
+        if later - earlier >= gap:
+            return late[number:]
+    return []
+
+
+def test_eight_processes_share_a_rate(app: AppServer, redis: RedisServer) -> None:
+    counting = Counting(app)
+    with Crew(counting.url, redis.url, rate_limit={"rate": 100.0, "burst": 10}) as crew:
+        begun = crew.go()
+        until(lambda: len(counting.arrivals) >= 600)
+        outcomes = crew.stop()
+    sent = [one for each in outcomes for one in each]
+    assert {one.what for one in sent} == {"200"}
+    assert len(sent) == len(counting.arrivals)
+    assert all(outcomes), "every process had turns"
+    # At each arrival: no more than the rate and the burst since the beginning.
+    for number, moment in enumerate(sorted(counting.arrivals), 1):
+        assert number <= 10 + 100 * (moment - begun + _CLOCKS) + 1
+
+
+def test_nobody_waits_for_a_redis_that_is_frozen_killed_or_started_anew(
+    app: AppServer, own_redis: RedisServer
+) -> None:
+    counting = Counting(app)
+    timeout, frozen = 0.2, 6.0
+    with Crew(
+        counting.url,
+        own_redis.url,
+        pause=0.01,
+        store={"timeout": timeout},
+        rate_limit={"rate": 5000.0},
+        breaker={},
+    ) as crew:
+        crew.go()
+        until(lambda: len(counting.arrivals) > 200)
+        calm_ends = time.monotonic()
+        own_redis.freeze()
+        time.sleep(frozen)
+        own_redis.thaw()
+        _let_go_on(counting)
+        own_redis.kill()
+        _let_go_on(counting)
+        own_redis.start()
+        _let_go_on(counting)
+        with own_redis.client() as client:
+            until(lambda: client.dbsize())  # they share again
+        outcomes = [one for each in crew.stop() for one in each]
+    assert {one.what for one in outcomes} == {"200"}
+    calm = max(one.seconds for one in outcomes if one.begun + one.seconds <= calm_ends)
+    longest = max(one.seconds for one in outcomes)
+    # What the machine itself takes is a part of what was seen before; a thaw is far later.
+    assert longest < max(timeout + calm, frozen / 2), (longest, calm)
+
+
+def _let_go_on(counting: Counting) -> None:
+    arrived = len(counting.arrivals)
+    until(lambda: len(counting.arrivals) > arrived + 200)
