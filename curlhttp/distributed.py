@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._distributed.engines import engine_of
+from curlhttp._distributed.engines import open_engine
 from curlhttp._distributed.folders import folder_of
 from curlhttp._distributed.inputs import Cutter, input_of
 from curlhttp._distributed.lock import only_driver
@@ -62,8 +62,10 @@ def fetch(
             URL a line, or of a Parquet file (.parquet, or any with `column`).
         column: of the Parquet file; without it, the only one, or the one that is called "url".
         out: the folder for parts, bodies and the manifest, or its fsspec URL.
-        engine: "processes" of this machine.
-        processes: how many, for that engine; None for one per core.
+        engine: "processes" of this machine; "dask" for a cluster on this machine,
+            "dask://host:8786" for that of a scheduler, or a Client of dask.distributed; "ray" for
+            the cluster to which `ray.init()` connects, or "ray://host:10001".
+        processes: how many, for "processes" and "dask"; None for one per core.
         concurrency: requests at once in each partition.
         per_host: requests at once to one origin, over all workers. Without a store that holds for
             the hosts of `urls`: those of one host are fetched by one worker at a time. Hosts to
@@ -86,8 +88,9 @@ def fetch(
     Raises:
         ValueError: the input or the settings differ from those of the call that began this fetch.
         TypeError: a setting cannot travel to workers, or an item is no URL.
-        OSError: the input cannot be read, or the folder not be written; a BlockingIOError if
-            another call is fetching to it.
+        OSError: the input cannot be read, the folder not be written, or the engine not be reached;
+            a BlockingIOError if another call is fetching to the folder.
+        RuntimeError: the workers of a partition were lost, again and again.
         KeyboardInterrupt: what was complete is kept.
         ImportError: the engine, the format or a path needs a package that is not installed.
     """
@@ -108,12 +111,15 @@ def fetch(
     )
     with client_of(work):  # which raises now, if it must
         pass
-    chosen = engine_of(engine, processes or os.cpu_count() or 1)
-    lanes = 4 * max(4, chosen.slots) if (per_host or rate) and store is None else 0
-    terms = Terms(format, partition, lanes, inline, bodies, described(settings))
     folder.make()
-    with only_driver(folder), showing(found.rows, quiet=not progress) as tell:
+    with (
+        only_driver(folder),
+        open_engine(engine, processes or os.cpu_count() or 1) as chosen,
+        showing(found.rows, quiet=not progress) as tell,
+    ):
+        lanes = 4 * max(4, chosen.slots) if (per_host or rate) and store is None else 0
         manifest = Manifest(folder)
+        terms = Terms(format, partition, lanes, inline, bodies, described(settings))
         lanes = manifest.agree(terms).lanes
         cutter = Cutter(found, folder, partition, lanes)
         driver = FetchDriver(folder, manifest, lanes=lanes, spills=cutter.spills, tell=tell)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from curlhttp._distributed.folders import OutFolder, folder_of
@@ -27,12 +27,18 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["run_partition"]
+__all__ = ["PartitionCancelled", "run_partition"]
 
 _KEY = "curlhttp.distributed"  # in a request's extensions
 
 
-def run_partition(work: PartWork, partition: Partition) -> PartResult:
+class PartitionCancelled(Exception):
+    """Nobody wants the partition any more."""
+
+
+def run_partition(
+    work: PartWork, partition: Partition, is_wanted: Callable[[], bool] = lambda: True
+) -> PartResult:
     """Fetch a partition, write its part, and return what came of it.
 
     A function of a module and of two values, so that any engine can send it to a worker.
@@ -40,8 +46,11 @@ def run_partition(work: PartWork, partition: Partition) -> PartResult:
     Args:
         work: how, and where to.
         partition: which URLs.
+        is_wanted: asked at each row; once it returns False, the partition ends without a part. For
+            engines that end no thread.
 
     Raises:
+        PartitionCancelled: is_wanted returned False.
         OSError: the part could not be written, or the URLs not be read; what fails of a URL is a
             row and no error.
     """
@@ -49,7 +58,7 @@ def run_partition(work: PartWork, partition: Partition) -> PartResult:
     done = folder.read(entry_name(partition.number))
     if done is not None:
         return PartResult.from_json(done)
-    result = _Part(work, partition, folder).fetch()
+    result = _Part(work, partition, folder).fetch(is_wanted)
     with folder.writing(entry_name(partition.number)) as stream:
         stream.write(result.to_json())
     return result
@@ -63,7 +72,7 @@ class _Part:
         self._tally = PartTally()
         self._unsent: list[FetchRow] = []
 
-    def fetch(self) -> PartResult:
+    def fetch(self, is_wanted: Callable[[], bool]) -> PartResult:
         """Fetch all, and have the part under its name."""
         work, number = self._work, self._partition.number
         begun = time.monotonic()
@@ -71,6 +80,8 @@ class _Part:
             writer = writer_of(work.format, stream)
             with client_of(work) as client:
                 for row in self._rows(client):
+                    if not is_wanted():
+                        raise PartitionCancelled(f"partition {number} was cancelled")
                     self._put_body(row)
                     self._tally.add(row)
                     writer.add(row)

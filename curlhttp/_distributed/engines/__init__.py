@@ -9,13 +9,16 @@ run_partition raises. Closing it stops what is under way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from curlhttp._distributed.engines import dask, ray
+from curlhttp._distributed.engines import processes as pool
 from curlhttp._distributed.partition import Partition
 from curlhttp._distributed.work import PartResult, PartWork
 
-__all__ = ["PartEngine", "Run", "engine_of"]
+__all__ = ["PartEngine", "Run", "open_engine"]
 
 Run: TypeAlias = Callable[[PartWork, Iterator[Partition | None]], Iterator[PartResult]]
 
@@ -32,22 +35,38 @@ class PartEngine(NamedTuple):
     slots: int
 
 
-def engine_of(engine: object, processes: int) -> PartEngine:
-    """Return the engine that `engine=` stands for.
+@contextmanager
+def open_engine(engine: object, processes: int) -> Iterator[PartEngine]:
+    """Open the engine that `engine=` stands for, and close what was opened for it.
 
     Args:
         engine: its name, an address, or a client of it.
-        processes: how many, for the engine of that name.
+        processes: how many, where they are started for this fetch.
 
     Raises:
         ValueError: no engine is called so.
         TypeError: it is no name, and no client that is known.
         ImportError: it needs a package that is not installed.
+        OSError: nothing answers at the address.
     """
     if engine == "processes":
-        from curlhttp._distributed.engines import processes as pool
+        yield PartEngine(partial(pool.run, processes=processes), processes)
+    elif engine == "dask" or _is_at(engine, "dask://") or dask.is_client(engine):
+        with dask.client_of(engine, processes) as client:
+            yield PartEngine(partial(dask.run, client=client), dask.slots_of(client))
+    elif engine == "ray" or _is_at(engine, "ray://"):
+        with ray.connected(str(engine)):
+            yield PartEngine(ray.run, ray.slots())
+    elif isinstance(engine, str):
+        raise ValueError(
+            "engine must be 'processes', 'dask', 'dask://host:port', 'ray' or "
+            f"'ray://host:port', not {engine!r}"
+        )
+    else:
+        raise TypeError(
+            f"engine must be a name, an address or a Client of Dask, not {type(engine).__name__}"
+        )
 
-        return PartEngine(partial(pool.run, processes=processes), processes)
-    if isinstance(engine, str):
-        raise ValueError(f"engine must be 'processes', 'dask' or 'ray', not {engine!r}")
-    raise TypeError(f"engine must be a name or a client, not {type(engine).__name__}")
+
+def _is_at(engine: object, scheme: str) -> bool:
+    return isinstance(engine, str) and engine.startswith(scheme) and engine != scheme

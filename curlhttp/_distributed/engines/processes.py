@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 
+from curlhttp._distributed.engines.loop import bring
 from curlhttp._distributed.part import run_partition
 from curlhttp._distributed.partition import Partition
 from curlhttp._distributed.work import PartResult, PartWork
@@ -39,24 +40,7 @@ def run(
         RuntimeError: a partition's process was killed, again and again.
         OSError: a part could not be written.
     """
-    pool = _Pool(work, processes)
-    try:
-        is_over = False
-        while True:
-            while not is_over and pool.has_room:
-                try:
-                    partition = next(partitions)
-                except StopIteration:
-                    is_over = True
-                    break
-                if partition is None:
-                    break
-                pool.start(partition)
-            if not pool.is_busy:
-                return
-            yield pool.result()
-    finally:
-        pool.close()
+    return bring(_Pool(work, processes), partitions)
 
 
 class _Pool:
@@ -119,7 +103,7 @@ class _Pool:
             )
         self._submit(executor, partition, runs + 1)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Have all processes end, whatever they do."""
         self._held.close()
         for executor in self._executors:
