@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from curlhttp._distributed.folders import OutFolder, folder_of
@@ -77,15 +78,15 @@ class _Part:
         work, number = self._work, self._partition.number
         begun = time.monotonic()
         with self._folder.writing(part_name(number, work.format)) as stream:
+            # The writer is closed first, also after an error: pyarrow would write its footer later.
             writer = writer_of(work.format, stream)
-            with client_of(work) as client:
+            with client_of(work) as client, closing(writer):
                 for row in self._rows(client):
                     if not is_wanted():
                         raise PartitionCancelled(f"partition {number} was cancelled")
                     self._put_body(row)
                     self._tally.add(row)
                     writer.add(row)
-            writer.close()
         if work.pause and self._tally.rows:
             time.sleep(work.pause)
         return self._tally.result(number, self._partition.digest, seconds=time.monotonic() - begun)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
+import pickle
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from curlhttp._distributed.part import PartitionCancelled, run_partition
+from curlhttp._distributed.partition import Lines, Partition
+from curlhttp._distributed.work import Format, PartWork
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer
 from tests.support.inner import ROOT
@@ -26,10 +34,11 @@ from curlhttp.distributed import fetch
 from tests.distributed.going_on import Killing
 
 if __name__ == "__main__":
-    urls, out, engine, marks = json.loads(sys.argv[1])
+    urls, out, engine, marks, settings = json.loads(sys.argv[1])
     killing = [Killing(ending, Path(mark)) for ending, mark in marks.items()]
-    summary = fetch(iter(urls), out, format="jsonl", processes=2, partition=10, engine=engine,
-                    middleware=killing, progress=False)
+    settings = {"format": "jsonl", "processes": 2, "partition": 10, "progress": False, **settings}
+    given = urls if isinstance(urls, str) else iter(urls)
+    summary = fetch(given, out, engine=engine, middleware=killing, **settings)
     print(summary.rows, summary.statuses["200"])
 """
 # A cluster of Dask that ends with its standard input.
@@ -66,9 +75,13 @@ def run_program(text: str, *told: Any) -> subprocess.Popen[str]:
 
 
 def start(
-    urls: list[str], out: Path, engine: str, marks: dict[str, str] | None = None
+    urls: list[str] | str,
+    out: Path,
+    engine: str,
+    marks: dict[str, str] | None = None,
+    **settings: Any,
 ) -> subprocess.Popen[str]:
-    return run_program(DRIVER, urls, str(out), engine, marks or {})
+    return run_program(DRIVER, urls, str(out), engine, marks or {}, settings)
 
 
 def end_of(driver: subprocess.Popen[str]) -> str:
@@ -86,6 +99,13 @@ def cluster() -> Iterator[str]:
         yield program.stdout.readline().strip().replace("tcp://", "dask://")
     finally:
         program.communicate(timeout=SECONDS)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def counted(out: Path) -> Counter[int]:
@@ -107,24 +127,51 @@ def test_a_partition_runs_again_when_its_worker_is_killed(
 
 @pytest.mark.slow
 @dask
-def test_a_killed_driver_leaves_nothing_under_way_on_a_cluster_and_the_next_goes_on(
-    tmp_path: Path,
-) -> None:
+def test_a_call_goes_on_where_a_driver_was_killed_that_used_a_cluster(tmp_path: Path) -> None:
+    out, held = tmp_path / "out", threading.Event()
+
+    def answer(record: Any, conn: Any) -> None:
+        held.wait(SECONDS)
+        conn.reply(200, b"x")
+
     with AppServer() as app, cluster() as address:
-        # Of each partition all answers but one come at once, so that parts grow but never end.
+        app.route("/held", answer)
         urls = [f"{app.url}/bytes/9?n={n}" for n in range(100)]
-        out = tmp_path / "out"
-        stuck = [*urls[:25], f"{app.url}/slow/60", *urls[25:]]
-        driver = start(stuck, out, address)
-        while len(list(out.glob("manifest/0*.json"))) < 2:
+        urls[55] = f"{app.url}/held"
+        driver = start(urls, out, address)
+        while len(list(out.glob("manifest/0*.json"))) < 5:
             assert driver.poll() is None, driver.communicate()
         driver.kill()
         driver.communicate()
         done = {path: path.stat().st_mtime_ns for path in out.glob("manifest/0*.json")}
-        assert 0 < len(done) < 11
-        assert end_of(start(stuck, out, address)) == "101 101"
-        assert counted(out) == Counter(range(101))
+        held.set()
+        assert end_of(start(urls, out, address)) == "100 100"
+        assert counted(out) == Counter(range(100))
         assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+@pytest.mark.slow
+@dask
+def test_a_cancelled_driver_stops_what_a_cluster_has_under_way(tmp_path: Path) -> None:
+    out, asked = tmp_path / "out", threading.Semaphore(0)
+
+    def held(record: Any, conn: Any) -> None:
+        asked.release()
+        conn.wait_closed(0.2)
+        conn.reply(200, b"x")
+
+    with AppServer() as app, cluster() as address:
+        app.route("/held", held)
+        # More than a worker ends in any time of this test, were it not told to stop.
+        urls = tmp_path / "urls.txt"
+        urls.write_text("\n".join(f"{app.url}/held?n={n}" for n in range(20_000)))
+        driver = start(str(urls), out, address, partition=10_000, concurrency=2)
+        assert asked.acquire(timeout=SECONDS)
+        driver.send_signal(signal.SIGINT)
+        _, errors = driver.communicate(timeout=SECONDS)
+        assert "0 parts are complete" in errors
+        parts = out / "parts"
+        until(lambda: not list(parts.iterdir()))  # each worker has removed its own
 
 
 @pytest.mark.parametrize(
@@ -161,3 +208,20 @@ def test_a_scheduler_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     driver = start(["http://127.0.0.1/"], tmp_path, "dask://127.0.0.1:1")
     _, errors = driver.communicate(timeout=SECONDS)
     assert "OSError: Timed out trying to connect to tcp://127.0.0.1:1" in errors
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_a_partition_that_nobody_wants_any_more_leaves_nothing(
+    format: Format, app: AppServer, tmp_path: Path
+) -> None:
+    source = tmp_path / "urls.txt"
+    source.write_text(f"{app.url}/bytes/1\n" * 9)
+    out = tmp_path / "out"
+    work = PartWork(str(out), format, 2, None, True, pickle.dumps({}))
+    partition = Partition(0, Lines(str(source), 0, source.stat().st_size, 0), "digest")
+    wanted = iter([True, True, True])
+    with pytest.raises(PartitionCancelled, match="partition 0 was cancelled"):
+        run_partition(work, partition, lambda: next(wanted, False))
+    gc.collect()  # pyarrow's writer complains here, if it was not closed
+    assert [path for path in out.rglob("*") if path.is_file()] == []
+    assert run_partition(work, partition).rows == 9
