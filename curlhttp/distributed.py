@@ -111,19 +111,16 @@ def fetch(
     )
     with client_of(work):  # which raises now, if it must
         pass
-    folder.make()
-    with (
-        only_driver(folder),
-        open_engine(engine, processes or os.cpu_count() or 1) as chosen,
-        showing(found.rows, quiet=not progress) as tell,
-    ):
+    with open_engine(engine, processes or os.cpu_count() or 1) as chosen:
         lanes = 4 * max(4, chosen.slots) if (per_host or rate) and store is None else 0
-        manifest = Manifest(folder)
         terms = Terms(format, partition, lanes, inline, bodies, described(settings))
-        lanes = manifest.agree(terms).lanes
-        cutter = Cutter(found, folder, partition, lanes)
-        driver = FetchDriver(folder, manifest, lanes=lanes, spills=cutter.spills, tell=tell)
-        return driver.go(work, chosen.run, cutter.cut)
+        folder.make()
+        with only_driver(folder), showing(found.rows, quiet=not progress) as tell:
+            manifest = Manifest(folder)
+            lanes = manifest.agree(terms).lanes
+            cutter = Cutter(found, folder, partition, lanes)
+            driver = FetchDriver(folder, manifest, lanes=lanes, spills=cutter.spills, tell=tell)
+            return driver.go(work, chosen.run, cutter.cut)
 
 
 def _check(settings: Iterable[str], format: str, **numbers: int | None) -> None:
