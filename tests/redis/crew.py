@@ -67,12 +67,12 @@ class Crew:
             "policies": policies,
         }
         self.processes: list[subprocess.Popen[str]] = []
+        self._new: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Crew:
         for number in range(self.count):
             self.add("threads" if number % 2 else "tasks")
-        for process in self.processes:
-            assert _line(process) == "ready\n"
+        self.ready()
         return self
 
     def __exit__(
@@ -85,8 +85,8 @@ class Crew:
             process.kill()
             process.communicate()
 
-    def add(self, way: str) -> subprocess.Popen[str]:
-        """Start one more process, which will be ready at some time."""
+    def add(self, way: str) -> None:
+        """Start one more process, for ready() and tell()."""
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.redis.worker", json.dumps({**self._common, "way": way})],
             cwd=ROOT,
@@ -95,19 +95,30 @@ class Crew:
             text=True,
         )
         self.processes.append(process)
-        return process
+        self._new.append(process)
+
+    def ready(self) -> None:
+        """Wait until those are ready that were added last."""
+        while self._new:
+            assert _line(self._new.pop()) == "ready\n"
 
     def go(self) -> float:
         """Have them begin; return when, in monotonic seconds."""
         begun = time.monotonic()
         for process in self.processes:
-            _tell(process)
+            self.tell(process)
         return begun
+
+    def tell(self, process: subprocess.Popen[str]) -> None:
+        """Have one begin or end."""
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
 
     def stop(self) -> list[list[Outcome]]:
         """Have them end; return what came of the requests of each."""
         for process in self.processes:
-            _tell(process)
+            self.tell(process)
         found = []
         for process in self.processes:
             out, _ = process.communicate(timeout=120)
@@ -125,12 +136,6 @@ class Crew:
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
-
-
-def _tell(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
 
 
 class Counting:

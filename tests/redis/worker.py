@@ -86,6 +86,11 @@ async def in_tasks(
     return outcomes
 
 
+def _await_end(stop: threading.Event) -> None:
+    sys.stdin.readline()
+    stop.set()
+
+
 def main() -> None:
     """Do what the argument says."""
     chosen = json.loads(sys.argv[1])
@@ -95,7 +100,7 @@ def main() -> None:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()
-        threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+        threading.Thread(target=_await_end, args=(stop,), daemon=True).start()
         if chosen["way"] == "threads":
             outcomes = blocking(chosen, settings, stop)
         else:
