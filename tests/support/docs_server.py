@@ -36,6 +36,34 @@ def users(record: Record, out: Out) -> None:
     return out.reply(200, to_json({"id": record.number, "name": name}), [JSON])
 
 
+def items(record: Record, out: Out) -> None:
+    """Give a page of seven items, three at a time: by number, by link and by cursor."""
+    page = int(record.query("page") or record.query("cursor") or 1)
+    found = [{"id": number} for number in range(1, 8)][3 * page - 3 : 3 * page]
+    more = page < 3
+    body = {"items": found, "next_cursor": str(page + 1) if more else None}
+    link = [("Link", f'</items?page={page + 1}>; rel="next"')] if more else []
+    return out.reply(200, to_json(body), [JSON, *link])
+
+
+def login(record: Record, out: Out) -> None:
+    """Remember the user for a day."""
+    out.reply(200, b"hello", [PLAIN, ("Set-Cookie", "session=abc; Max-Age=86400; Path=/")])
+
+
+def account(record: Record, out: Out) -> None:
+    """Let in whoever has the cookie of login."""
+    known = "session=abc" in (record.header("cookie") or "")
+    out.reply(200 if known else 403, b"your account" if known else b"who are you?", [PLAIN])
+
+
+def generate(record: Record, out: Out) -> None:
+    """Answer with lines of JSON, as local language models do."""
+    words = [{"response": word, "done": False} for word in ("Forty", "-", "two")]
+    lines = [to_json(each) for each in (*words, {"response": "", "done": True})]
+    out.reply(200, b"\n".join(lines) + b"\n", [("Content-Type", "application/x-ndjson")])
+
+
 def export(record: Record, out: Out) -> None:
     """Give a small table of four lines."""
     rows = "".join(f"{number},{name}\n" for number, name in enumerate(_NAMES[:3], 1))
@@ -154,6 +182,10 @@ ROUTES = {
     "/v1/messages": messages,
     "/users": users,
     "/catalogue": catalogue,
+    "/items": items,
+    "/login": login,
+    "/account": account,
+    "/api/generate": generate,
     "/export": export,
     "/flaky": flaky,
     "/down": down,

@@ -28,7 +28,7 @@ from textwrap import dedent
 from types import CodeType
 from typing import Any, NamedTuple
 
-OTHERS = ("requests", "httpx", "aiohttp", "hyperhttp")
+OTHERS = ("requests", "httpx", "aiohttp", "hyperhttp", "niquests", "pycurl")
 _FENCE = re.compile(r"^( *)```(\w*)")
 _KINDS = ("python", "console", "sh", "text")
 _NEEDS = re.compile(r"^ *<!-- needs: (\w+) -->$")
