@@ -98,12 +98,18 @@ def test_names_in_docstrings_are_links(pages: dict[str, str]) -> None:
         assert re.search(rf'<a class="autorefs[^>]*href="[^"]*\.{target}"', page), target
 
 
+def test_each_page_leads_to_the_repository(pages: dict[str, str]) -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (repository,) = re.findall(r'^Repository = "(.+)"$', project, re.MULTILINE)
+    assert [path for path, text in pages.items() if f'href="{repository}"' not in text] == []
+
+
 def test_no_link_leads_nowhere(pages: dict[str, str], site: Path) -> None:
     dead = []
     for path, text in pages.items():
-        folder = site if path == "404.html" else (site / path).parent  # that one begins with /
+        folder = site if path == "404.html" else (site / path).parent  # its links begin with /docs/
         for link in set(re.findall(r'(?:href|src)="([^":#?]+)[#?"]', text)):
-            found = folder / link.lstrip("/")
+            found = folder / link.removeprefix("/docs/")
             if not (found / "index.html" if found.is_dir() else found).is_file():
                 dead.append((path, link))
     assert dead == []
