@@ -352,7 +352,9 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of ours
             return importlib.import_module("curlhttp._models.request").Request
         home = _HOME.get(name)
         if home is None:
-            raise AttributeError(f"module 'curlhttp' has no attribute {name!r}")
+            from curlhttp._models.taught import no_name
+
+            raise no_name(__name__, name)
         value = getattr(importlib.import_module(home), name)
         if home != "curlhttp.requests":  # there, packages put classes of theirs in place of ours
             globals()[name] = value

@@ -47,6 +47,20 @@ class _Streaming:
     def __await__(self) -> Generator[object, None, AsyncStreamedResponse]:
         return self._sent.__await__()
 
+    if not TYPE_CHECKING:  # type checkers refuse both
+
+        def __enter__(self):
+            self._sent.close()
+            raise TypeError("stream() of AsyncClient is for `async with`, not `with`")
+
+        __exit__ = __enter__
+
+        def __getattr__(self, name):
+            raise AttributeError(
+                f"there is no {name!r} before the response; write "
+                "`async with client.stream(method, url) as response:`"
+            )
+
     async def __aenter__(self) -> AsyncStreamedResponse:
         response = await self._sent
         self._response = response
@@ -320,6 +334,13 @@ class AsyncClient(Core):
             await self._loops.close_engines(self._engines, self._loops.running_loop())
         finally:
             self._close_rest()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self):
+            raise TypeError("AsyncClient is for `async with`, not `with`; or use curlhttp.Client")
+
+        __exit__ = __enter__
 
     async def __aenter__(self: Self) -> Self:
         given = cast("AsyncClient", self)._given

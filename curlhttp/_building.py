@@ -157,10 +157,11 @@ class RequestBuilder:
             RequestException: some of it cannot be sent as it is; nothing was.
             ValueError: there is progress, and no body.
         """
+        method = check_method(method)
         absolute = self._parse(url)
         if params:
             absolute = absolute.with_params(params)
-        request = self._plain(check_method(method), absolute)
+        request = self._plain(method, absolute)
         if headers:
             request._headers = self._headers.merged(headers)
         request.body = body = encode_body(

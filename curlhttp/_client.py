@@ -389,5 +389,12 @@ class Client(Core):
     def __enter__(self: Self) -> Self:
         return self
 
+    if not TYPE_CHECKING:
+
+        def __aenter__(self):
+            raise TypeError("Client is blocking: write `with`, or use curlhttp.AsyncClient")
+
+        __aexit__ = __aenter__
+
     def __exit__(self, *exc: object) -> None:
         self.close()

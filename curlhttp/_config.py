@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from curlhttp._models.taught import teaching
 from curlhttp.exceptions import InvalidProxyURL
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _PROXY_PORTS = {"http": 80, "https": 443}  # as requests has it; libcurl takes 1
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 
 
+@teaching("Limits")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bound what a client holds open, counts in connections and times in seconds.

@@ -14,6 +14,7 @@ from curlhttp._models.cookies.late import Jar
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request, fields_of
 from curlhttp._models.scrub import shown_url
+from curlhttp._models.taught import teaching
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import as_auth
@@ -60,6 +61,7 @@ Self = TypeVar("Self", bound="Core")
 _DEFAULT_MAX_REDIRECTS = 30
 
 
+@teaching("client")
 class Core(RequestBuilder):
     """All of a client but its verbs; within the package, what maps and downloads need of it.
 

@@ -74,6 +74,11 @@ class RouteOptions(TypedDict, total=False):
 Over: TypeAlias = "Callable[[Transport], Transport]"
 
 _KNOWN = frozenset(RouteOptions.__annotations__)
+# Those of build_request, for what is close to a keyword that there is not.
+_REQUEST = {
+    *("params", "data", "json", "content", "files", "headers", "cookies", "auth", "timeout"),
+    *("follow_redirects", "allow_redirects", "stream", "max_response_size", "retry", "progress"),
+}
 _KEPT = 64  # Transports of one way
 _UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds or proxies"
 
@@ -145,7 +150,9 @@ class Routing:
         """
         if not own.keys() <= _KNOWN:
             name = min(own.keys() - _KNOWN)
-            raise TypeError(f"build_request() got an unexpected keyword argument {name!r}")
+            from curlhttp._models.habits import no_keyword
+
+            raise no_keyword("request", "a request", name, _REQUEST | _KNOWN)
         return _Way(self, {**self._settings, **own}, (own.get("proxies"), self._proxies))
 
 

@@ -53,6 +53,8 @@ def check_method(method: Text) -> str:
         return known
     text = method.decode("latin-1") if isinstance(method, bytes) else method
     if not isinstance(text, str) or not _TOKEN(text):
+        if isinstance(text, str) and "://" in text:  # without the URL: it may hold credentials
+            raise InvalidMethod('the method comes first, then the URL: request("GET", url)')
         raise InvalidMethod(f"Invalid method: {text!r:.100}")
     return text.upper()
 

@@ -12,6 +12,7 @@ from curlhttp._models.charsets import chosen_charset, decode, known_charset
 from curlhttp._models.head import Head, phrase_of
 from curlhttp._models.headers import Headers
 from curlhttp._models.scrub import scrub_url
+from curlhttp._models.taught import TaughtAttributes
 from curlhttp._models.timings import Counted, Timings, timings_of
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
@@ -25,7 +26,7 @@ __all__ = ["Response", "read_json"]
 Self = TypeVar("Self", bound="Response")
 
 
-class Response:
+class Response(TaughtAttributes):
     """Hold a response whose body is in memory.
 
     Attributes:

@@ -61,6 +61,11 @@ class Timeout:
                     "or a single float to set both timeouts to the same value."
                 )
             return cls(connect=value[0], read=value[1])
+        if not isinstance(value, (int, float)):
+            raise ValueError(
+                "a timeout is a number of seconds, (connect, read), a curlhttp.Timeout or None, "
+                f"not {type(value).__module__}.{type(value).__name__}"
+            )
         return cls(connect=value, read=value)
 
 

@@ -36,6 +36,8 @@ Warnings: RequestsWarning, with FileModeWarning and RequestsDependencyWarning.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from curlhttp._models.warned import FileModeWarning, RequestsDependencyWarning, RequestsWarning
 from curlhttp.exceptions._base import RequestException
 from curlhttp.exceptions._connection import (
@@ -128,3 +130,10 @@ __all__ = [
 for _name in __all__:
     globals()[_name].__module__ = __name__  # where users find them, and pickles
 del _name
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+
+    def __getattr__(name):
+        from curlhttp._models.taught import no_name
+
+        raise no_name(__name__, name)

@@ -116,9 +116,18 @@ class Timeout(RequestException):
                 return Setting(**facts)  # type: ignore[return-value]  # see above
             if len(args) == 1 and not facts and isinstance(args[0], (int, float)):
                 return Setting.of(args[0])  # type: ignore[return-value]
+            if len(args) == 1 and isinstance(args[0], (int, float, type(None))):
+                limits = {"connect": args[0], "read": args[0], **facts}
+                shown = ", ".join(f"{name}={value!r}" for name, value in limits.items())
+                raise TypeError(f"give Timeout one number or keywords; write Timeout({shown})")
+        elif cls is Timeout and (unknown := facts.keys() - _LIMITS - _FACTS):
+            from curlhttp._models.habits import no_keyword
+
+            raise no_keyword("Timeout", "Timeout()", min(unknown), sorted(_LIMITS))
         return super().__new__(cls, *args)
 
 
+_FACTS = frozenset({"request", "response", "curl_code", "request_sent", "timings"})
 _LIMITS = frozenset({"total", "connect", "read", "write", "pool"})
 
 

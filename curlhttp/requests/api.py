@@ -35,7 +35,14 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
     for prefix, adapter in session.adapters.items():
         if type(adapter) is HTTPAdapter:
             session.adapters[prefix] = _adapter
-    return session.request(method=method, url=url, **kwargs)
+    try:
+        return session.request(method=method, url=url, **kwargs)
+    except TypeError as error:
+        from curlhttp._models.taught import taught_call
+
+        if (better := taught_call("session", "a request", error, session.request)) is error:
+            raise
+        raise better from None
 
 
 def get(
