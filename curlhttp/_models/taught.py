@@ -6,7 +6,7 @@ The words are in habits.py, which is loaded for an error alone.
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,11 +38,10 @@ def teaching(place: str) -> Callable[[_Class], _Class]:
     """
 
     def decorate(cls: _Class) -> _Class:
-        made: Any = cls  # whose constructor takes what it takes
-        make = made.__init__
+        make = vars(cls)["__init__"]
 
         @wraps(make)
-        def taught(self: object, *args: Any, **options: Any) -> None:  # Any: as of the class
+        def taught(self: object, *args: object, **options: object) -> None:
             try:
                 make(self, *args, **options)
             except TypeError as error:
@@ -51,7 +50,7 @@ def teaching(place: str) -> Callable[[_Class], _Class]:
                     raise
                 raise better from None
 
-        made.__init__ = taught
+        type.__setattr__(cls, "__init__", taught)
         return cls
 
     return decorate
