@@ -208,7 +208,7 @@ class Link:
                 break
         client, self._client = self._client, None
         if client is not None:
-            client.close()
+            client.connection_pool.disconnect()
 
     def _due(self) -> list[Asking]:
         """Return what is to be asked again now."""

@@ -1,0 +1,370 @@
+"""A Redis that is slow, frozen, gone or not ours: requests go on, and wait no longer than said."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+import curlhttp
+from curlhttp import (
+    CircuitBreaker,
+    CircuitBreakerOpen,
+    Client,
+    ConcurrencyLimit,
+    RateLimit,
+    RetryBudget,
+    RetryPolicy,
+    StoreError,
+)
+from curlhttp._redis.link import Asking
+from curlhttp.redis import RedisStore
+from tests.redis.conftest import MakeStore
+from tests.servers import AppServer
+from tests.servers.redis_server import RedisServer
+from tests.support.colours import AnyClient
+from tests.support.inner import run_script
+
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+INF = float("inf")
+
+
+def all_of(store: Any) -> dict[str, Any]:
+    """Return all settings of a client that take a store."""
+    budget = RetryBudget(store=store)
+    return {
+        "rate_limit": RateLimit(1000, burst=100, store=store),
+        "concurrency_limit": ConcurrencyLimit(50, store=store),
+        "breaker": CircuitBreaker(100, store=store),
+        "retry": RetryPolicy(1, budget=budget),
+    }
+
+
+@contextmanager
+def listening(answer: bytes = b"") -> Iterator[int]:
+    """Give the port of a server that says the same to whatever it gets, or nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ends: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    sock, _ = server.accept()
+                except OSError:
+                    return
+                ends.append(sock)
+                threading.Thread(target=talk, args=(sock,), daemon=True).start()
+
+        def talk(sock: socket.socket) -> None:
+            try:
+                while sock.recv(65536):
+                    if answer:
+                        sock.sendall(answer)
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for sock in ends:
+            sock.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+async def test_requests_go_on_without_redis(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore
+) -> None:
+    store = make_store(f"redis://127.0.0.1:{free_port()}/0")
+    client = make_client(**all_of(store))
+    for _ in range(3):
+        assert (await client.get(app.url)).status_code == 200
+    assert (await client.get(app.url + "/status/503")).status_code == 503
+    assert len(app.requests) == 5  # the last one was retried
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n", b"*-7\r\n", b"$999999999\r\n"]
+)
+async def test_requests_go_on_whatever_answers_in_place_of_redis(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+) -> None:
+    with listening(answer) as port:
+        store = make_store(f"redis://127.0.0.1:{port}/0", timeout=0.1)
+        client = make_client(**all_of(store))
+        for _ in range(5):
+            assert (await client.get(app.url)).status_code == 200
+        store.close()
+
+
+async def test_a_frozen_redis_delays_the_first_requests_alone(
+    make_client: MakeClient, app: AppServer, own_redis: RedisServer, make_store: MakeStore
+) -> None:
+    store = make_store(own_redis, timeout=1.0)
+    client = make_client(rate_limit=RateLimit(10_000, burst=10_000, store=store))
+    await client.get(app.url)
+    own_redis.freeze()
+    try:
+        begun = time.monotonic()
+        await client.gather(8, "GET", app.url)
+        first = time.monotonic() - begun
+        begun = time.monotonic()
+        for _ in range(8):
+            await client.get(app.url)
+        assert time.monotonic() - begun < first  # no one waits for the timeout any more
+    finally:
+        own_redis.thaw()
+    with anyio.fail_after(60):
+        while store.ask_here(RateLimit(1).reserving("http://b.test", INF)) is None:
+            await anyio.sleep(0.05)
+
+
+async def test_states_are_joined_again_when_redis_is_back(
+    make_client: MakeClient, app: AppServer, own_redis: RedisServer, make_store: MakeStore
+) -> None:
+    store = make_store(own_redis)
+    client = make_client(**all_of(store))
+    await client.get(app.url)
+    own_redis.kill()
+    for _ in range(5):
+        assert (await client.get(app.url)).status_code == 200
+    own_redis.start()
+    origin = app.url.rstrip("/")
+    with own_redis.client() as admin, anyio.fail_after(60):
+        while not admin.keys(f"curlhttp:1:rate:*{origin}"):
+            assert (await client.get(app.url)).status_code == 200
+            await anyio.sleep(0.02)
+
+
+def test_redis_that_forgot_the_scripts_is_told_them_again(
+    redis: RedisServer, make_store: MakeStore
+) -> None:
+    store, rate = make_store(redis), RateLimit(0.01)
+    assert store.ask_here(rate.reserving("http://a.test", INF))[0] == 1
+    with redis.client() as client:
+        client.script_flush()
+    assert store.ask_here(rate.reserving("http://a.test", INF))[1] > 90e6
+
+
+async def test_refuse_raises_what_names_the_store(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore
+) -> None:
+    port = free_port()
+    store = make_store(f"redis://user:secret@127.0.0.1:{port}/0", on_error="refuse")
+    for name, setting in all_of(store).items():
+        if name == "retry":
+            continue
+        client = make_client(**{name: setting})
+        for _ in range(2):
+            with pytest.raises(StoreError, match=f"127.0.0.1:{port}/0 gives no answer") as caught:
+                await client.get(app.url)
+            assert "secret" not in str(caught.value)
+            assert caught.value.request is not None
+    assert app.requests == []
+
+
+async def test_a_retry_that_a_silent_store_should_pay_for_is_not_sent(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore
+) -> None:
+    store = make_store(f"redis://127.0.0.1:{free_port()}/0", on_error="refuse")
+    client = make_client(retry=RetryPolicy(2, budget=RetryBudget(store=store)))
+    response = await client.get(app.url + "/status/503")
+    assert response.budget_exhausted
+    assert len(app.requests) == 1
+
+
+async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
+    app: AppServer,
+    own_redis: RedisServer,
+    make_store: MakeStore,
+    caplog: pytest.LogCaptureFixture,
+    make_client: MakeClient,
+) -> None:
+    url = own_redis.url.replace("redis://", "redis://:hunter2@")
+    caplog.set_level(logging.INFO, "curlhttp")
+    store = make_store(own_redis)
+    rate = RateLimit(1000, store=store)
+    store.ask_here(rate.reserving("http://a.test", INF))
+    own_redis.kill()
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        store.ask_here(rate.reserving("http://a.test", INF))
+        await anyio.sleep(0.01)
+    own_redis.start()
+    with anyio.fail_after(60):
+        while store.ask_here(rate.reserving("http://a.test", INF)) is None:
+            await anyio.sleep(0.01)
+    said = [record.getMessage() for record in caplog.records if record.name == "curlhttp"]
+    said = [text for text in said if "store" in text]
+    assert [("gives no answer" in text, "answers again" in text) for text in said] == [
+        (True, False),
+        (False, True),
+    ]
+    with RedisStore(url) as other:
+        assert "hunter2" not in repr(other)
+
+
+async def test_an_open_circuit_stays_so_when_redis_goes(
+    make_client: MakeClient, app: AppServer, own_redis: RedisServer, make_store: MakeStore
+) -> None:
+    breaker = CircuitBreaker(1, store=make_store(own_redis))
+    client = make_client(breaker=breaker)
+    await client.get(app.url + "/status/503")
+    own_redis.kill()
+    for _ in range(3):
+        with pytest.raises(CircuitBreakerOpen):
+            await client.get(app.url)
+        await anyio.sleep(0.15)
+    assert len(app.requests) == 1
+
+
+async def test_without_redis_a_process_has_circuits_of_its_own(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore
+) -> None:
+    breaker = CircuitBreaker(2, store=make_store(f"redis://127.0.0.1:{free_port()}/0"))
+    client = make_client(breaker=breaker)
+    for _ in range(2):
+        await client.get(app.url + "/status/503")
+    with pytest.raises(CircuitBreakerOpen):
+        await client.get(app.url)
+    assert breaker.state(app.url) == "open"
+    breaker.reset(app.url)
+    assert (await client.get(app.url)).status_code == 200
+
+
+# --- answers that nobody waits for any more ---
+
+
+def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeStore) -> None:
+    store, rate = make_store(redis), RateLimit(0.01)
+    link = store._link
+    store.ask_here(rate.reserving("http://a.test", INF))
+    left: list[bool] = []
+
+    class Late(Asking):
+        __slots__ = ()
+
+        @property
+        def is_claimed(self) -> bool:  # its caller leaves when it has been sent
+            left.append(self.claim())
+            return False
+
+    late = Late(rate.reserving("http://a.test", INF), lambda: None)
+    link.put(late)
+    assert 90e6 < store.ask_here(rate.reserving("http://a.test", INF))[1] <= 200e6
+    # Whoever asks now gets the turn that nobody took.
+    waits = [store.ask_here(rate.reserving("http://a.test", INF))[1] for _ in range(2)]
+    assert left == [True]
+    assert min(waits) <= 200e6
+    assert max(waits) <= 300e6
+
+
+async def test_a_thousand_at_once_are_answered(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore, colour: str
+) -> None:
+    if colour == "blocking":
+        pytest.skip("that would be a thousand threads")
+    store = make_store(redis)
+    client = make_client(**all_of(store), max_connections=50)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(1000):
+            tasks.start_soon(client.get, app.url)
+    assert len(app.requests) == 1000
+    store.close()
+    with redis.client() as admin:
+        assert [admin.zcard(name) for name in admin.keys("*lease*")] == []
+
+
+# --- settings ---
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for settings in ({"timeout": 0}, {"timeout": INF}, {"on_error": "x"}, {"prefix": ""}):
+        with pytest.raises(ValueError):
+            RedisStore("redis://localhost", **settings)
+    with pytest.raises(ValueError, match="no URL of Redis") as caught:
+        RedisStore("redis://:secret/x@localhost:6379/0")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    import redis.asyncio
+
+    with pytest.raises(TypeError, match="one connection in a thread"):
+        RedisStore(redis.asyncio.Redis())  # type: ignore[arg-type]
+
+
+def test_a_client_of_the_users_lends_its_settings(redis: RedisServer) -> None:
+    import redis as library
+
+    given = library.Redis(port=redis.port, decode_responses=True, db=3)
+    rate = RateLimit(0.1)
+    with RedisStore(given, timeout=20) as store:
+        answer = store.ask_here(rate.reserving("http://a.test", INF))
+        assert answer is not None
+        assert answer[0] == 1
+        assert "/3" in repr(store)
+    assert len(given.keys("curlhttp:*")) == 1
+    given.close()
+
+
+def test_a_user_who_may_not_use_the_keys_is_told_so(redis: RedisServer, app: AppServer) -> None:
+    with redis.client() as admin:
+        admin.acl_setuser(
+            "mallory",
+            enabled=True,
+            nopass=True,
+            keys=["mine:*"],
+            categories=["+@all"],
+            reset=True,
+        )
+    url = redis.url.replace("redis://", "redis://mallory:x@")
+    with RedisStore(url, timeout=20) as store:
+        with Client(rate_limit=RateLimit(5, store=store)) as client:
+            with pytest.raises(StoreError, match="may not use keys of prefix 'curlhttp'"):
+                client.get(app.url)
+    with RedisStore(url, timeout=20, prefix="mine") as store:
+        with Client(rate_limit=RateLimit(5, store=store)) as client:
+            assert client.get(app.url).status_code == 200
+
+
+def test_a_store_that_is_closed_or_dropped_leaves_nothing(redis: RedisServer) -> None:
+    before = threading.active_count()
+    store = RedisStore(redis.url, timeout=20)
+    store.ask_here(RateLimit(1).reserving("http://a.test", INF))
+    assert threading.active_count() == before + 1
+    store.close()
+    assert threading.active_count() == before
+    assert store.ask_here(RateLimit(1).reserving("http://a.test", INF)) is None
+    store = RedisStore(redis.url, timeout=20)
+    store.ask_here(RateLimit(1).reserving("http://a.test", INF))
+    del store
+    end = time.monotonic() + 60
+    while threading.active_count() > before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+_LAZY = """
+import sys, curlhttp
+curlhttp.Client(rate_limit=curlhttp.RateLimit(5)).close()
+print(*[name for name in ("redis", "curlhttp.redis", "curlhttp._redis") if name in sys.modules])
+"""
+
+
+def test_redis_is_loaded_by_whoever_asks_for_it() -> None:
+    assert run_script(_LAZY).strip() == ""
+    assert curlhttp.redis.RedisStore is RedisStore
