@@ -136,6 +136,10 @@ class ConcurrencyLimit(Limit["Lease"]):
         line = self._lines.get(self._key(origin))
         return 0 if line is None else line.used
 
+    def is_own(self, name: str) -> bool:
+        """Return whether a place at a store is this process's, and not its parent's."""
+        return bool(self._name) and name.startswith(self._name)
+
     def no_room(self, request: Request, now: float) -> DeadlineExceeded | PoolTimeout:
         """Return the error for a request that got no place in time.
 

@@ -40,7 +40,7 @@ class SharedLease:
     __slots__ = ("_held", "_is_given", "_key", "_limit", "_name", "_store")
 
     def __init__(self, limit: ConcurrencyLimit, store: Store, origin: str) -> None:
-        self._limit = limit.limit
+        self._limit = limit
         self._store = store
         self._key, self._name = limit.shared_place(origin)
         self._held: Held | None = None
@@ -66,6 +66,8 @@ class SharedLease:
         """Give it back, or leave the line; a second time is nothing. Safe in finalizers."""
         if not self._is_given:
             self._is_given = True
+            if not self._limit.is_own(self._name):
+                return  # a forked child's copy: the place is the parent's
             if self._held is not None:
                 self._held.end()
             self._store.tell(self._question("leave"))
@@ -79,4 +81,4 @@ class SharedLease:
 
     def _question(self, step: str, joins: int = 0) -> Question:
         times = (micros(_LASTS), micros(_IN_LINE))
-        return Question("lease", self._key, (step, self._name, self._limit, *times, joins))
+        return Question("lease", self._key, (step, self._name, self._limit.limit, *times, joins))

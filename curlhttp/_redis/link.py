@@ -7,12 +7,14 @@ what has come meanwhile in one piece: a thousand requests at once are a few roun
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, cast
+from weakref import WeakSet
 
 from curlhttp._policy.store import Answer, Question
 from curlhttp._redis.connecting import Address
@@ -27,6 +29,7 @@ __all__ = ["Asking", "Link"]
 _MOST = 256  # questions that are sent in one piece
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds for which Redis is left alone after a failure
 _SAID_EVERY = 60.0  # seconds
+_LAST_WAIT = 1.0  # seconds that the end of a program may take longer for what was not sent yet
 _TICK = 0.5  # seconds after which the thread looks at what is to be asked again
 
 _log = logging.getLogger("curlhttp")
@@ -111,6 +114,7 @@ class Link:
         self._prefix = prefix
         self._waits = waits
         self._said_at = -_SAID_EVERY
+        self._has_said = False
         self._begin()
 
     def _begin(self) -> None:
@@ -130,6 +134,7 @@ class Link:
     def after_fork_in_child(self) -> None:
         """Leave the connection to the parent, and begin anew."""
         was_closed = self._is_closed
+        _with_threads.discard(self)
         self._begin()
         self._is_closed = was_closed
 
@@ -155,6 +160,7 @@ class Link:
                     )
                     thread.start()
                     self._thread = thread
+                    _with_threads.add(self)
             except RuntimeError as error:  # there are no more threads
                 self.note_failure(error)
             finally:
@@ -176,7 +182,7 @@ class Link:
             self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
         self._is_up = self._is_trying = False
         if now - self._said_at >= _SAID_EVERY and not self._is_closed:
-            self._said_at = now
+            self._said_at, self._has_said = now, True
             _log.warning(
                 "the store %s gives no answer, this process goes on by itself: %s: %s",
                 self._address.where,
@@ -197,6 +203,12 @@ class Link:
         """Close it from a finalizer: nobody asks any more, and nothing is waited for."""
         self._is_closed = True
         self._inbox.put(None)
+
+    def end_with_program(self) -> None:
+        """Send what has come up to now, such as places that are given back; not for long."""
+        self.drop()
+        if self._thread is not None:
+            self._thread.join(_LAST_WAIT)
 
     # in the thread
 
@@ -236,9 +248,13 @@ class Link:
             self.note_failure(error)
             _finish(wanted)
             return
-        if not self._is_up:
-            _log.info("the store %s answers again", self._address.where)
-        self._is_up, self._is_trying, self._pause = True, False, _FIRST_PAUSE
+        self._is_up, self._is_trying = True, False
+        # Not after a mere PING: it may answer that, and nothing else.
+        if any(call.question is not None for call in wanted):
+            self._pause = _FIRST_PAUSE
+            if self._has_said:
+                self._has_said = False
+                _log.info("the store %s answers again", self._address.where)
 
     def _exchange(self, calls: list[Asking]) -> None:
         if self._client is None:
@@ -290,6 +306,15 @@ class Link:
             # Its caller was gone before the answer came.
             self._inbox.put(_of_nobody(undo))
         return True
+
+
+_with_threads: WeakSet[Link] = WeakSet()
+
+
+@atexit.register
+def _end_with_program() -> None:
+    for each in list(_with_threads):
+        each.end_with_program()
 
 
 def _next_of(inbox: SimpleQueue[Asking | None], seconds: float | None) -> tuple[list[Asking], bool]:

@@ -28,6 +28,7 @@ from tests.redis.conftest import MakeStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
+from tests.support.inner import run_script
 
 pytestmark = pytest.mark.anyio
 
@@ -234,3 +235,59 @@ async def test_places_that_are_none_are_a_clear_error(
     with pytest.raises(StoreError, match="what curlhttp did not put there"):
         await make_client(concurrency_limit=limit).get(app.url)
     assert limit.in_use(app.url.rstrip("/")) == 0
+
+
+_FORKED = """
+import os, warnings, curlhttp
+from curlhttp._policy.shared_lease import SharedLease
+from curlhttp.redis import RedisStore
+warnings.simplefilter("ignore", DeprecationWarning)
+store = RedisStore({url!r}, timeout=20)
+limit = curlhttp.ConcurrencyLimit(1, store=store)
+breaker = curlhttp.CircuitBreaker(1, recovery_timeout=0.001, half_open_timeout=300, store=store)
+client = curlhttp.Client(breaker=breaker)
+client.get({app!r} + "/status/503")
+
+def take(limit):
+    lease = SharedLease(limit, store, "http://a.test:80")
+    return lease, store.ask_here(lease.taking(joins=False))[0]
+
+def hook(event):
+    # Here the parent holds a place, and its request is the probe of the circuit.
+    global pid
+    pid = os.fork()
+    if pid == 0:
+        raise ValueError("ends the request in the child")
+
+lease, granted = take(limit)
+assert granted
+import time
+time.sleep(0.01)
+pid = None
+async def middleware(request, send):
+    hook(None)
+    return await send(request)
+probing = curlhttp.Client(breaker=breaker, attempt_middleware=[middleware])
+try:
+    response = probing.get({app!r} + "/delay/0.5")
+except ValueError:
+    del lease
+    assert take(limit)[1] == 0
+    assert breaker.metrics({app!r}).probes == 1
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert response.status_code == 200
+print("ok")
+"""
+
+
+def test_a_forked_child_gives_back_nothing_of_its_parents(
+    app: AppServer, redis: RedisServer
+) -> None:
+    assert run_script(_FORKED.format(url=redis.url, app=app.url)) == "ok\n"
+
+
+def test_a_program_gives_its_places_back_before_it_ends(app: AppServer, redis: RedisServer) -> None:
+    for _ in range(3):
+        run_script(_HOLDER.format(redis=redis.url, url=app.url))
+        assert in_redis(redis) == 0

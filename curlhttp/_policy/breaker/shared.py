@@ -12,6 +12,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from curlhttp._fork import register
 from curlhttp._policy.breaker.circuit import BreakerMetrics, Change, Rules, State
 from curlhttp._policy.breaker.health import Verdict
 from curlhttp._policy.store import Answer, Question, Store, micros, seconds
@@ -99,7 +100,7 @@ class SharedPermit:
         is_probe: it takes one of the places of a half-open circuit.
     """
 
-    __slots__ = ("_begun", "_circuits", "_number", "is_probe", "origin", "transition")
+    __slots__ = ("_begun", "_circuits", "_number", "_process", "is_probe", "origin", "transition")
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class SharedPermit:
         is_probe: bool = False,
     ) -> None:
         self._circuits = circuits
+        self._process = circuits.process
         self.origin = origin
         self._number: str | None = number
         self._begun = now
@@ -168,7 +170,7 @@ class SharedPermit:
     def release(self) -> None:
         """Count nothing: the call told nothing of the origin. Safe in finalizers."""
         number, self._number = self._number, None
-        if number is not None and self.is_probe:
+        if number is not None and self.is_probe and self._process is self._circuits.process:
             self._circuits.store.tell(self._circuits.question(self.origin, "release", number))
 
     def __del__(self) -> None:
@@ -185,6 +187,7 @@ class SharedCircuits:
     Attributes:
         copies: of circuits as they were when the store answered last.
         good_at: when calls succeeded of which the store was not told, in monotonic seconds.
+        process: stands for this process.
     """
 
     def __init__(self, store: Store, rules: Rules) -> None:
@@ -192,6 +195,8 @@ class SharedCircuits:
         self.rules = rules
         self.copies: OrderedDict[str, Reading] = OrderedDict()
         self.good_at: dict[str, float] = {}
+        self.process = object()
+        register(self)
         self._settings = hashlib.blake2b(repr(rules).encode(), digest_size=6).hexdigest()
         self._numbers = (
             rules.failure_threshold or 0,
@@ -206,6 +211,10 @@ class SharedCircuits:
             rules.half_open_permits,
             micros(rules.half_open_timeout),
         )
+
+    def after_fork_in_child(self) -> None:
+        """Leave the probes of the parent to it."""
+        self.process = object()
 
     def fresh(self, origin: str, now: float) -> Reading | None:
         """Return a copy that is to be believed, unless its circuit may let a probe through.
