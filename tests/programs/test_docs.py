@@ -152,3 +152,13 @@ def test_the_extras_and_examples_that_a_page_names_exist(page: str) -> None:
             assert f"\n{name} = [" in project, f"there is no extra {name!r}"
     for example in re.findall(r"\bexamples/\w+\.py", text):
         assert (ROOT / example).exists()
+
+
+def test_the_page_on_installing_lists_the_extras_for_users() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = project.partition("[project.optional-dependencies]")[2].partition("\n[tool.")[0]
+    ours = {"bench", "docs", "ecosystem", "test", "types"}  # of those who work on curlhttp
+    names = set(re.findall(r"^(\w+) = \[", extras, re.MULTILINE)) - ours
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?) \|", text, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == names
