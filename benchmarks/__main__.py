@@ -19,6 +19,7 @@ from benchmarks import (
     million,
     pairs,
     readme,
+    redis_load,
     simulation,
     sync,
 )
@@ -80,6 +81,8 @@ def main(arguments: list[str] | None = None) -> None:
         cpu.run(_options(chosen, 15, 0.0))
     elif chosen.command == "simulate":
         print(save(simulation.measure(chosen.seed, chosen.share), chosen.output))
+    elif chosen.command == "redis":
+        print(save(redis_load.measure(chosen.requests, _options(chosen, 1, 0.0)), chosen.output))
     elif chosen.command == "report":
         print(report(chosen.output))
     elif chosen.command == "all":
@@ -161,6 +164,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--seed", type=int, default=1, help="of all that is left to chance")
     command.add_argument("--share", type=float, default=1.0, help="of the size of all scenarios")
     _add_output(command)
+    command = commands.add_parser("redis", help=redis_load.__doc__, description=redis_load.__doc__)
+    _add_measuring(command)
+    _add_output(command)
+    command.set_defaults(requests=10_000)
     about = "Measure all that README, docs/speed.md and the goals need, in some 20 minutes."
     command = commands.add_parser("all", help=about, description=about)
     _add_measuring(command)

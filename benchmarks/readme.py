@@ -73,7 +73,9 @@ def with_tables(text: str, folder: Path) -> str:
 
     def block(match: re.Match[str]) -> str:
         begin, name, _, end = match.groups()
-        of = {"short": "async", **dict.fromkeys(_SIMULATED, "simulate")}.get(name, name)
+        of = {"short": "async", "cores": "redis", **dict.fromkeys(_SIMULATED, "simulate")}.get(
+            name, name
+        )
         results = _read(folder, of)
         machine = results["machine"]
         makers: dict[str, Callable[[], str]] = {
@@ -81,6 +83,8 @@ def with_tables(text: str, folder: Path) -> str:
             "sync": lambda: tables.overview(_kept(results), [f"{client}/none" for client in SYNC]),
             "million": lambda: tables.million(results),
             "short": lambda: _short(results, _read(folder, "sync")),
+            "redis": lambda: tables.of_redis(results),
+            "cores": lambda: tables.cores(results, _read(folder, "million")),
             **{one: partial(tables.simulated, results, cases) for one, cases in _SIMULATED.items()},
         }
         table = makers[name]()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.figures import Ratio, Spread, Summary, summaries
 
-__all__ = ["chosen", "markdown", "million", "overview", "simulated"]
+__all__ = ["chosen", "cores", "markdown", "million", "of_redis", "overview", "simulated"]
 
 _MIB = 1 << 20
 
 
 def markdown(results: dict[str, Any]) -> str:
     """Return all that a file of results says, as tables."""
-    body = {
+    makers: dict[str, Callable[[dict[str, Any]], list[str]]] = {
         "async": _comparison,
         "tasks": _comparison,
         "pairs": _comparison,
@@ -23,8 +23,9 @@ def markdown(results: dict[str, Any]) -> str:
         "million": lambda results: [million(results)],
         "import": _imports,
         "simulate": _simulations,
-    }[results["benchmark"]]
-    parts = [f"# {results['benchmark']}", *body(results), _notes(results)]
+        "redis": lambda results: [of_redis(results)],
+    }
+    parts = [f"# {results['benchmark']}", *makers[results["benchmark"]](results), _notes(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -36,7 +37,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1
 
 def _notes(results: dict[str, Any]) -> str:
     machine, lines = results["machine"], []
-    if results["benchmark"] not in ("import", "simulate"):
+    if results["benchmark"] not in ("import", "simulate", "redis"):
         lines.append(
             "× curlhttp is the median over the rounds, which the clients take in turns; with ≈ the "
             "quartiles of the rounds reach 1.00: the difference is smaller than the spread."
@@ -295,3 +296,55 @@ def simulated(results: dict[str, Any], names: Sequence[str]) -> str:
 
 def _figure(value: float | None) -> str:
     return "never" if value is None else f"{value:,}"
+
+
+# --- redis ---
+
+
+def of_redis(results: dict[str, Any]) -> str:
+    """Return the table of what Redis did for each request."""
+    head = ["policy", "requests at once", "scripts per request"]
+    head += ["commands of Redis per request", "CPU s of Redis per 1,000 scripts"]
+    head += ["CPU s of Redis per 1,000 requests", "bytes per request", "keys", "errors"]
+    rows = [
+        [
+            row["policy"],
+            str(row["at_once"]),
+            f"{row['scripts'] / row['requests']:.3f}",
+            f"{row['commands'] / row['requests']:.2f}",
+            f"{1000 * row['cpu'] / row['scripts']:.3f}" if row["scripts"] > 1000 else "",
+            f"{1000 * row['cpu'] / row['requests']:.3f}",
+            f"{row['bytes'] / row['requests']:,.0f}",
+            str(row["keys"]),
+            str(row["errors"]),
+        ]
+        for row in results["scenarios"]
+    ]
+    return _table(head, rows)
+
+
+_RATES = (10, 1_000, 100_000)  # requests per second
+
+
+def cores(redis: dict[str, Any], million: dict[str, Any]) -> str:
+    """Return the cores that some rates take, and the CPU hours of a billion requests.
+
+    Args:
+        redis: results of what Redis bears.
+        million: results of a million requests.
+    """
+    seconds = {
+        f"client: {row['client']} {_loop(row['loop'])}".strip(): row["cpu"] / row["requests"]
+        for row in million["rows"]
+        if row["client"].startswith("curlhttp")
+    } | {
+        f"Redis: {row['policy']}": row["cpu"] / row["requests"]
+        for row in redis["scenarios"]
+        if row["at_once"] > 1
+    }
+    head = ["cores", *[f"{rate:,} requests/s" for rate in _RATES], "CPU hours for a billion"]
+    rows = [
+        [name, *[f"{each * rate:.4f}" for rate in _RATES], f"{each * 1e9 / 3600:.1f}"]
+        for name, each in seconds.items()
+    ]
+    return _table(head, rows)

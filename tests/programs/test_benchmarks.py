@@ -198,7 +198,7 @@ def test_the_tables_of_the_pages_and_of_the_folder_are_those_of_the_results() ->
         text = page.read_text(encoding="utf-8")
         assert readme.with_tables(text, results.FOLDER) == text, "python -m benchmarks report"
         tables_of[page.name] = text.count("<!-- benchmarks: ")
-    assert tables_of == {"README.md": 1, "speed.md": 3, "scale.md": 5}
+    assert tables_of == {"README.md": 1, "speed.md": 3, "scale.md": 7}
     for picture in readme.PICTURES.glob("*.svg"):
         assert picture.read_bytes() == (results.FOLDER / picture.name).read_bytes()
     for path in results.FOLDER.glob("*.json"):
@@ -260,6 +260,24 @@ def test_requests_of_a_simulation_wait_beside_each_other_on_its_clock() -> None:
 def test_a_simulation_in_which_nothing_can_happen_any_more_ends() -> None:
     with pytest.raises(RuntimeError, match="no timer is left"):
         run(asyncio.Event().wait())
+
+
+# --- Redis ---
+
+
+@pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
+@pytest.mark.skipif(not importlib.util.find_spec("redis"), reason="the extra redis is missing")
+def test_what_redis_does_for_each_request_is_counted(tmp_path: Path) -> None:
+    main(["redis", "--requests", "200", "--server", "asyncio", "--output", str(tmp_path)])
+    found = json.loads((tmp_path / "redis.json").read_text())
+    per_request = {
+        (row["policy"], row["at_once"]): row["scripts"] / row["requests"]
+        for row in found["scenarios"]
+    }
+    assert per_request["rate", 64] == 1  # a round trip for each decision
+    assert per_request["breaker", 64] < 1  # a circuit is believed for a moment
+    assert not any(row["errors"] for row in found["scenarios"])
+    assert "| rate | 64 |" in (tmp_path / "redis.md").read_text()
 
 
 # --- goals, check ---
