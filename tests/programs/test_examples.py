@@ -196,6 +196,13 @@ def test_the_example_of_caching_needs_the_server_for_what_is_new() -> None:
     ]
 
 
+def test_the_example_of_shared_limits_keeps_one_rate_over_four_processes() -> None:
+    finished = run("examples/shared_limits.py")
+    assert finished.returncode == 0, finished.stderr
+    assert "60 requests of 4 processes in" in finished.stdout
+    assert ("no redis-server" in finished.stdout) != ("sent: True" in finished.stdout)
+
+
 def test_the_example_of_a_guard_stays_out_of_this_machine() -> None:
     finished = run("examples/guard.py")
     assert finished.returncode == 0, finished.stderr
