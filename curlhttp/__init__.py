@@ -19,6 +19,7 @@ from curlhttp._curl.version import check_libcurl
 from curlhttp._version import __version__
 
 if TYPE_CHECKING:
+    from curlhttp import distributed as distributed
     from curlhttp import exceptions, progress, requests, testing
     from curlhttp import httpx as httpx
     from curlhttp import httpx2 as httpx2
@@ -336,7 +337,12 @@ _SUBMODULES = {
         "structures utils"
     ),
 }
-_OF_EXTRAS = ("httpx", "httpx2", "redis")  # not in __all__: `import *` must do without them
+_OF_EXTRAS = (
+    "distributed",
+    "httpx",
+    "httpx2",
+    "redis",
+)  # not in __all__: `import *` must do without them
 _MODULE = {name: f"{home}.{name}" for home, names in _SUBMODULES.items() for name in names.split()}
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

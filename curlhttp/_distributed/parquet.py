@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from curlhttp._distributed.folders import open_to_read
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ParquetWriter", "column_of", "column_values", "load"]
 
 _ROWS = 1000  # of a row group, at most
+_NO_TIMINGS = (0.0,) * len(TIMINGS)
 _BYTES = 8 << 20  # of bodies in a row group, about
 
 
@@ -108,25 +110,56 @@ class ParquetWriter:
         self._arrow, parquet = load()
         self._schema = _schema(self._arrow)
         self._writer: Any = parquet.ParquetWriter(stream, self._schema, compression="zstd")
-        self._rows: list[dict[str, object]] = []
+        self._rows: list[FetchRow] = []
         self._bytes = 0
 
     def add(self, row: FetchRow) -> None:
         """Take a row."""
-        fields = row.fields()
-        fields["headers"] = list(row.headers.items())
-        self._rows.append(fields)
+        self._rows.append(row)
         self._bytes += 1000 + len(row.body or b"")
         if len(self._rows) >= _ROWS or self._bytes >= _BYTES:
             self._flush()
 
     def _flush(self) -> None:
         rows, self._rows, self._bytes = self._rows, [], 0
-        columns = [
-            self._arrow.array(map(_text, [row[field.name] for row in rows]), field.type)
-            for field in self._schema
-        ]
+        columns = [self._column(field, rows) for field in self._schema]
         self._writer.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
+
+    def _column(self, field: Any, rows: list[FetchRow]) -> Any:  # Any: pyarrow has no types
+        name = field.name
+        if name == "timings":
+            return self._timings([row.timings for row in rows], field.type)
+        if name == "headers":
+            return self._headers([row.headers for row in rows])
+        values = [getattr(row, name) for row in rows]
+        return (
+            self._strings(values)
+            if field.type == self._arrow.string()
+            else (self._arrow.array(values, field.type))
+        )
+
+    def _strings(self, values: list[Any]) -> Any:
+        try:
+            return self._arrow.array(values, self._arrow.string())
+        except UnicodeEncodeError:  # of halves of surrogate pairs
+            return self._arrow.array(map(_text, values), self._arrow.string())
+
+    def _timings(self, rows: list[tuple[float, ...] | None], kind: Any) -> Any:
+        filled = [row or _NO_TIMINGS for row in rows]
+        columns = [self._arrow.array(values, kind[0].type) for values in zip(*filled, strict=True)]
+        missing = self._arrow.array([row is None for row in rows])
+        return self._arrow.StructArray.from_arrays(columns, fields=list(kind), mask=missing)
+
+    def _headers(self, rows: list[dict[str, list[str]]]) -> Any:
+        arrow, whole = self._arrow, self._arrow.int32()
+        lists = [values for row in rows for values in row.values()]
+        values = self._strings([value for values in lists for value in values])
+        ends = arrow.array(accumulate(map(len, lists), initial=0), whole)
+        items = arrow.ListArray.from_arrays(ends, values)
+        keys = self._strings([name for row in rows for name in row])
+        return arrow.MapArray.from_arrays(
+            arrow.array(accumulate(map(len, rows), initial=0), whole), keys, items
+        )
 
     def close(self) -> None:
         """Write what is left, and the footer; the stream stays open."""

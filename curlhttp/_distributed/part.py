@@ -111,7 +111,7 @@ class _Part:
             except (RequestException, ValueError, TypeError) as error:
                 self._unsent.append(FetchRow.of_no_request(row, text, error))
                 continue
-            request.extensions = {_KEY: (row, text)}
+            request.extensions = {_KEY: (row, text, request.url.host)}
             # A jar of its own: cookies of thousands of URLs must not pile up, nor mix.
             request.jar = Jar()
             yield request
@@ -135,5 +135,5 @@ def _row_of(outcome: Response | RequestException) -> FetchRow:
     request = outcome.request
     assert request is not None
     assert request.extensions is not None
-    row, url = request.extensions[_KEY]
-    return FetchRow.of(row, url, outcome)
+    row, url, host = request.extensions[_KEY]
+    return FetchRow.of(row, url, host, outcome)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -20,8 +21,8 @@ TIMINGS = ("queue", "dns", "connect", "tls", "first_byte", "total")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
+def _now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
@@ -36,12 +37,13 @@ class FetchRow:
         error: the name of the exception's class, or None.
         message: what it says, or None.
         attempts: how many there were; 0 of what is no URL.
-        timings: seconds of the last attempt by name, or None if nothing was sent.
+        timings: seconds of the last attempt, as TIMINGS has them, or None if nothing was sent.
         headers: of the response: lists of values by lower-case name.
         size: bytes of the body, with its coding undone.
         body: of the response, or None.
         body_file: where a larger body is, below the folder of the fetch; or None.
-        fetched_at: when the row was made.
+        fetched_at: when the row was made, in milliseconds since 1970.
+        host: of the URL; no column.
     """
 
     row: int
@@ -51,25 +53,28 @@ class FetchRow:
     error: str | None = None
     message: str | None = None
     attempts: int = 0
-    timings: dict[str, float] | None = None
+    timings: tuple[float, ...] | None = None
     headers: dict[str, list[str]] = field(default_factory=dict)
     size: int = 0
     body: bytes | None = None
     body_file: str | None = None
-    fetched_at: datetime = field(default_factory=_now)
+    fetched_at: int = field(default_factory=_now)
+    host: str = ""
 
     @classmethod
-    def of(cls, row: int, url: str, outcome: Response | RequestException) -> FetchRow:
+    def of(cls, row: int, url: str, host: str, outcome: Response | RequestException) -> FetchRow:
         """Return the row of a request.
 
         Args:
             row: see the attribute.
             url: likewise.
+            host: likewise.
             outcome: a response with its body, or an error.
         """
-        made = cls(row, without_userinfo(url), attempts=max(1, len(outcome.attempts)))
+        made = cls(row, without_userinfo(url) if "@" in url else url, host=host)
+        made.attempts = len(outcome.attempts) or 1
         if outcome.timings is not None:
-            made.timings = {name: getattr(outcome.timings, name) for name in TIMINGS}
+            made.timings = outcome.timings[: len(TIMINGS)]  # they come first, in this order
         if isinstance(outcome, RequestException):
             made._note_error(outcome)
         else:
@@ -102,12 +107,15 @@ class FetchRow:
 
     def fields(self) -> dict[str, object]:
         """Return all columns, in their order."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in _COLUMNS}
 
     def to_json(self) -> bytes:
         """Return a line of JSON; a body that is not UTF-8 is "body_base64"."""
         fields = self.fields()
-        fields["fetched_at"] = self.fetched_at.isoformat(timespec="milliseconds")
+        if self.timings is not None:
+            fields["timings"] = dict(zip(TIMINGS, self.timings, strict=True))
+        moment = datetime.fromtimestamp(self.fetched_at / 1000, timezone.utc)
+        fields["fetched_at"] = moment.isoformat(timespec="milliseconds")
         if self.body is not None:
             try:
                 fields["body"] = self.body.decode()
@@ -115,3 +123,6 @@ class FetchRow:
                 fields["body"] = None
                 fields["body_base64"] = base64.b64encode(self.body).decode()
         return _encode(fields).encode("utf-8", "replace") + b"\n"
+
+
+_COLUMNS = [name for name in FetchRow.__slots__ if name != "host"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from urllib.parse import urlsplit
 
 from curlhttp._distributed.rows import FetchRow
 from curlhttp._distributed.work import HostTimes, PartResult
@@ -47,17 +46,12 @@ class PartTally:
         else:
             self._statuses[str(row.status)] += 1
         if row.timings is not None:
-            self._note_time(row.url, row.timings["total"])
-
-    def _note_time(self, url: str, seconds: float) -> None:
-        try:
-            host = urlsplit(url).hostname or ""
-        except ValueError:
-            return
-        times = self._hosts[host]
-        times.requests += 1
-        times.seconds = round(times.seconds + seconds, 6)
-        times.slowest = max(times.slowest, seconds)
+            seconds = row.timings[-1]
+            times = self._hosts[row.host]
+            times.requests += 1
+            times.seconds += seconds
+            if seconds > times.slowest:
+                times.slowest = seconds
 
     def result(self, number: int, digest: str, seconds: float) -> PartResult:
         """Return what was counted.

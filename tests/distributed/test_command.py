@@ -72,7 +72,7 @@ def test_lines_may_come_from_stdin(app: AppServer, tmp_path: Path) -> None:
         (["--processes", 2, "-o", "out", "--engine", "dask"], "exclude each other"),
         (["--processes", 2, "-o", "out", "--format", "sqlite"], "parquet or jsonl"),
         (["--processes", 2, "-o", "out", "--overwrite"], "--overwrite does not go with"),
-        (["--processes", 2, "-o", "out", "-X", "POST"], "--request does not go with"),
+        (["--processes", 2, "-o", "out", "-X", "POST"], "--method does not go with"),
         (["-o", "out.jsonl", "--partition", 3], "--partition goes with"),
         (["-o", "out", "--format", "parquet"], "--format parquet goes with"),
         (["-o", "out", "--engine", "hadoop"], "engine must be"),

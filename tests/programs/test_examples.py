@@ -253,3 +253,13 @@ def test_the_signing_in_example_shares_a_token() -> None:
         "a 401 between  200 after [<Response [401]>]",
         "blocking       200, with the same token",
     ]
+
+
+def test_the_example_of_a_distributed_fetch_survives_a_kill() -> None:
+    finished = run("examples/distributed_fetch.py")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert finished.stdout.splitlines() == [
+        "rows       400, each once: True",
+        "statuses   {'200': 400}",
+        "again      400 rows, 0 requests",
+    ]

@@ -133,7 +133,7 @@ class Page:
         self._loop.close()
 
     def _fresh(self) -> None:
-        self._namespace: dict[str, Any] = {"__name__": "__snippet__", "print": self._print}
+        self._namespace: dict[str, Any] = {"__name__": "__main__", "print": self._print}
         exec(self._before, self._namespace)
 
     def _execute(self, snippet: Snippet) -> None:

@@ -102,7 +102,7 @@ def _check(options: Mapping[str, Any]) -> None:
         raise click.UsageError("with workers --format is parquet or jsonl")
     refused = [name for name in ("overwrite", "retry_failed") if options[name]]
     if options["method"] != "GET":
-        refused.append("request")
+        refused.append("method")
     if options["burst"] != 1:
         refused.append("burst")
     if options["rate_per"] != "origin":
