@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 import json
-import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from curlhttp.cli.connection import ConnectionOptions, with_connection
-from curlhttp.cli.exits import CommandFailed
-from curlhttp.cli.latency import Latencies, shown_seconds
+from curlhttp.cli.exits import INTERRUPTED, CommandFailed
+from curlhttp.cli.latency import shown_seconds
 from curlhttp.cli.numbers import count, seconds
 from curlhttp.cli.terminal import console
-from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from typing_extensions import Unpack
 
-    from curlhttp._client import Client
-    from curlhttp._models.request import Request
-    from curlhttp._models.response import Response
+    from curlhttp._async_client import AsyncClient
+    from curlhttp.cli.load import Load, Plan
 
 __all__ = ["bench"]
 
 _ROWS = 10
-_PERCENTILES = (50, 75, 90, 95, 99, 99.9)
 _REQUESTS = 1000
 _EPILOG = """\b
 One connection for each of the requests at once; the first round warms them up
-and does not count. A latency is that of one transfer, as libcurl measures it.
+and does not count. A latency is that of one transfer, as libcurl measures it;
+with --rate it counts from when the request was due. Two URLs take turns, and
+-n is for each of them. Ctrl-C shows what was measured up to then.
 The client takes a core itself: a server that is faster than that is not
 measured, but the client.
 
 \b
-Exit status: 0 all were answered below status 400, 1 some were not.
+Exit status: 0 all were answered below status 400, 1 some were not, 130 Ctrl-C.
 
 \b
 Examples:
   curlhttp bench http://127.0.0.1:8080/ -c 64 -n 10000
   curlhttp bench https://example.org/ -c 10 -z 30 --json
+  curlhttp bench http://127.0.0.1:8080/ --rate 200 -z 30 --plot latencies.svg
+  curlhttp bench http://127.0.0.1:8080/old http://127.0.0.1:8080/new
 """
 
 
@@ -51,61 +51,17 @@ class _BenchOptions(TypedDict):
     concurrency: int
     requests: int | None
     duration: float | None
+    rate: float | None
     method: str
     data: str | None
+    plot: str | None
     as_json: bool
 
 
-class _Load:
-    """What a load test found out."""
-
-    def __init__(self) -> None:
-        self.latencies = Latencies()
-        self.statuses: Counter[str] = Counter()
-        self.errors: Counter[str] = Counter()
-        self.size = 0
-        self.ok = 0
-        self.seconds = 0.0
-
-    def add(self, outcome: Response | RequestException) -> None:
-        """Count what came of a request."""
-        if isinstance(outcome, RequestException):
-            self.errors[type(outcome).__name__] += 1
-            return
-        self.statuses[str(outcome.status_code)] += 1
-        self.ok += outcome.status_code < 400
-        self.size += len(outcome.content)
-        self.latencies.add(outcome.timings.total)
-
-    @property
-    def done(self) -> int:
-        """Return how many requests there were."""
-        return self.latencies.count + self.errors.total()
-
-    def as_json(self) -> dict[str, object]:
-        """Return what --json shows; seconds and bytes."""
-        found = self.latencies
-        percentiles = {f"p{part:g}": round(found.percentile(part), 6) for part in _PERCENTILES}
-        return {
-            "requests": self.done,
-            "ok": self.ok,
-            "statuses": dict(self.statuses.most_common()),
-            "errors": dict(self.errors.most_common()),
-            "seconds": round(self.seconds, 3),
-            "rate": round(self.done / self.seconds, 1),
-            "bytes": self.size,
-            "bytes_per_second": round(self.size / self.seconds),
-            "latency": {
-                "min": round(found.least, 6) if found.count else 0.0,
-                "mean": round(found.mean, 6),
-                **percentiles,
-                "max": round(found.most, 6),
-            },
-        }
-
-
-@click.command(help="Send many requests to URL, and show rate and latencies.", epilog=_EPILOG)
-@click.argument("url")
+@click.command(
+    help="Send many requests to URL, or two in turn, and show rate and latencies.", epilog=_EPILOG
+)
+@click.argument("urls", nargs=-1, required=True, metavar="URL [URL]")
 @click.option(
     "-c",
     "--concurrency",
@@ -123,24 +79,58 @@ class _Load:
     help=f"Requests in all.  [default: {_REQUESTS} without -z]",
 )
 @click.option("-z", "--duration", type=seconds, metavar="SECONDS", help="Begin none after that.")
+@click.option(
+    "--rate", type=seconds, metavar="N", help="Begin N requests a second, whatever has ended."
+)
 @click.option("-X", "--method", default="GET", show_default=True)
 @click.option("-d", "--data", metavar="DATA", help="Send this body, as it is.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Draw the latencies by percentile, as SVG.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON, on stdout.")
 @with_connection
-def bench(url: str, connection: ConnectionOptions, **options: Unpack[_BenchOptions]) -> int:
+def bench(
+    urls: tuple[str, ...], connection: ConnectionOptions, **options: Unpack[_BenchOptions]
+) -> int:
     """Send many requests."""
-    concurrency = options["concurrency"]
-    most = options["requests"] or (None if options["duration"] else _REQUESTS)
-    if most is not None and concurrency > most:
-        raise click.UsageError(f"-c {concurrency} is more than the {most} requests of -n")
-    _check_open_files(concurrency)
-    with connection.client(max_connections=concurrency) as client:
-        load = _run(client, url, most, options)
+    from curlhttp.cli.load import Load
+
+    if len(urls) > 2:
+        raise click.UsageError("there are two URLs at most")
+    plan = _planned(urls, options)
+    loads = [Load(url) for url in urls]
+    status = _run(connection, plan, loads)
     if options["as_json"]:
-        click.echo(json.dumps(load.as_json()))
+        shown = [load.as_json() for load in loads]
+        click.echo(json.dumps(shown[0] if len(shown) == 1 else shown))
     else:
-        _print(load)
-    return 0 if load.ok == load.done else 1
+        _print(loads)
+    if options["plot"]:
+        from curlhttp.cli.plot import draw
+
+        draw([(load.url, load.latencies) for load in loads], options["plot"])
+    return status or int(any(load.ok != load.done for load in loads))
+
+
+def _planned(urls: tuple[str, ...], options: _BenchOptions) -> Plan:
+    from curlhttp.cli.load import Plan
+
+    most = options["requests"] or (None if options["duration"] else _REQUESTS)
+    concurrency = options["concurrency"]
+    plan = Plan(
+        urls=urls,
+        method=options["method"],
+        content=None if options["data"] is None else options["data"].encode(),
+        concurrency=concurrency if most is None else min(concurrency, most),
+        requests=most,
+        seconds=options["duration"],
+        rate=options["rate"],
+    )
+    _check_open_files(plan.concurrency)
+    return plan
 
 
 def _check_open_files(concurrency: int) -> None:
@@ -155,37 +145,48 @@ def _check_open_files(concurrency: int) -> None:
         )
 
 
-def _run(client: Client, url: str, most: int | None, options: _BenchOptions) -> _Load:
-    concurrency, duration = options["concurrency"], options["duration"]
-    # One request for all: it has no state that one attempt leaves to the next.
-    content = None if options["data"] is None else options["data"].encode()
-    request = client.build_request(options["method"], url, content=content)
-    request.jar = None
+def _run(connection: ConnectionOptions, plan: Plan, loads: list[Load]) -> int:
+    """Fill the loads; return the exit status that Ctrl-C has, else 0."""
+    from curlhttp.cli.load import run_closed, run_open
 
-    def requests(count: int | None, until: float | None) -> Iterator[Request]:
-        done = 0
-        while done != count and (until is None or time.monotonic() < until):
-            yield request
-            done += 1
-
-    for outcome in client.map(requests(concurrency, None), concurrency=concurrency):
-        if isinstance(outcome, RequestException) and not outcome.request_sent:
-            raise outcome  # nobody is there: that need not be tried a thousand times
-    load = _Load()
-    begun = time.monotonic()
-    until = None if duration is None else begun + duration
-    with client.map(requests(most, until), concurrency=concurrency) as outcomes:
-        for outcome in outcomes:
-            load.add(outcome)
-    load.seconds = max(time.monotonic() - begun, 1e-9)
-    return load
+    with connection.client(max_connections=plan.concurrency) as client:  # checks the options
+        try:
+            if plan.rate is None:
+                run_closed(client, plan, loads)
+            else:
+                run_open(_maker(connection, plan.concurrency), plan, loads)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    return 0
 
 
-def _print(load: _Load) -> None:
-    from curlhttp.cli.fetch.tally import shown_bytes, shown_counts
+def _maker(connection: ConnectionOptions, concurrency: int) -> Callable[[], AsyncClient]:
+    from curlhttp._async_client import AsyncClient
 
+    return lambda: AsyncClient(**{**connection.settings(), "max_connections": concurrency})
+
+
+def _print(loads: list[Load]) -> None:
     out = console()
-    rate, speed = load.done / load.seconds, load.size / load.seconds
+    for number, load in enumerate(loads):
+        if len(loads) > 1:
+            out.print(("\n" if number else "") + load.url, soft_wrap=True)
+        _print_load(load, out)
+    if len(loads) == 2 and all(load.latencies.count for load in loads):
+        first, second = (load.latencies for load in loads)
+        ratios = [
+            f"p{part:g} {second.percentile(part) / max(first.percentile(part), 1e-9):.2f}"
+            for part in (50, 90, 99)
+        ]
+        out.print(f"\nthe second's latency is that of the first times: {', '.join(ratios)}")
+
+
+def _print_load(load: Load, out: Console) -> None:
+    from curlhttp.cli.fetch.tally import shown_bytes, shown_counts
+    from curlhttp.cli.load import PERCENTILES
+
+    spent = max(load.seconds, 1e-9)
+    rate, speed = load.done / spent, load.size / spent
     rows = [
         ("requests", f"{load.done:,} in {load.seconds:.2f} s"),
         ("rate", f"{rate:,.0f}/s, {shown_bytes(speed)}/s"),
@@ -194,7 +195,7 @@ def _print(load: _Load) -> None:
     ]
     found = load.latencies
     if found.count:
-        parts = [f"p{part:g} {shown_seconds(found.percentile(part))}" for part in _PERCENTILES]
+        parts = [f"p{part:g} {shown_seconds(found.percentile(part))}" for part in PERCENTILES]
         ends = f"min {shown_seconds(found.least)}, max {shown_seconds(found.most)}"
         rows += [("latency", ", ".join(parts)), ("", ends)]
     for name, text in rows:

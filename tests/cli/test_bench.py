@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -59,13 +65,25 @@ def test_ctrl_c_ends_it(app: AppServer) -> None:
     assert app.wait_for(lambda: len(app.requests) > 100, timeout=60)
     process.send_signal(signal.SIGINT)
     ended = finish(process)
-    assert (ended.status, ended.out) == (130, b"")
+    assert ended.status == 130
+    assert re.search(rb"^requests  [1-9]", ended.out, re.MULTILINE)
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_an_open_loop(app: AppServer) -> None:
+    process = start("bench", app.url, "--rate", "200", "-z", "60", "--json")
+    assert app.wait_for(lambda: len(app.requests) > 100, timeout=60)
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert ended.status == 130, ended.err
+    assert json.loads(ended.out)["requests"] > 10
     assert "Traceback" not in ended.err
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["-c", "10", "-n", "5"], ["-c", "0"], ["-n", "0"], ["-z", "0"], ["-c", "9999", "-n", "9999"]],
+    [["-c", "0"], ["--rate", "0"], ["-n", "0"], ["-z", "0"], ["-c", "9999", "-n", "9999"]],
 )
 def test_silly_figures_are_refused(app: AppServer, arguments: list[str]) -> None:
     import resource
@@ -89,3 +107,77 @@ def test_the_histogram_fits_a_terminal(app: AppServer, columns: int) -> None:
     assert 2 <= len(rows) <= 10
     assert max(map(len, rows)) <= columns
     assert sum(int(row.split()[3].replace(",", "")) for row in rows) == 300
+
+
+def test_fewer_requests_than_at_once_are_all_at_once(app: AppServer) -> None:
+    ended = run("bench", app.url, "-c", "10", "-n", "3", "--json")
+    assert json.loads(ended.out)["requests"] == 3
+    assert app.max_open <= 3
+
+
+def test_two_urls_take_turns(app: AppServer) -> None:
+    first, second = app.url + "/bytes/10", app.url + "/bytes/20"
+    ended = run("bench", first, second, "-c", "2", "-n", "25", "--json")
+    assert ended.status == 0, ended.err
+    found = json.loads(ended.out)
+    assert [each["url"] for each in found] == [first, second]
+    assert [each["bytes"] for each in found] == [250, 500]
+    paths = [record.target for record in app.requests[4:]]
+    turns = sum(one != other for one, other in itertools.pairwise(paths))
+    assert turns == 19
+    shown = run("bench", first, second, "-n", "5").out.decode()
+    assert "the second's latency is that of the first times: p50 " in shown
+
+
+def test_three_urls_are_refused(app: AppServer) -> None:
+    assert run("bench", app.url, app.url, app.url).status == 2
+
+
+def test_a_rate_is_kept(app: AppServer) -> None:
+    found = json.loads(run("bench", app.url, "--rate", "100", "-n", "50", "--json").out)
+    assert (found["requests"], found["ok"]) == (50, 50)
+    assert found["seconds"] > 0.45
+
+
+def test_failures_count_at_a_rate_too(app: AppServer) -> None:
+    ended = run("bench", app.url + "/status/500", "--rate", "200", "-n", "20")
+    assert ended.status == 1
+    assert re.search(rb"^statuses +500 20$", ended.out, re.MULTILINE)
+    with refused_port() as port:
+        gone = run("bench", f"http://127.0.0.1:{port}/", "--rate", "9", "-n", "100000")
+    assert (gone.status, gone.out) == (7, b"")
+
+
+def stall_once(app: AppServer, at: int) -> None:
+    """Let the server do nothing at all for a second, at one of its requests."""
+    turn, seen = threading.Lock(), itertools.count()
+
+    def answer(record: Any, conn: Any) -> None:
+        with turn:
+            if next(seen) == at:
+                time.sleep(1)
+        conn.reply(200, b"ok", [])
+
+    app.route("/stalls", answer)
+
+
+def test_an_open_loop_shows_a_stall_that_a_closed_one_hides(app: AppServer) -> None:
+    stall_once(app, at=150)
+    closed = json.loads(run("bench", app.url + "/stalls", "-c", "1", "-n", "300", "--json").out)
+    stall_once(app, at=150)
+    opened = run("bench", app.url + "/stalls", "--rate", "100", "-c", "8", "-n", "300", "--json")
+    latency = json.loads(opened.out)["latency"]
+    assert closed["latency"]["max"] > 0.9
+    assert closed["latency"]["p99"] < latency["p90"]
+    assert latency["p90"] > 0.4
+    assert latency["max"] > 0.9
+
+
+def test_a_picture_is_drawn(app: AppServer, tmp_path: Path) -> None:
+    path = tmp_path / "latencies.svg"
+    assert run("bench", app.url, app.url + "/?a&b", "-n", "20", "--plot", path).status == 0
+    root = ElementTree.parse(path).getroot()
+    lines = root.findall("{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 2
+    assert all(len(line.attrib["points"].split()) == 9 for line in lines)
+    assert app.url + "/?a&b" in "".join(root.itertext())
