@@ -26,6 +26,7 @@ _SIMULATED = {  # names of marks, and of the cases of the simulation
     "herd": ("thundering herd",),
     "sizes": ("10 calls/s", "1,000 calls/s", "100,000 calls/s"),
 }
+_SIZES = ("4 B", "1 KiB", "32 KiB", "1 MiB")  # as many columns as a page is wide
 _BLOCK = re.compile(r"(<!-- benchmarks: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 ASYNC = (
@@ -52,8 +53,6 @@ SYNC = (
     "httpx",
 )
 MILLION = ("curlhttp/uvloop", "aiohttp/uvloop", "curlhttp Client.map")
-
-
 SHORT = ("curlhttp", "wreq", "aiohttp", "httpx", "requests")
 
 
@@ -80,8 +79,11 @@ def with_tables(text: str, folder: Path) -> str:
         machine = results["machine"]
         makers: dict[str, Callable[[], str]] = {
             "async": lambda: tables.overview(results["cases"], ASYNC),
-            "sync": lambda: tables.overview(_kept(results), [f"{client}/none" for client in SYNC]),
-            "million": lambda: tables.million(results),
+            "sync": lambda: tables.overview(
+                [case for case in _kept(results) if case["name"] in _SIZES],
+                [f"{client}/none" for client in SYNC],
+            ),
+            "million": lambda: tables.million(results, narrow=True),
             "short": lambda: _short(results, _read(folder, "sync")),
             "redis": lambda: tables.of_redis(results),
             "cores": lambda: tables.cores(results, _read(folder, "million")),

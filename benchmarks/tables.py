@@ -231,8 +231,8 @@ def _seconds(summary: Summary | None) -> str:
 # --- million ---
 
 
-def million(results: dict[str, Any]) -> str:
-    """Return the table of a million GETs."""
+def million(results: dict[str, Any], *, narrow: bool = False) -> str:
+    """Return the table of a million GETs; narrow: without the counts of connections."""
     head = ["client", "loop", "connections allowed", "wall s", "requests/s", "CPU s"]
     head += ["RSS MiB, first–last", "peak RSS MiB", "most sockets", "errors"]
     rows = [
@@ -250,6 +250,9 @@ def million(results: dict[str, Any]) -> str:
         ]
         for row in results["rows"]
     ]
+    if narrow:
+        counts = [head.index(name) for name in ("connections allowed", "most sockets")]
+        head, *rows = ([c for n, c in enumerate(r) if n not in counts] for r in (head, *rows))
     return _table(head, rows, words=2)
 
 
