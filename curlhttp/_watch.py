@@ -45,9 +45,11 @@ class Log:
     Attributes:
         takes: returns whether lines of a level are logged; asked for each request, since that
             may change at any time. It becomes the logger's own method, which saves a call.
+        masks: credentials are masked; the command line's --show-secrets alone says otherwise.
     """
 
     logger: Logger
+    masks = True
 
     def __init__(self) -> None:
         self.takes: Callable[[int], bool] = self._find

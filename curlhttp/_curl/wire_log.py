@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pycurl
 
-from curlhttp._models.wire_text import HeadText, note_line
+from curlhttp._models.wire_text import HeadText, note_line, printable
+from curlhttp._watch import log as watch_log
 from curlhttp._watch import watch_of
 
 if TYPE_CHECKING:
@@ -80,9 +81,13 @@ class WireLog:
         return self._told(found, left)
 
     def _told(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
+        masks = watch_log.masks
         heads = {kind: HeadText(self._sensitive) for kind in (_HEAD_IN, _HEAD_OUT)}
         for since, kind, raw in found:
-            line = note_line(raw) if kind == _TEXT else heads[kind].line(raw)
+            if not masks:
+                line = printable(raw.rstrip())
+            else:
+                line = note_line(raw) if kind == _TEXT else heads[kind].line(raw)
             yield f"+{since:.6f} {_MARKS[kind]} {line}"
         for kind, raw in self._started.items():  # the rest may be a part of a secret
             yield f"{_MARKS[kind]} {len(raw)} bytes of a line that did not end"

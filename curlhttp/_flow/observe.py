@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Iterable
 
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.wire_text import HeadText
-from curlhttp._watch import Watch, watch_of
+from curlhttp._models.wire_text import HeadText, printable
+from curlhttp._watch import Watch, log, watch_of
 
 __all__ = ["logged", "note_head"]
 
@@ -45,5 +45,6 @@ class _Told:
     def take(self) -> Iterable[str]:
         """Return the lines of the head, without the end of the last one."""
         lines = self._block.removesuffix(b"\n").split(b"\n")
-        told = [self._text.line(line.removesuffix(b"\r")) for line in lines]
+        show = self._text.line if log.masks else printable
+        told = [show(line.removesuffix(b"\r")) for line in lines]
         return [f"{self._mark} {line}" for line in told]

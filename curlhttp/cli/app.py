@@ -15,9 +15,14 @@ from curlhttp.cli.bench import bench
 from curlhttp.cli.doctor import doctor
 from curlhttp.cli.exits import INTERRUPTED, failure_of
 from curlhttp.cli.fetch.command import fetch
+from curlhttp.cli.files import TYPED
+from curlhttp.cli.url import is_like_url
 from curlhttp.cli.verbs import VERBS
 
 __all__ = ["app"]
+
+
+_OWN_OPTIONS = ("-h", "--help", "--version")
 
 
 class App(click.Group):
@@ -26,6 +31,19 @@ class App(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they were added."""
         return list(self.commands)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the arguments; `curlhttp URL` is `curlhttp request URL`, as of curl and httpie."""
+        if args and args[0].lower() in self.commands:  # also `curlhttp GET URL`
+            args = [args[0].lower(), *args[1:]]
+        elif (
+            args
+            and args[0] not in _OWN_OPTIONS
+            and (args[0].startswith("-") or is_like_url(args[0]))
+        ):
+            args = ["request", *args]
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; click itself would end in its own way where a reader has left."""

@@ -1,15 +1,13 @@
-"""Where a response's body goes: as bytes into a pipe or a file, fit for reading on a terminal."""
+"""A response's body as it is read, and on stdout: bytes into a pipe, fit to read on a terminal."""
 
 from __future__ import annotations
 
-import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from io import IncrementalNewlineDecoder
 from itertools import chain
-from pathlib import Path
-from shutil import copymode
 from typing import TYPE_CHECKING
 
 from curlhttp._models.charsets import Decoder
@@ -20,27 +18,95 @@ from curlhttp.cli.terminal import console, has_color, printable
 if TYPE_CHECKING:
     from curlhttp._stream import StreamedResponse
 
-__all__ = ["print_body", "save_body"]
+__all__ = ["Reading", "print_body"]
 
 _PRETTY = 1024 * 1024  # bytes of JSON that are held in memory to be laid out
 
 
-def print_body(response: StreamedResponse, *, raw: bool = False) -> None:
+class Reading:
+    """Reads the body of a response once, and knows how much there was, and how long it took.
+
+    Args:
+        response: whose head is in.
+
+    Attributes:
+        size: bytes up to now, with the coding undone.
+        kept: the pieces, after keep().
+    """
+
+    def __init__(self, response: StreamedResponse) -> None:
+        self.response = response
+        self.size = 0
+        self.kept: list[bytes] = []
+        self._begun = time.perf_counter()
+        self._ended: float | None = None  # of the reading, not of the showing
+        response._at_end(self._end)
+
+    def _end(self, _: object) -> None:
+        self._ended = time.perf_counter()
+
+    @property
+    def ended(self) -> float:
+        """Return when the body ended, as time.perf_counter counts."""
+        return time.perf_counter() if self._ended is None else self._ended
+
+    @property
+    def total(self) -> float:
+        """Return the seconds from the first request, with all redirects, to the end."""
+        hops = [*self.response.history, self.response]
+        return sum(hop.timings.total for hop in hops) + self.ended - self._begun
+
+    def pieces(self) -> Iterator[bytes]:
+        """Give the body."""
+        for piece in self.response.iter_bytes():
+            self.size += len(piece)
+            yield piece
+
+    def keep(self) -> None:
+        """Read all of it into memory."""
+        self.kept = list(self.pieces())
+
+    def skip(self) -> None:
+        """Read all of it, and show nothing."""
+        for _ in self.pieces():
+            pass
+
+    def watched(self, shows_progress: bool) -> Iterator[bytes]:
+        """Give the body, and draw a bar on stderr.
+
+        Args:
+            shows_progress: or do not.
+        """
+        if not shows_progress:
+            yield from self.pieces()
+            return
+        from curlhttp.progress import bar
+
+        headers = self.response.headers
+        total = None if "content-encoding" in headers else content_length(headers)
+        with bar(console=console(stderr=True)) as tell:
+            for piece in self.pieces():
+                yield piece
+                tell(self.size, total)
+
+
+def print_body(reading: Reading, *, raw: bool = False) -> None:
     """Write the body to stdout: bytes as they are into a pipe, text and JSON on a terminal.
 
     Args:
-        response: its body is read here.
+        reading: of the body.
         raw: as into a pipe.
 
     Raises:
         CommandFailed: it is binary, and stdout is a terminal.
     """
     if raw or not sys.stdout.isatty():
-        for piece in response.iter_bytes():
+        for piece in reading.pieces():
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
         return
-    is_json, charset, pieces = _is_json(response), response._charset(), response.iter_bytes()
+    response = reading.response
+    is_json, charset, pieces = _is_json(response), response._charset(), reading.pieces()
     begin = b"".join(_until(pieces, _PRETTY if is_json else 1))
     if not _is_text(begin, charset):
         kind = printable(response.headers.get("content-type", "of unknown type"))
@@ -105,47 +171,3 @@ def _texts(decoder: IncrementalNewlineDecoder, pieces: Iterator[bytes]) -> Itera
     for piece in pieces:
         yield decoder.decode(piece)
     yield decoder.decode(b"", final=True)
-
-
-def save_body(response: StreamedResponse, path: Path, *, shows_progress: bool) -> None:
-    """Write the body to a file, which is there only when it is complete.
-
-    It is written beside the file and then put in its place, so that a body that breaks off
-    leaves the old file as it was. What is no file, such as a pipe, is written to as it is.
-
-    Args:
-        response: its body is read here.
-        path: of the file.
-        shows_progress: draw a bar on stderr.
-    """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            file.writelines(_watched(response, shows_progress))
-        return
-    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
-    try:
-        with beside.open("xb") as file:
-            file.writelines(_watched(response, shows_progress))
-        if path.exists():
-            copymode(path, beside)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def _watched(response: StreamedResponse, shows_progress: bool) -> Iterator[bytes]:
-    if not shows_progress:
-        yield from response.iter_bytes()
-        return
-    from curlhttp.progress import bar
-
-    is_plain = "content-encoding" not in response.headers
-    total = content_length(response.headers) if is_plain else None
-    done = 0
-    with bar(console=console(stderr=True)) as tell:
-        for piece in response.iter_bytes():
-            yield piece
-            done += len(piece)
-            tell(done, total)

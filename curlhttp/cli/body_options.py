@@ -1,4 +1,4 @@
-"""The options for a request's body, as curl has them: -d, --data-binary, --json, -F."""
+"""What makes a request's body: curl's -d, --data-binary, -F and -G, --json-body, and items."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from curlhttp.cli.exits import READ_ERROR, CommandFailed
 if TYPE_CHECKING:
     from curlhttp._building import RequestOptions
     from curlhttp._models.inputs import FileInput
+    from curlhttp.cli.items import Items
 
 __all__ = ["TakenBody", "body_options", "take_body"]
 
@@ -23,7 +24,9 @@ _T = TypeVar("_T")
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
-_NAMES = {"data": "-d", "data_binary": "--data-binary", "json_text": "--json", "form": "-F"}
+_NAMES = {"data": "-d", "data_binary": "--data-binary", "json_text": "--json-body", "form": "-F"}
+
+_ITEMS = "name=value"
 
 _OPTIONS = (
     click.option("-d", "--data", multiple=True, metavar="DATA",
@@ -31,10 +34,12 @@ _OPTIONS = (
                  "joined by '&'."),
     click.option("--data-binary", metavar="DATA",
                  help="Send this as it is; @FILE is read while it is sent."),
-    click.option("--json", "json_text", metavar="JSON",
+    click.option("--json-body", "json_text", metavar="JSON",
                  help="Send this JSON, or that of @FILE or @-; it is checked, not changed."),
     click.option("-F", "--form", multiple=True, metavar="NAME=VALUE",
                  help="Send a multipart form; NAME=@FILE;type=TYPE adds a file."),
+    click.option("-G", "--get", "in_query", is_flag=True,
+                 help="With -d: put it into the query of the URL in place of a body."),
 )  # fmt: skip
 
 
@@ -51,18 +56,21 @@ class TakenBody(NamedTuple):
     Attributes:
         keywords: those of build_request; none where there is no body.
         headers: defaults, since -H may say others.
+        query: goes to the end of the URL's.
     """
 
     keywords: RequestOptions
     headers: tuple[tuple[str, str], ...] = ()
+    query: str = ""
 
 
 # Any: what click made of the options.
-def take_body(options: dict[str, Any], files: ExitStack) -> TakenBody:
+def take_body(options: dict[str, Any], items: Items, files: ExitStack) -> TakenBody:
     """Take the body out of a command's options.
 
     Args:
         options: of body_options and others; ours are removed.
+        items: some of them may make a body, too.
         files: closes what is opened.
 
     Raises:
@@ -71,10 +79,15 @@ def take_body(options: dict[str, Any], files: ExitStack) -> TakenBody:
     """
     taken = {name: options.pop(name) for name in _NAMES}
     given = [name for name, value in taken.items() if value]
-    if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(map(_NAMES.__getitem__, given))} exclude each other")
+    shown = [_NAMES[name] for name in given] + [_ITEMS] * bool(items.members or items.files)
+    if len(shown) > 1:
+        raise click.UsageError(f"{' and '.join(shown)} exclude each other")
+    if options.pop("in_query"):
+        if given != ["data"]:
+            raise click.UsageError("-G puts what -d has into the query: there is no -d")
+        return TakenBody({}, query="&".join(map(_inline, taken["data"])))
     if not given:
-        return TakenBody({})
+        return _of_items(items, files)
     value = taken[given[0]]
     if given[0] == "data":
         return _typed("&".join(map(_inline, value)).encode(), _FORM)
@@ -83,6 +96,21 @@ def take_body(options: dict[str, Any], files: ExitStack) -> TakenBody:
     if given[0] == "json_text":
         return _typed(_checked_json(value), _JSON, ("Accept", _JSON))
     return _multipart(value, files)
+
+
+def _of_items(items: Items, files: ExitStack) -> TakenBody:
+    """Return the JSON object of items, or with a file a multipart form."""
+    if items.files:
+        parts: list[tuple[str, FileInput]] = [
+            (name, (None, value if isinstance(value, str) else json.dumps(value)))
+            for name, value in items.members.items()
+        ]
+        parts += [(name, (Path(path).name, _opened(path, files))) for name, path in items.files]
+        return TakenBody({"files": parts})
+    if not items.members:
+        return TakenBody({})
+    content = json.dumps(items.members, ensure_ascii=False).encode()
+    return _typed(content, _JSON, ("Accept", _JSON))
 
 
 def _typed(content: bytes | BinaryIO, kind: str, *more: tuple[str, str]) -> TakenBody:
@@ -100,7 +128,7 @@ def _checked_json(value: str) -> bytes:
     try:
         json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--json: this is not JSON: {error}") from None
+        raise click.UsageError(f"--json-body: this is not JSON: {error}") from None
     return content
 
 

@@ -34,6 +34,7 @@ class ConnectionOptions:
     """What the shared options say; see their help."""
 
     header: tuple[tuple[str, str | None], ...]
+    user_agent: str | None
     user: str | None
     follow: bool
     timeout: float | None
@@ -42,6 +43,8 @@ class ConnectionOptions:
     retry: int
     version: str | None
     proxy: str | None
+    resolve: dict[str, str]
+    unix_socket: str | None
     insecure: bool
     cacert: str | None
     cert: str | None
@@ -71,8 +74,9 @@ class ConnectionOptions:
 
     def settings(self) -> dict[str, Any]:  # Any: of each keyword of Client its own type
         """Return the arguments of Client that the options mean."""
+        agent = [("User-Agent", self.user_agent)] if self.user_agent is not None else []
         return {
-            "headers": self.header,
+            "headers": [*agent, *self.header],
             "auth": _credentials(self.user),
             "timeout": self._timeout(),
             "retry": self.retry,
@@ -82,6 +86,8 @@ class ConnectionOptions:
             "verify": False if self.insecure else self.cacert or True,
             "cert": (self.cert, self.key) if self.cert and self.key else self.cert,
             "proxies": self.proxy,
+            "resolve": self.resolve,
+            "uds": self.unix_socket,
             "guard": _guard() if self.public_only else None,
         }
 
@@ -127,13 +133,25 @@ def _headers(
     return found
 
 
+def _addresses(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> dict[str, str]:
+    """Read --resolve as curl does: HOST:PORT:ADDRESS."""
+    found: dict[str, str] = {}
+    for line in lines:
+        host, port, address = (*line.split(":", 2), "", "")[:3]
+        if not (host and port.isdigit() and address):
+            raise click.BadParameter(f"{line!r} is not HOST:PORT:ADDRESS")
+        found[f"{host}:{port}"] = address.strip("[]")
+    return found
+
+
 _OPTIONS = (
     click.option("-H", "--header", multiple=True, callback=_headers, metavar="'NAME: VALUE'",
                  help="Send a header; 'Name:' leaves one of ours out. May be repeated."),
+    click.option("-A", "--user-agent", metavar="TEXT", help="Send this as User-Agent."),
     click.option("-u", "--user", metavar="NAME:PASSWORD",
                  help="Authenticate; without the password it is asked for."),
-    click.option("--follow/--no-follow", default=True, show_default=True,
-                 help="Follow redirects."),
+    click.option("--follow/--no-follow", "-L/", "--location/", "follow", default=True,
+                 show_default=True, help="Follow redirects."),
     click.option("--timeout", type=seconds, metavar="SECONDS",
                  help="For connecting, and for silence.  [default: 10 and 60]"),
     click.option("--connect-timeout", type=seconds, metavar="SECONDS",
@@ -151,6 +169,10 @@ _OPTIONS = (
     click.option("--http3", "version", flag_value="3", help="Try HTTP/3, else what there is."),
     click.option("-x", "--proxy", metavar="URL",
                  help="Go through a proxy; it beats the variables HTTP_PROXY and so on."),
+    click.option("--resolve", multiple=True, callback=_addresses, metavar="HOST:PORT:ADDRESS",
+                 help="Connect to this address, without a look-up. May be repeated."),
+    click.option("--unix-socket", metavar="PATH",
+                 help="Connect to this socket, whatever the URL."),
     click.option("--public-only", is_flag=True,
                  help="Refuse addresses that are not on the public Internet, on each hop."),
     click.option("-k", "--insecure", is_flag=True, help="Do not check certificates."),

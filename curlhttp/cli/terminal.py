@@ -57,7 +57,16 @@ def console(*, stderr: bool = False) -> Console:
         highlight=False,
         emoji=False,
         markup=False,
+        width=_columns(stream.fileno()) if stream.isatty() else None,
     )
+
+
+def _columns(descriptor: int) -> int | None:
+    """Return the columns of a terminal; rich takes a dumb one to have 80."""
+    try:
+        return os.get_terminal_size(descriptor).columns or None
+    except OSError:
+        return None
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -1,0 +1,115 @@
+"""`-o` and `-C`: what a download that was stopped leaves, and how it says to go on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.servers import AppConnection, AppServer, RawServer, Record, payload, respond_and_close
+from tests.servers.raw import response
+from tests.support.cli import finish, on_terminal, run, start
+
+BODY = payload(1000)
+CUT = b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: "1"\r\n\r\n' + BODY[:600]
+
+
+def ranged(record: Record, conn: AppConnection) -> None:
+    """Give 1000 bytes, or what is asked for of them from an offset on; stop after 600 at first."""
+    wanted = record.header("range")
+    if wanted is None:
+        conn.send(CUT)
+        conn.stall()
+        return
+    start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+    fields = [("ETag", '"1"'), ("Content-Range", f"bytes {start}-999/1000")]
+    conn.reply(206, BODY[start:], fields)
+
+
+def test_what_came_of_a_cut_body_is_kept_and_the_command_completes_it(tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    with RawServer(respond_and_close(CUT)) as server:
+        ended = run("get", server.url, "-o", file)
+        assert ended.status == 18
+        assert (tmp_path / "saved.part").read_bytes() == BODY[:600]
+        assert not file.exists()
+        first, _ = ended.err.splitlines()
+        said, _, command = first.partition("; to go on: ")
+        assert said == f"curlhttp: 600 bytes are kept in {file}.part"
+        assert shlex.split(command) == ["curlhttp", "get", "-C", server.url, "-o", str(file)]
+        rest = response(
+            BODY[600:],
+            "206 Partial",
+            headers=[("ETag", '"1"'), ("Content-Range", "bytes 600-999/1000")],
+        )
+        server.handler = respond_and_close(rest)
+        assert run(*shlex.split(command)[1:]).status == 0
+        assert b"\r\nRange: bytes=600-\r\n" in server.requests[-1]
+    assert file.read_bytes() == BODY
+    assert os.listdir(tmp_path) == ["saved"]
+
+
+def test_continue_shows_the_range_with_verbose(tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    with RawServer(respond_and_close(CUT)) as server:
+        run("get", server.url, "-o", file)
+        ended = run("get", "-v", "-C", server.url, "-o", file)
+    assert "> Range: bytes=600-\n" in ended.err
+    assert '> If-Range: "1"\n' in ended.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["-u", "me:sesame"], ["-H", "X-Api-Key: sesame"], ["-b", "id=sesame"]],
+)
+def test_the_command_to_go_on_shows_no_credential(tmp_path: Path, options: list[str]) -> None:
+    file = tmp_path / "saved"
+    with RawServer(respond_and_close(CUT)) as server:
+        ended = run("get", server.url, "-o", file, *options)
+        assert "the same command with -C -o" in ended.err
+        within = run("get", server.url + "/?token=sesame", "-o", file)
+    assert "sesame" not in ended.err + within.err
+
+
+def test_what_cannot_be_completed_is_not_kept(tmp_path: Path) -> None:
+    with RawServer(respond_and_close(CUT.replace(b'"1"', b'W/"1"'))) as server:
+        ended = run("get", server.url, "-o", tmp_path / "saved")
+    assert ended.status == 18
+    assert f"nothing of {tmp_path}/saved is kept" in ended.err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [[], ["-C"]])
+def test_ctrl_c_keeps_what_came(app: AppServer, tmp_path: Path, option: list[str]) -> None:
+    file = tmp_path / "saved"
+    app.route("/ranged", ranged)
+    process = start("get", app.url + "/ranged", "-o", file, *option)
+    part = tmp_path / "saved.part"
+    assert app.wait_for(lambda: part.exists() and part.stat().st_size == 600, timeout=60)
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert (ended.status, ended.out) == (130, b""), ended.err
+    assert ended.err.startswith(f"curlhttp: 600 bytes are kept in {part}; to go on: curlhttp get ")
+    assert "Traceback" not in ended.err
+    assert run("get", app.url + "/ranged", "-o", file, "-C").status == 0
+    assert file.read_bytes() == BODY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [50, 80, 200])
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_nothing_is_wider_than_the_terminal(
+    app: AppServer, tmp_path: Path, columns: int, environment: dict[str, str]
+) -> None:
+    url = app.url + "/redirect/2"
+    status, shown = on_terminal("get", "--timing", url, columns=columns, **environment)
+    assert status == 0
+    assert max(map(len, shown.splitlines())) <= columns
+    big = app.url + "/big?size=3000000"
+    status, shown = on_terminal("get", "-o", tmp_path / "f", big, columns=columns, **environment)
+    assert status == 0
+    assert not (environment and "\x1b[3" in shown), "a colour"
