@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from curlhttp._models.scrub import scrub_url
 
 if TYPE_CHECKING:
-    from curlhttp.cli.body import Reading
+    from curlhttp.cli.body import MeasuredBody
     from curlhttp.exceptions import RequestException
 
 __all__ = ["print_document", "print_error", "print_response"]
@@ -26,7 +26,7 @@ def print_document(fields: dict[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_response(reading: Reading, path: Path | None) -> None:
+def print_response(reading: MeasuredBody, path: Path | None) -> None:
     """Write a response and its body.
 
     Args:
@@ -56,7 +56,7 @@ def print_response(reading: Reading, path: Path | None) -> None:
     print_document({**fields, **_body(reading, path)})
 
 
-def _body(reading: Reading, path: Path | None) -> dict[str, object]:
+def _body(reading: MeasuredBody, path: Path | None) -> dict[str, object]:
     if path is not None:
         return {"file": str(path)}
     kept = b"".join(reading.kept)

@@ -18,12 +18,12 @@ from curlhttp.cli.terminal import console, has_color, printable
 if TYPE_CHECKING:
     from curlhttp._stream import StreamedResponse
 
-__all__ = ["Reading", "print_body"]
+__all__ = ["MeasuredBody", "print_body"]
 
 _PRETTY = 1024 * 1024  # bytes of JSON that are held in memory to be laid out
 
 
-class Reading:
+class MeasuredBody:
     """Reads the body of a response once, and knows how much there was, and how long it took.
 
     Args:
@@ -90,7 +90,7 @@ class Reading:
                 tell(self.size, total)
 
 
-def print_body(reading: Reading, *, raw: bool = False) -> None:
+def print_body(reading: MeasuredBody, *, raw: bool = False) -> None:
     """Write the body to stdout: bytes as they are into a pipe, text and JSON on a terminal.
 
     Args:

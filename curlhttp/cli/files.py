@@ -15,7 +15,7 @@ import click
 from curlhttp._download.partial_file import PartialFile
 from curlhttp._models.scrub import is_secret_header, scrub_url
 from curlhttp._policy.resume import ResumeRecord
-from curlhttp.cli.body import Reading
+from curlhttp.cli.body import MeasuredBody
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console, printable
 from curlhttp.exceptions import RequestException
@@ -77,7 +77,7 @@ def _plain_name(text: str) -> str | None:
     return name or None
 
 
-def save(reading: Reading, path: Path, *, shows_progress: bool) -> None:
+def save(reading: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
     """Write the body to a file, which is there only when it is complete.
 
     It is written to `<path>.part`, which takes the place of the file at the end: a body that breaks

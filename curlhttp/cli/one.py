@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from curlhttp._models.scrub import shown_url
-from curlhttp.cli.body import Reading, print_body
+from curlhttp.cli.body import MeasuredBody, print_body
 from curlhttp.cli.body_options import TakenBody
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.files import download, name_of_response, name_of_url, save
@@ -135,7 +135,7 @@ def _send(
 def _show(
     response: StreamedResponse, wanted: OutputOptions, path: Path | None, parts: str, laps: Laps
 ) -> None:
-    reading = Reading(response)
+    reading = MeasuredBody(response)
     if wanted.remote_header_name and path is not None:
         path = name_of_response(response, path)
     if not wanted.as_json:

@@ -6,7 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
@@ -51,22 +52,25 @@ def console(*, stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     is_plain = not (has_color() and stream.isatty())
+    size = _size(stream)
     return Console(
         file=stream,
         color_system=None if is_plain else "auto",
         highlight=False,
         emoji=False,
         markup=False,
-        width=_columns(stream.fileno()) if stream.isatty() else None,
+        width=size and size.columns,
+        height=size and size.lines,
     )
 
 
-def _columns(descriptor: int) -> int | None:
-    """Return the columns of a terminal; rich takes a dumb one to have 80."""
-    try:
-        return os.get_terminal_size(descriptor).columns or None
-    except OSError:
+def _size(stream: TextIO) -> os.terminal_size | None:
+    """Return the size of a terminal that rich takes to have 80 columns: a dumb one."""
+    if os.environ.get("TERM") != "dumb" or not stream.isatty():
         return None
+    with suppress(OSError):
+        return os.get_terminal_size(stream.fileno())
+    return None
 
 
 def printable(text: str, keep: str = "") -> str:
