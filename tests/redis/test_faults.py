@@ -151,6 +151,30 @@ async def test_states_are_joined_again_when_redis_is_back(
             await anyio.sleep(0.02)
 
 
+@pytest.mark.parametrize("name", ["maxmemory", "requirepass", "replicaof"])
+def test_requests_go_on_where_redis_takes_nothing_and_the_log_is_short(
+    app: AppServer,
+    own_redis: RedisServer,
+    make_store: MakeStore,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+) -> None:
+    caplog.set_level(logging.INFO, "curlhttp")
+    with own_redis.client() as admin:
+        if name == "replicaof":
+            admin.replicaof("127.0.0.1", free_port())
+        else:
+            admin.config_set(name, "1")
+    with Client(**all_of(make_store(own_redis))) as client:
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            assert client.get(app.url).status_code == 200
+    said = [each.getMessage() for each in caplog.records if "store" in each.getMessage()]
+    assert "gives no answer" in said[0]
+    # What changes nothing is answered still where there is no memory.
+    assert ["answers again" in text for text in said[1:]] in ([], [True])
+
+
 def test_redis_that_forgot_the_scripts_is_told_them_again(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
