@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -177,6 +179,18 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir(mode=0o500)
     with pytest.raises(PermissionError):
         fetched(["http://localhost/"], tmp_path / "out")
+
+
+def test_a_disk_without_room_is_told_of_before_anything_is_sent(
+    app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4096))
+    before = len(app.requests)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        fetched([app.url], tmp_path / "out")
+    assert caught.value.errno == errno.ENOSPC
+    assert len(app.requests) == before
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:

