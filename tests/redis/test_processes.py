@@ -86,7 +86,9 @@ def test_nobody_waits_for_a_redis_that_is_frozen_killed_or_started_anew(
         pause=0.01,
         store={"timeout": timeout},
         rate_limit={"rate": 5000.0},
+        concurrency_limit={"limit": 1000},
         breaker={},
+        budget={},
     ) as crew:
         crew.go()
         until(lambda: len(counting.arrivals) > 200)
