@@ -86,13 +86,12 @@ class _Guard:
         """
         # Of a failure, all of its time counts; of a response, that to its first byte.
         begun = self._now()
-        shared = self.shared
         permit: Permit | SharedPermit
         try:
-            if shared is None:
+            if self.shared is None:
                 permit = self._breaker.admit(key, begun)
             else:
-                permit = await shared.admit(key, request)
+                permit = await self.shared.admit(key, request)
         except CircuitBreakerOpen as error:
             error.request = request
             if self._untold:
@@ -125,11 +124,9 @@ class _Guard:
     async def _count(
         self, permit: Permit | SharedPermit, verdict: Verdict, now: float, elapsed: float
     ) -> None:
-        transition: Transition | None
-        if isinstance(permit, Permit):
+        if self.shared is None:
             transition = permit.settle(verdict, now, elapsed)
         else:
-            assert self.shared is not None
             transition = await self.shared.settle(permit, verdict, now, elapsed)
         if transition is not None and self._tell is not None:
             await self._tell(transition)

@@ -81,16 +81,18 @@ class SharedBreaker:
         return self._breaker.admit(key, now)
 
     async def settle(
-        self, permit: SharedPermit, verdict: Verdict, now: float, elapsed: float
+        self, permit: Permit | SharedPermit, verdict: Verdict, now: float, elapsed: float
     ) -> Transition | None:
         """Hand in what a verdict says; return the change of state that it led to.
 
         Args:
-            permit: of the call.
+            permit: of the call; one of this process alone is settled there.
             verdict: on the health of whatever the permit is for.
             now: monotonic seconds.
             elapsed: seconds that the call took.
         """
+        if isinstance(permit, Permit):
+            return permit.settle(verdict, now, elapsed)
         is_failure = verdict is Verdict.FAILURE
         # A success that closes nothing is worth no wait.
         if not is_failure and not (verdict is Verdict.SUCCESS and permit.is_probe):
