@@ -7,7 +7,7 @@ import json
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._models.scrub import shown_url, without_userinfo
 from curlhttp.exceptions import RequestException
@@ -74,7 +74,8 @@ class FetchRow:
         made = cls(row, without_userinfo(url) if "@" in url else url, host=host)
         made.attempts = len(outcome.attempts) or 1
         if outcome.timings is not None:
-            made.timings = outcome.timings[: len(TIMINGS)]  # they come first, in this order
+            # They come first, in this order.
+            made.timings = cast("tuple[float, ...]", outcome.timings[: len(TIMINGS)])
         if isinstance(outcome, RequestException):
             made._note_error(outcome)
         else:
