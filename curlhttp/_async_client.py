@@ -16,6 +16,7 @@ from curlhttp._models.closed import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url.url import URL
+from curlhttp._signatures import show_verbs
 from curlhttp._stream import AsyncStreamedResponse
 
 if TYPE_CHECKING:
@@ -335,13 +336,6 @@ class AsyncClient(Core):
         finally:
             self._close_rest()
 
-    if not TYPE_CHECKING:
-
-        def __enter__(self):
-            raise TypeError("AsyncClient is for `async with`, not `with`; or use curlhttp.Client")
-
-        __exit__ = __enter__
-
     async def __aenter__(self: Self) -> Self:
         given = cast("AsyncClient", self)._given
         if given is not None and hasattr(given, "astart"):
@@ -350,3 +344,6 @@ class AsyncClient(Core):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+show_verbs(AsyncClient)

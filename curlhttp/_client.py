@@ -14,6 +14,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url.url import URL
 from curlhttp._run import run_here, run_sync
+from curlhttp._signatures import show_verbs
 from curlhttp._stream import StreamedResponse
 
 if TYPE_CHECKING:
@@ -389,12 +390,8 @@ class Client(Core):
     def __enter__(self: Self) -> Self:
         return self
 
-    if not TYPE_CHECKING:
-
-        def __aenter__(self):
-            raise TypeError("Client is blocking: write `with`, or use curlhttp.AsyncClient")
-
-        __aexit__ = __aenter__
-
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+show_verbs(Client)

@@ -28,6 +28,7 @@ from curlhttp._settings import (
     netrc_of,
     retry_policy,
 )
+from curlhttp._signatures import show_constructor
 
 if TYPE_CHECKING:
     from curlhttp._addresses import HostMap, IPVersion, UnixSocket
@@ -366,8 +367,21 @@ class Core(RequestBuilder):
         base = "" if self._base_url is None else f" {shown_url(self._base_url)}"
         return f"<curlhttp.{type(self).__name__}{base}>"
 
+    if not TYPE_CHECKING:  # type checkers refuse both: each client has the other
+
+        def __enter__(self):
+            raise TypeError("AsyncClient is for `async with`, not `with`; or use curlhttp.Client")
+
+        def __aenter__(self):
+            raise TypeError("Client is blocking: write `with`, or use curlhttp.AsyncClient")
+
+        __exit__, __aexit__ = __enter__, __aenter__
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} cannot be pickled or copied: it holds connections and "
             "credentials; make a new one where it is needed"
         )
+
+
+show_constructor(Core.__init__)

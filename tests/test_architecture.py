@@ -32,7 +32,7 @@ POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._cur
 FACADE = ("curlhttp.requests", "curlhttp._alias")
 ROUTING = ("curlhttp._routing", "curlhttp._addresses", "curlhttp._trust")
 BUILDING = (*ROUTING, "curlhttp._building")
-CORE = (*BUILDING, "curlhttp._settings", "curlhttp._core")
+CORE = (*BUILDING, "curlhttp._settings", "curlhttp._signatures", "curlhttp._core")
 LOOP_TOOLS = ("curlhttp._loops", "curlhttp._background")
 BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + CORE + LOOP_TOOLS
 CLIENTS = {"curlhttp._client", "curlhttp._async_client"}
@@ -73,6 +73,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         VALUES + SEAM + POLICY + FLOW + BUILDING,
         {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
     ),
+    "_signatures.py": (VALUES + BUILDING, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_core.py": (
         (*VALUES, *SEAM, *POLICY, *FLOW, *CORE, "curlhttp._record", "curlhttp._cache"),
         {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},

@@ -1,0 +1,99 @@
+"""Signatures that help() and notebooks show: with each keyword, and made when looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, Signature
+from types import FunctionType
+
+__all__ = ["LateSignature", "MeantDefault", "set_signature", "with_keywords"]
+
+_COLLECTED = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+
+
+class MeantDefault:
+    """A default that is shown by what it means.
+
+    Args:
+        text: what is shown.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class LateSignature(Signature):
+    """A signature that is made when somebody looks at it.
+
+    Args:
+        make: returns it.
+    """
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Signature]) -> None:
+        self._make = make
+        self._made: Signature | None = None
+
+    def _real(self) -> Signature:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    # What Signature keeps in slots of these names, its methods read.
+    _parameters = property(lambda self: self._real().parameters)
+    _return_annotation = property(lambda self: self._real().return_annotation)
+
+    def replace(self, **changes: object) -> Signature:  # type: ignore[override]
+        """Return a plain signature with other parameters, or another annotation."""
+        return self._real().replace(**changes)  # type: ignore[arg-type]
+
+    __replace__ = replace  # type: ignore[assignment]
+
+
+def set_signature(function: object, make: Callable[[FunctionType], Signature]) -> None:
+    """Let a function show the signature that `make` returns, when it is looked at.
+
+    Args:
+        function: of Python.
+        make: gets the function, which has its own signature again while that runs.
+    """
+    assert isinstance(function, FunctionType)
+    late = LateSignature(lambda: make(function))
+    function.__signature__ = late  # type: ignore[attr-defined]
+
+
+def with_keywords(
+    function: Callable[..., object],
+    keywords: Iterable[Parameter],
+    defaults: Mapping[str, object],
+) -> Signature:
+    """Return a function's own signature, with keywords in place of its **options.
+
+    Args:
+        function: has **options, or not.
+        keywords: what these stand for.
+        defaults: what takes the place of defaults, by the name of the parameter.
+    """
+    own = Signature.from_callable(_bare(function))
+    found = {name: each for name, each in own.parameters.items() if each.kind not in _COLLECTED}
+    for each in keywords:
+        if each.name not in found and each.kind not in _COLLECTED:
+            found[each.name] = each.replace(kind=Parameter.KEYWORD_ONLY)
+    shown = [
+        each.replace(default=defaults[each.name]) if each.name in defaults else each
+        for each in found.values()
+    ]
+    return own.replace(parameters=sorted(shown, key=lambda each: each.kind))
+
+
+def _bare(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a function of the same arguments that shows its own signature."""
+    inner = getattr(function, "__wrapped__", function)
+    copied = FunctionType(inner.__code__, {}, inner.__name__, inner.__defaults__)
+    copied.__kwdefaults__ = inner.__kwdefaults__
+    copied.__annotations__ = inner.__annotations__
+    return copied

@@ -1,0 +1,101 @@
+"""What help(), inspect and a notebook's completion show of the clients."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import curlhttp
+from curlhttp import AsyncClient, Client
+from curlhttp._routing import RouteOptions
+
+VERBS = ["request", "get", "options", "head", "post", "put", "patch", "delete", "stream", "sse"]
+BODILESS = ["download", "map", "websocket"]
+CLIENTS = pytest.mark.parametrize("client", [Client, AsyncClient])
+
+
+def keywords(function: Any) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
+@CLIENTS
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_shows_each_keyword_of_a_request(client: Any, verb: str) -> None:
+    wanted = keywords(Client.build_request) - {"method", "url", "route"}
+    wanted |= set(RouteOptions.__annotations__)
+    assert wanted <= keywords(getattr(client, verb))
+    assert "options" not in keywords(getattr(client, verb))
+    with curlhttp.Client() as made:
+        shown = keywords(getattr(made, verb) if client is Client else getattr(client, verb))
+    assert "self" not in shown or client is AsyncClient
+
+
+@CLIENTS
+@pytest.mark.parametrize("verb", BODILESS)
+def test_what_takes_no_body_shows_none(client: Any, verb: str) -> None:
+    shown = keywords(getattr(client, verb))
+    assert {"headers", "timeout", "verify"} <= shown
+    assert not {"data", "json", "content", "files"} & shown
+    assert ("progress" in shown) == (verb == "download")
+
+
+@CLIENTS
+@pytest.mark.parametrize("verb", ["get", "head", "map", "__init__"])
+def test_defaults_mean_something(client: Any, verb: str) -> None:
+    shown = str(inspect.signature(getattr(client, verb)))
+    for hidden in ("UNSET", "Unset", "_DEFAULT", "<", "object at"):
+        assert hidden not in shown
+    assert "timeout: 'TimeoutInput' = " in shown
+
+
+def test_a_constructor_shows_the_limits_that_it_has() -> None:
+    parameters = inspect.signature(Client).parameters
+    assert parameters["max_connections"].default == curlhttp.Limits().max_connections
+    assert repr(parameters["timeout"].default) == "Timeout(connect=10, read=60)"
+
+
+def test_head_shows_that_it_follows_no_redirects() -> None:
+    assert inspect.signature(Client.head).parameters["follow_redirects"].default is False
+    got = inspect.signature(Client.get).parameters["follow_redirects"].default
+    assert repr(got) == "client.follow_redirects"
+
+
+@CLIENTS
+def test_help_shows_keywords(client: Any) -> None:
+    text = pydoc.plain(pydoc.render_doc(client.get))
+    assert "headers: " in text
+    assert "**options" not in text
+    assert "max_connections" in pydoc.plain(pydoc.render_doc(client))
+
+
+def test_a_signature_binds_and_compares_like_any_other() -> None:
+    found = inspect.signature(Client.get)
+    assert found.bind(None, "http://x/", timeout=3).arguments["timeout"] == 3
+    with pytest.raises(TypeError):
+        found.bind(None, "http://x/", colour="red")
+    assert found == inspect.signature(Client.get)
+    assert found.replace(parameters=[]).parameters == {}
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_a_notebook_completes_keywords() -> None:
+    completer = pytest.importorskip("IPython.core.completer", reason="needs IPython")
+    with curlhttp.Client() as client:
+        found = completer.IPCompleter(namespace={"client": client}, use_jedi=False)
+        found.use_jedi = False
+        _, matches = found.complete(line_buffer="client.get(url, max_resp", cursor_pos=24)
+    assert "max_response_size=" in matches
+
+
+def test_no_signature_is_made_before_somebody_looks() -> None:
+    code = (
+        "import curlhttp\n"
+        "curlhttp.Client().close()\n"
+        "assert curlhttp.Client.get.__signature__._made is None"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)
