@@ -73,7 +73,7 @@ class _RayWorkers:
         import ray
 
         self._task = ray.remote(run_partition)
-        self._work = ray.put(work)
+        self._work = work
         self._running: dict[ObjectRef, Partition] = {}
 
     @property
