@@ -12,6 +12,7 @@ from typing import Any
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.DOTALL)
 _CODE = re.compile(r"(<code[^>]*>)(.*?)(</code>)", re.DOTALL)
+_LINE = re.compile(r'(<span id="__span-[\d-]+")>((?:<a [^>]*></a>)?(?:<span class="w">)?)( *)')
 # Behind punctuation, not within a tag or an entity; an underscore is part of a name.
 _BREAK = re.compile(r"(&\w+;|<[^>]+>)|([./(,=:|\[{-]+)(?=[^\s./(,=:|\[{-])")
 
@@ -24,7 +25,11 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Return the page with its tables prepared."""
+    """Return the page with its tables prepared, and its lines of code told their indentation."""
+    html = _LINE.sub(
+        lambda line: f'{line[1]} style="--in: {len(line[3])}ch">{line[2]}{line[3]}', html
+    )
+    html = html.replace('<span class="p">(</span>', '<span class="p">(</span><wbr>')
     return _TABLE.sub(lambda table: _prepared(table[0]), html)
 
 

@@ -6,6 +6,10 @@
     const wide = document.scrollingElement.scrollWidth;
     if (wide > shown) found.push(`the page is ${wide} wide, the screen ${shown}`);
 
+    const wish = matchMedia('(prefers-color-scheme: dark)').matches ? 'slate' : 'default';
+    const scheme = document.body.dataset.mdColorScheme;
+    if (scheme !== wish) found.push(`the scheme is ${scheme}`);
+
     const article = document.querySelector('article');
     const right = article.getBoundingClientRect().right + 1;
     for (const each of article.querySelectorAll('p, li, h1, h2, h3, h4, dd, dt, table, img')) {

@@ -77,10 +77,8 @@ class Tab:
         return done["result"].get("value")
 
     def open(self, url: str) -> None:
-        """Open a page as if for the first time, and wait until it is there."""
+        """Open a page, and wait until it is there."""
         self._events.clear()
-        origin = "/".join(url.split("/")[:3])
-        self.ask("Storage.clearDataForOrigin", origin=origin, storageTypes="local_storage")
         self.ask("Page.navigate", url=url)
         while "Page.loadEventFired" not in self._events:
             self._events.append(json.loads(self._ws.recv(timeout=60)).get("method", ""))
@@ -125,6 +123,9 @@ def chromium() -> Iterator[Tab]:
                     with client.websocket(page["webSocketDebuggerUrl"], max_size=None) as ws:
                         tab = Tab(ws)
                         tab.ask("Page.enable")
+                        # Each page is the first: what was chosen before counts for nothing.
+                        forget = "window.origin === 'null' || localStorage.clear()"
+                        tab.ask("Page.addScriptToEvaluateOnNewDocument", source=forget)
                         yield tab
             finally:
                 process.terminate()
