@@ -123,8 +123,8 @@ def chromium() -> Iterator[Tab]:
                     with client.websocket(page["webSocketDebuggerUrl"], max_size=None) as ws:
                         tab = Tab(ws)
                         tab.ask("Page.enable")
-                        # Each page is the first: what was chosen before counts for nothing.
-                        forget = "window.origin === 'null' || localStorage.clear()"
+                        # What was chosen on an earlier page counts for nothing.
+                        forget = "Storage.prototype.getItem = () => null"
                         tab.ask("Page.addScriptToEvaluateOnNewDocument", source=forget)
                         yield tab
             finally:
