@@ -52,6 +52,11 @@ def client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) -> 
 def limits_of(limits: Limits | None, **fields: Any) -> Limits:
     """Return limits with the fields that are given in place of theirs."""
     given = {name: value for name, value in fields.items() if value is not UNSET}
+    if limits is not None and not hasattr(limits, "max_connections_per_host"):
+        shown = f"{type(limits).__module__}.{type(limits).__name__}"
+        raise TypeError(
+            f"limits is a curlhttp.Limits, such as Limits(max_connections=10), not {shown}"
+        )
     if limits is not None:
         given = {name: getattr(limits, name) for name in Limits.__slots__} | given
     return Limits(**given)

@@ -337,7 +337,11 @@ def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]: ...
 def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]:
     if isinstance(headers, Headers):
         return headers._read()
-    return headers.items() if isinstance(headers, (dict, Mapping)) else headers
+    if isinstance(headers, (dict, Mapping)):
+        return headers.items()
+    if type(headers).__name__ in ("str", "bytes"):  # without it: what it holds may be a secret
+        raise TypeError('headers are a mapping or pairs, such as {"Accept": "*/*"}, not text')
+    return headers
 
 
 def _parsed(block: str) -> list[tuple[str, str]]:

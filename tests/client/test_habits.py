@@ -250,3 +250,10 @@ def test_the_words_are_loaded_by_an_error_alone() -> None:
         "assert 'curlhttp._models.habits' not in sys.modules"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)
+
+
+def test_headers_as_text_and_limits_of_another_library_are_refused() -> None:
+    message = told_by(a_client().get, URL, headers="Authorization: secret")
+    assert message.startswith("headers are a mapping or pairs")
+    assert "secret" not in message
+    assert "curlhttp.Limits" in told_by(a_client, limits=10)
