@@ -108,7 +108,7 @@ class Tab:
 @contextmanager
 def chromium() -> Iterator[Tab]:
     """Run a headless Chromium, and give a page of it."""
-    with tempfile.TemporaryDirectory() as home:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         command = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu"]
         options = ["--remote-debugging-port=0", f"--user-data-dir={home}", "about:blank"]
         with subprocess.Popen(
