@@ -12,10 +12,12 @@ import click
 from curlhttp._curl.version import libcurl_version
 from curlhttp._version import __version__
 from curlhttp.cli.bench import bench
+from curlhttp.cli.completion import completion
 from curlhttp.cli.doctor import doctor
 from curlhttp.cli.exits import INTERRUPTED, failure_of
 from curlhttp.cli.fetch.command import fetch
 from curlhttp.cli.files import TYPED
+from curlhttp.cli.live import sse, ws
 from curlhttp.cli.url import is_like_url
 from curlhttp.cli.verbs import VERBS
 
@@ -108,5 +110,5 @@ def app() -> None:
     """
 
 
-for _command in (*VERBS, fetch, bench, doctor):
+for _command in (*VERBS, ws, sse, fetch, bench, doctor, completion):
     app.add_command(_command)

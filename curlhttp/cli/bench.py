@@ -34,7 +34,7 @@ The client takes a core itself: a server that is faster than that is not
 measured, but the client.
 
 \b
-Exit status: 0 all were answered below status 400, 1 some were not, 130 Ctrl-C.
+Exit status: 0 all were answered below status 400, 1 some not, 130 Ctrl-C.
 
 \b
 Examples:

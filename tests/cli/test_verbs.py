@@ -489,19 +489,8 @@ def test_a_bar_shows_the_progress_of_a_file(app: AppServer, tmp_path: Path) -> N
 
 # --- help ---
 
-COMMANDS = [
-    "get",
-    "head",
-    "options",
-    "post",
-    "put",
-    "patch",
-    "delete",
-    "request",
-    "fetch",
-    "bench",
-    "doctor",
-]
+VERBS = ["get", "head", "options", "post", "put", "patch", "delete", "request"]
+COMMANDS = [*VERBS, "ws", "sse", "fetch", "bench", "doctor", "completion"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
