@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["sse", "ws"]
 
 _SLICE = 0.05  # seconds to wait for a message, until we look whether stdin has ended
+_SILENCE = 2.0  # seconds without a message after the end of stdin: no more answers come
 _READ = 64 * 1024  # bytes of stdin at once
 _JSON = "Show each as one line of JSON."
 _WS_EPILOG = """\b
-At the end of stdin the WebSocket is closed; what the server sends up to then
-is shown. Binary messages are written as they are, without a line end.
+After the end of stdin the WebSocket is closed, once no message came for two
+seconds. Binary messages are written as they are, without a line end.
 
 \b
 Examples:
@@ -65,11 +66,14 @@ def ws(url: str, connection: ConnectionOptions, listen: bool, as_json: bool) -> 
         with socket:
             at_end = Event()
             Thread(target=_send_lines, args=(socket, at_end), daemon=True).start()
-            while listen or not at_end.is_set():
+            while True:
+                was_at_end = at_end.is_set()
                 try:
-                    _show_message(socket.recv(_SLICE), as_json=as_json)
+                    message = socket.recv(_SILENCE if was_at_end else _SLICE)
+                    _show_message(message, as_json=as_json)
                 except ReadTimeout:
-                    continue
+                    if was_at_end and not listen:
+                        break
                 except WebSocketClosed:
                     break
             socket.close()
