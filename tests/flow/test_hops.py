@@ -135,7 +135,7 @@ async def test_request_refuses_what_is_no_method(scripted: Scripted, method: Any
     client, engine = scripted([200])
     with pytest.raises(e.InvalidMethod):
         await client.request(method, URL)
-    with pytest.raises(e.MissingSchema):  # the URL is looked at first
+    with pytest.raises(e.InvalidMethod):  # before the URL: whoever swaps the two reads so
         await client.request(method, "no-url")
     assert engine.sent == []
 
