@@ -51,7 +51,7 @@ if __name__ == "__main__":
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()
 """
-SECONDS = 120  # a limit that is not reached
+SECONDS = 300  # a limit that is not reached
 
 dask = pytest.mark.skipif(not importlib.util.find_spec("distributed"), reason="Dask is missing")
 ray = pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="Ray is missing")
@@ -62,7 +62,8 @@ def run_program(text: str, *told: Any) -> subprocess.Popen[str]:
     # Workers import the tests' middleware, from wherever they are started.
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "5"
-    environment.pop("RAY_ADDRESS", None)
+    # A cluster of its own: another program may have left the address of one behind.
+    environment |= {"RAY_ADDRESS": "local", "RAY_USAGE_STATS_ENABLED": "0"}
     return subprocess.Popen(
         [sys.executable, "-c", text, json.dumps(told)],
         cwd=ROOT,
@@ -85,7 +86,11 @@ def start(
 
 
 def end_of(driver: subprocess.Popen[str]) -> str:
-    told, errors = driver.communicate(timeout=SECONDS)
+    try:
+        told, errors = driver.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        driver.kill()
+        raise AssertionError("".join(driver.communicate())) from None
     assert driver.returncode == 0, errors
     return told.splitlines()[-1]  # Ray prints what it sees
 
