@@ -27,6 +27,12 @@ if step == 'keep' then
     hold()
     return {1, 0}
 end
+-- Not for longer, where the clock was set back.
+for i, longest in pairs({[1] = now + lasts, [3] = now + patience}) do
+    for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[i], '(' .. at(longest), '+inf')) do
+        redis.call('ZADD', KEYS[i], at(longest), name)
+    end
+end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', at(now))
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', at(now))) do leave_line(name) end
 local free = most - redis.call('ZCARD', KEYS[1])

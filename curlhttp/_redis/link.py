@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from curlhttp._policy.store import Answer, Question
 from curlhttp._redis.connecting import Address
-from curlhttp._redis.scripts import keys_of, script
+from curlhttp._redis.scripts import fits, keys_of, script
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -224,7 +224,8 @@ class Link:
 
     def _due(self) -> list[Asking]:
         """Return what is to be asked again now."""
-        if not self._holdings or not self._is_up:
+        # Nobody else may ask whether Redis is back, and places that are held would end meanwhile.
+        if not self._holdings or not self.is_up():
             return []
         now, due = time.monotonic(), []
         for held in self._holdings.copy().values():
@@ -298,8 +299,10 @@ class Link:
             call.error = self._address.lasting(self._prefix, reply)
             if call.error is None:
                 raise reply
+        elif fits(reply, cast(Question, call.question).kind):
+            call.answer = cast(Answer, reply)
         else:
-            call.answer = reply  # type: ignore[assignment]  # scripts return lists
+            raise ValueError("what answers there is no Redis")
         if call.claim():
             call.wake()
         elif (undo := call.taken_back()) is not None:

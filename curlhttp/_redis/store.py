@@ -60,6 +60,7 @@ class RedisStore:
             raise ValueError(f"on_error must be 'local' or 'refuse', not {on_error!r}")
         if not (isinstance(prefix, str) and prefix):
             raise ValueError(f"prefix must be text that is not empty, not {prefix!r}")
+        prefix.encode()  # a UnicodeEncodeError, which is a ValueError, for half a character
         self._given = redis
         self.prefix = prefix
         self.timeout = timeout

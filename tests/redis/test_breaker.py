@@ -15,6 +15,7 @@ from curlhttp._policy.breaker.circuit import BreakerMetrics, Circuit, Rules
 from curlhttp._policy.breaker.shared import FRESH, Reading, SharedCircuits
 from curlhttp._redis import scripts
 from tests.redis.conftest import MakeStore
+from tests.redis.on_paper import OnPaper
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
@@ -54,20 +55,6 @@ def some_rules(chance: random.Random) -> Rules:
         chosen["failure_threshold"] = 2
     chosen["slow_call_seconds"] = None if chosen["slow_call_rate"] is None else 1.0
     return Rules(**chosen)
-
-
-class OnPaper:
-    """A store that runs the script by a clock of the test's, without a thread."""
-
-    def __init__(self, redis: RedisServer) -> None:
-        self.client = redis.client()
-        self.now = 1_790_000_000 * 10**6
-
-    def ask_here(self, question: Any) -> Any:
-        text = scripts.script(question.kind).text.removeprefix(scripts._CLOCK)
-        keys = scripts.keys_of(question, "paper")
-        text = f"local now = {self.now}\n{text}"
-        return self.client.eval(text, len(keys), *keys, *question.arguments)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -25,6 +25,7 @@ from curlhttp._policy import shared_lease
 from curlhttp._policy.shared_lease import SharedLease, pause
 from curlhttp._redis import link
 from tests.redis.conftest import MakeStore
+from tests.redis.on_paper import OnPaper
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
@@ -172,6 +173,41 @@ def test_a_place_is_renewed_as_long_as_it_is_held(
     held.give()
     assert store.ask_here(other.taking(joins=True))[0] == 1
     other.give()
+
+
+def test_places_end_no_later_where_the_clock_is_set_back(redis: RedisServer) -> None:
+    store, limit = OnPaper(redis), ConcurrencyLimit(1)
+    held, answer = take(store, limit)
+    assert answer == [1, 0]
+    in_line, answer = take(store, limit)
+    assert answer == [0, 0]
+    store.now -= 3600 * 10**6
+    late, answer = take(store, limit)
+    assert answer[0] == 0  # the place is held, for as long as one is
+    store.now += 6 * 10**6
+    # Neither the place nor the one in line was renewed.
+    assert store.ask_here(late.taking(joins=True)) == [1, 0]
+    for lease in (held, in_line, late):
+        lease.give()
+
+
+def test_a_place_is_renewed_though_nobody_asks_whether_redis_is_back(
+    own_redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_lease, "_RENEWED", 0.1)
+    monkeypatch.setattr(link, "_TICK", 0.02)
+    store, limit = make_store(own_redis), ConcurrencyLimit(1)
+    held, _ = take(store, limit)
+    held.start()
+    store.ask_here(held._question("keep"))  # answered, so that no trial is under way
+    store._link.note_failure(TimeoutError("once"))
+    with own_redis.client() as admin:
+        admin.flushall()
+    end = time.monotonic() + 60
+    while not in_redis(own_redis):
+        assert time.monotonic() < end, "the place was not renewed"
+        time.sleep(0.01)
+    held.give()
 
 
 _HOLDER = """

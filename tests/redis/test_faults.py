@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
 import time
@@ -50,8 +51,11 @@ def all_of(store: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def listening(answer: bytes = b"") -> Iterator[int]:
-    """Give the port of a server that says the same to whatever it gets, or nothing."""
+def listening(answer: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
+    """Give the port of a server that says the same to whatever it gets, or nothing.
+
+    Given another answer for scripts, it says one thing to each command.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         ends: list[socket.socket] = []
 
@@ -66,8 +70,11 @@ def listening(answer: bytes = b"") -> Iterator[int]:
 
         def talk(sock: socket.socket) -> None:
             try:
-                while sock.recv(65536):
-                    if answer:
+                while got := sock.recv(1 << 20):
+                    if to_script:
+                        for name in re.findall(rb"\*\d+\r\n\$\d+\r\n([A-Z]+)", got):
+                            sock.sendall(to_script if name == b"EVALSHA" else answer)
+                    elif answer:
                         sock.sendall(answer)
             except OSError:
                 pass
@@ -109,6 +116,28 @@ async def test_requests_go_on_whatever_answers_in_place_of_redis(
         client = make_client(**all_of(store))
         for _ in range(5):
             assert (await client.get(app.url)).status_code == 200
+        store.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b":1\r\n",
+        b"*0\r\n",
+        b"*2\r\n:1\r\n$-1\r\n",
+        b"*2\r\n:1\r\n:" + 30 * b"9" + b"\r\n",
+        b"*14\r\n" + 14 * b"$2\r\n\xc3\xa4\r\n",
+    ],
+)
+async def test_requests_go_on_where_scripts_are_answered_with_nonsense(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+) -> None:
+    with listening(b"+OK\r\n", answer) as port:
+        store = make_store(f"redis://127.0.0.1:{port}/0?protocol=2")
+        for name, policy in all_of(store).items():
+            store._link._is_up = True
+            client = make_client(**{name: policy})
+            assert (await client.get(app.url + "/status/503")).status_code == 503
         store.close()
 
 
@@ -318,7 +347,8 @@ async def test_a_thousand_at_once_are_answered(
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    for settings in ({"timeout": 0}, {"timeout": INF}, {"on_error": "x"}, {"prefix": ""}):
+    bad: list[dict[str, Any]] = [{"timeout": 0}, {"timeout": INF}, {"on_error": "x"}]
+    for settings in (*bad, {"prefix": ""}, {"prefix": "half \ud83d"}):
         with pytest.raises(ValueError):
             RedisStore("redis://localhost", **settings)
     with pytest.raises(ValueError, match="no URL of Redis") as caught:

@@ -1,0 +1,27 @@
+"""The scripts by a clock of the test's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from curlhttp._redis import scripts
+from tests.servers.redis_server import RedisServer
+
+__all__ = ["OnPaper"]
+
+
+class OnPaper:
+    """A store that runs the script by a clock of the test's, without a thread."""
+
+    def __init__(self, redis: RedisServer) -> None:
+        self.client = redis.client()
+        self.now = 1_790_000_000 * 10**6
+
+    def ask_here(self, question: Any) -> Any:
+        text = scripts.script(question.kind).text.removeprefix(scripts._CLOCK)
+        keys = scripts.keys_of(question, "paper")
+        text = f"local now = {self.now}\n{text}"
+        return self.client.eval(text, len(keys), *keys, *question.arguments)
+
+    def tell(self, question: Any) -> None:
+        self.ask_here(question)
