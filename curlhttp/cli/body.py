@@ -36,7 +36,7 @@ class MeasuredBody:
 
     def __init__(self, response: StreamedResponse) -> None:
         self.response = response
-        self.size = 0
+        self.size: int = 0
         self.kept: list[bytes] = []
         self._begun = time.perf_counter()
         self._ended: float | None = None  # of the reading, not of the showing

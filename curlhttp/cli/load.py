@@ -56,12 +56,12 @@ class Load:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.latencies = Latencies()
+        self.latencies: Latencies = Latencies()
         self.statuses: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self.size = 0
-        self.ok = 0
-        self.seconds = 0.0
+        self.size: int = 0
+        self.ok: int = 0
+        self.seconds: float = 0.0
 
     def add(self, outcome: Response | RequestException, took: float | None = None) -> None:
         """Count what came of a request.

@@ -220,7 +220,9 @@ class CircuitBreaker:
         self.count_bodies = count_bodies
         self.failure_statuses: frozenset[int] = frozenset(failure_statuses)
         self._store = MemoryStore(max_origins)
-        self.shared = None if store is None else SharedCircuits(store, self._rules)
+        self.shared: SharedCircuits | None = (
+            None if store is None else SharedCircuits(store, self._rules)
+        )
         self.forced: State | None = None  # for all origins
         # Results from finalizers, which may run while this thread has the store's lock.
         self._late: deque[tuple[str, float, int, bool | None, float, _Tell | None]] = deque()

@@ -195,7 +195,7 @@ class SharedCircuits:
         self.rules = rules
         self.copies: OrderedDict[str, Reading] = OrderedDict()
         self.good_at: dict[str, float] = {}
-        self.process = object()
+        self.process: object = object()
         register(self)
         self._settings = hashlib.blake2b(repr(rules).encode(), digest_size=6).hexdigest()
         self._numbers = (
