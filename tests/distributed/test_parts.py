@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from curlhttp import BasicAuth, CircuitBreaker, RetryPolicy, Timeout
+from curlhttp._distributed.rows import TIMINGS, FetchRow
 from curlhttp._distributed.settings import described, pickled
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer, payload, refused_port
@@ -121,6 +122,42 @@ def test_a_column_of_parquet_is_read_by_ranges_of_rows(
     file.write_table(table.slice(1), tmp_path / "in.parquet")
     with pytest.raises(ValueError, match="the input has changed"):
         fetched(tmp_path / "in.parquet", tmp_path / "out", column="link", partition=4, **lanes)
+
+
+@pytest.mark.parametrize("body", [b'a "quote"\\ \n\x00\xc3\xbc\xe2\x80\xa8', b"\xff\xfe", None])
+def test_a_line_is_what_json_would_write(body: bytes | None) -> None:
+    row = FetchRow(
+        7,
+        'http://a/"\\\ud800',
+        "http://\u00fc/",
+        200,
+        message="tab\t\x1f",
+        attempts=2,
+        timings=(0, 1e-7, 0.25, 0.0, 12.5, 1e22),
+        headers={'x"y': ["1", "\u2028\n"], "z": []},
+        size=3,
+        body=body,
+        fetched_at=1_700_000_000_009,
+    )
+    text = body is None or b"\xff" not in body
+    expected: dict[str, Any] = {
+        "row": 7,
+        "url": 'http://a/"\\?',
+        "final_url": "http://\u00fc/",
+        "status": 200,
+        "error": None,
+        "message": "tab\t\x1f",
+        "attempts": 2,
+        "timings": dict(zip(TIMINGS, row.timings or (), strict=True)),
+        "headers": row.headers,
+        "size": 3,
+        "body": body.decode() if text and body is not None else None,
+        "body_file": None,
+        "fetched_at": "2023-11-14T22:13:20.009+00:00",
+    }
+    if not text and body is not None:
+        expected["body_base64"] = base64.b64encode(body).decode()
+    assert row.to_json().decode() == json.dumps(expected, ensure_ascii=False) + "\n"
 
 
 # --- what is refused before anything is sent ---
