@@ -167,3 +167,20 @@ def test_what_workers_left_incomplete_goes(app: AppServer, tmp_path: Path) -> No
     killing = Killing("=15", tmp_path / "killed")
     fetched(urls, tmp_path / "out", partition=10, middleware=[killing])
     assert [name for name in os.listdir(tmp_path / "out" / "parts") if "tmp" in name] == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be put off")
+def test_ctrl_c_while_processes_start_is_the_drivers_alone(app: AppServer, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, signal, sys\n"
+        "from curlhttp.distributed import fetch\n"
+        "if __name__ == '__main__':\n"
+        "    fetch([sys.argv[1]], sys.argv[2], format='jsonl', processes=1, progress=False)\n"
+        "else:\n"  # a process imports the program before anything else
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    command = [sys.executable, str(program), f"{app.url}/bytes/1", str(tmp_path / "out")]
+    ended = subprocess.run(command, capture_output=True, check=False, cwd=ROOT)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert [row["size"] for row in rows_of(tmp_path / "out")] == [1]

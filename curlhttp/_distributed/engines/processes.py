@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from curlhttp._distributed.engines.loop import bring
@@ -72,7 +73,8 @@ class _Pool:
             self._submit(self._renewed(executor), partition, runs=1)
 
     def _submit(self, executor: ProcessPoolExecutor, partition: Partition, runs: int) -> None:
-        future = executor.submit(run_partition, self._work, partition)
+        with _no_ctrl_c():  # which a process that starts would answer with a traceback
+            future = executor.submit(run_partition, self._work, partition)
         self._running[future] = executor, partition, runs
 
     def _renewed(self, broken: ProcessPoolExecutor) -> ProcessPoolExecutor:
@@ -109,6 +111,19 @@ class _Pool:
         for executor in self._executors:
             executor.shutdown(cancel_futures=True)
         self._heard.close()
+
+
+@contextmanager
+def _no_ctrl_c() -> Iterator[None]:
+    """Put off Ctrl-C in this thread; a process that is started meanwhile never hears of it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    was = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, was)
 
 
 def _begin(pipe: Connection) -> None:
