@@ -13,11 +13,11 @@ from typing import TypeAlias
 from zlib import crc32
 
 from curlhttp._distributed.folders import OutFolder, open_to_read
-from curlhttp._distributed.partition import Lines, Pair, ParquetRows, Partition
+from curlhttp._distributed.partition import LONGEST_LINE, Lines, Pair, ParquetRows, Partition
 from curlhttp._distributed.spiller import Spiller
 from curlhttp._models.url.url import URL
 
-__all__ = ["Cutter", "UrlInput", "input_of"]
+__all__ = ["Cutter", "UrlInput", "check_first_line", "input_of"]
 
 _PIECE = 1 << 20
 _FOOTER = 1 << 20  # bytes at the end by which a Parquet file is known
@@ -73,7 +73,7 @@ def input_of(urls: Urls, column: str | None) -> UrlInput:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is no input, or has no such column.
+        ValueError: it is no input, has JSON lines, or no such column.
         TypeError: it can neither be opened nor iterated over.
     """
     if not isinstance(urls, (str, os.PathLike)):
@@ -94,8 +94,23 @@ def input_of(urls: Urls, column: str | None) -> UrlInput:
         return UrlInput(path=path, column=column, rows=rows)
     if name.endswith(_COMPRESSED):
         raise ValueError(f"{os.path.basename(path)} is compressed, and has no lines to begin at")
-    _size_of(path)
+    first = next(Lines(path, 0, min(_size_of(path), LONGEST_LINE), 0).read(), None)
+    if first is not None:
+        check_first_line(first[1])
     return UrlInput(path=path)
+
+
+def check_first_line(line: str | bytes) -> None:
+    """Refuse JSON lines, of which each would become an error.
+
+    Args:
+        line: the first of a text that is not blank.
+
+    Raises:
+        ValueError: it is a JSON object.
+    """
+    if line[:1] in ("{", b"{"):
+        raise ValueError("the input has JSON lines; workers take URLs, one a line")
 
 
 class Cutter:

@@ -102,3 +102,24 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         ended = finish(process)
     assert ended.status == 130
     assert "the same call goes on from there" in ended.err
+
+
+@pytest.mark.parametrize("source", ["file", "stdin"])
+def test_json_lines_are_refused_before_anything_is_sent(
+    source: str, app: AppServer, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "requests.jsonl", tmp_path / "out"
+    file.write_text(json.dumps({"url": f"{app.url}/bytes/1"}) + "\n")
+    given = (file, None) if source == "file" else ("-", file.read_bytes())
+    ended = run("fetch", given[0], "-o", out, "--processes", 1, stdin=given[1])
+    assert ended.status == 2
+    assert "JSON lines" in ended.err
+    assert not list(out.glob("parts/*"))
+
+
+def test_lines_of_stdin_that_are_not_utf8_are_rows(app: AppServer, tmp_path: Path) -> None:
+    lines = f"\ufeff{app.url}/bytes/1\r\n".encode() + b"\xff\xfe\n" + f"{app.url}/bytes/2".encode()
+    out = tmp_path / "out"
+    ended = run("fetch", "-", "-o", out, "--processes", 1, "--format", "jsonl", stdin=lines)
+    assert ended.status == 1, ended.err
+    assert [(row["status"], row["size"]) for row in rows_of(out)] == [(200, 1), (None, 0), (200, 2)]

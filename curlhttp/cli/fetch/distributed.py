@@ -129,10 +129,17 @@ def _store(url: str | None) -> Any:  # Any: its module is loaded if there is one
     return RedisStore(url)
 
 
-def _lines() -> Iterator[str]:
-    for line in sys.stdin:
-        text = line.strip()
-        if text and not text.startswith("#"):
+def _lines() -> Iterator[bytes]:
+    """Give the lines of stdin as they are: one that is not UTF-8 is an error by itself."""
+    from curlhttp._distributed.inputs import check_first_line
+
+    is_first = True
+    for line in sys.stdin.buffer:
+        text = line.removeprefix(b"\xef\xbb\xbf").strip()
+        if text and not text.startswith(b"#"):
+            if is_first:
+                check_first_line(text)
+            is_first = False
             yield text
 
 
