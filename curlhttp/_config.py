@@ -107,7 +107,7 @@ class TLS:
         if verify == b"":
             raise ValueError("verify must be True, False, a path or PEM bytes, not empty")
         if not isinstance(verify, (bool, bytes)) and verify != "system":
-            path = os.fspath(verify)
+            path = _path_of("verify", verify, "True, False, a path, PEM bytes or an SSLContext")
             if not os.path.exists(path):
                 raise OSError(
                     f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}"
@@ -120,6 +120,14 @@ class TLS:
         return f"TLS(verify={verify}, cert={'None' if self.cert is None else '<set>'})"
 
 
+def _path_of(name: str, value: str | os.PathLike[str], allowed: str) -> str:
+    try:
+        return os.fspath(value)
+    except TypeError:
+        kind = "None" if value is None else type(value).__name__
+        raise TypeError(f"{name} must be {allowed}, not {kind}") from None
+
+
 def _checked_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | None:
     """Return (certificate, key, password); a sole file or blob holds the key as well."""
     if cert is None:
@@ -127,7 +135,10 @@ def _checked_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | N
     parts = cert if isinstance(cert, tuple) else (cert,)
     if not 1 <= len(parts) <= 3:
         raise ValueError("cert must be a path, PEM bytes, or (cert, key[, password])")
-    found = [part if isinstance(part, bytes) else os.fspath(part) for part in parts[:2]]
+    allowed = "a path, PEM bytes, or (cert, key[, password])"
+    found = [
+        part if isinstance(part, bytes) else _path_of("cert", part, allowed) for part in parts[:2]
+    ]
     for kind, part in zip(("certificate", "key"), found, strict=False):
         if isinstance(part, str) and not os.path.exists(part):
             raise OSError(f"Could not find the TLS {kind} file, invalid path: {part}")

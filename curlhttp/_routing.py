@@ -225,7 +225,14 @@ class _Way:
 
 
 def _by_scheme(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
-    return {"all": proxies} if isinstance(proxies, str) else proxies
+    if isinstance(proxies, str):
+        return {"all": proxies}
+    if not hasattr(proxies, "get"):
+        shown = type(proxies).__name__
+        raise TypeError(
+            f'proxies must be a URL or a mapping by scheme, not {shown}: "http://host:1"'
+        )
+    return proxies
 
 
 def _direct(routing: Routing, settings: RouteOptions) -> Transport:

@@ -73,6 +73,9 @@ def checked_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook
         ValueError: there is no such event.
         TypeError: a coroutine where none can be awaited.
     """
+    if hooks and not hasattr(hooks, "items"):
+        shown = type(hooks).__name__
+        raise TypeError(f'hooks must be a mapping by event, not {shown}: {{"response": function}}')
     found: dict[str, list[Hook]] = {event: [] for event in ("request", "response", *EVENTS)}
     for event, functions in cast("Mapping[str, Hook | Sequence[Hook]]", hooks or {}).items():
         if event not in found:

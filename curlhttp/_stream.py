@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Generic, NoReturn, TypeVar
 
-from curlhttp._flow.streamed import Read, Streamed
+from curlhttp._flow.streamed import CONSUMED, Read, Streamed
 from curlhttp._models.chunks import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
 from curlhttp._run import run_sync
 
@@ -24,7 +24,7 @@ class StreamedResponse(Streamed):
 
     def _read_or_refuse(self) -> bytes:
         if self._consumed:
-            raise RuntimeError("The content for this response was already consumed")
+            raise RuntimeError(CONSUMED)
         return self.read()
 
     def read(self) -> bytes:

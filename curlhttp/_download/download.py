@@ -94,7 +94,10 @@ def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Re
 
     for name in options:
         if name not in DownloadOptions.__annotations__:
-            raise TypeError(f"download() takes no {name}")
+            from curlhttp._models.habits import no_option
+
+            other = "for other requests there is stream()"
+            raise no_option("download()", name, DownloadOptions.__annotations__, other)
     request = core.build_request("GET", url, stream=True, **options)
     for name in _OWN:
         if request.get_header(name) is not None:

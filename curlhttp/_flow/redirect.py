@@ -40,7 +40,8 @@ def next_hop(
     # Raised with the response in it, so that the caller sees where the circle ends.
     if followed == max_redirects:
         raise TooManyRedirects(
-            f"Exceeded {max_redirects} redirects.",
+            f"Exceeded {max_redirects} redirects. {request} would have been followed by one more; "
+            "max_redirects= of the client sets how many are followed",
             request=request,
             response=response,
             request_sent=True,

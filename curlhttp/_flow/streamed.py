@@ -17,11 +17,14 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
 
-__all__ = ["Read", "Streamed", "Whole"]
+__all__ = ["CONSUMED", "Read", "Streamed", "Whole"]
 
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
 """Gives the next piece of a body, b"" at the end."""
 
+CONSUMED = (
+    "The content for this response was already consumed; read a stream once, or ask without one"
+)
 _PIECE = 64 * 1024  # bytes decoded at once
 
 
@@ -45,7 +48,7 @@ class Streamed(Response):
         """Return the body once it was read."""
         if self._content is None:
             raise RuntimeError(
-                "The content for this response was already consumed"
+                CONSUMED
                 if self._consumed
                 else "the body of this response was not read yet; call read() or aread() first"
             )
@@ -75,9 +78,7 @@ class Streamed(Response):
 
     def _begin(self) -> None:
         if self._consumed:
-            raise StreamConsumedError(
-                "The content for this response was already consumed", response=self
-            )
+            raise StreamConsumedError(CONSUMED, response=self)
         if self._incoming is None:
             raise StreamConsumedError("this response was closed before it was read", response=self)
         self._consumed = True

@@ -283,10 +283,10 @@ class _Ordered(dict[int, MapResult | _Raised]):
 def _check(options: DownloadOptions) -> None:
     wrong = sorted(options.keys() - DownloadOptions.__annotations__.keys())
     if wrong:
-        raise TypeError(
-            f"map has no option {', '.join(wrong)}: it sends URLs by GET and without a body; "
-            "for other requests there is build_request"
-        )
+        from curlhttp._models.habits import no_option
+
+        other = "map requests of client.build_request(method, url, ...) for others"
+        raise no_option("map()", wrong[0], DownloadOptions.__annotations__, other)
 
 
 class UnsentItem:

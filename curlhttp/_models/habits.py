@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["TABLE", "no_attribute", "no_keyword", "wrong_call"]
+__all__ = ["TABLE", "no_attribute", "no_keyword", "no_option", "wrong_call"]
 
 _HOOKS = 'hooks={"request": ..., "response": ...}'
 _RAISE = 'response.raise_for_status(), or hooks={"response": ...} of the client for all'
@@ -24,6 +24,13 @@ _NOT_NEEDED = "nothing: leave it out"
 _FRAMING = "nothing: a body without a length is sent in chunks by itself"
 _TIMEOUT = "curlhttp.Timeout(connect=10, read=60, total=None)"
 
+_OF_CLIENTS = (
+    *("attempt_middleware", "breaker", "cache", "certificates", "concurrency_limit", "dns_ttl"),
+    *("guard", "hedge", "hsts", "http3", "keepalive_expiry", "limits", "max_connection_lifetime"),
+    *("max_connections", "max_connections_per_host", "max_keepalive_connections", "rate_limit"),
+    *("sensitive_headers", "transport"),
+)
+_OF_OTHERS = frozenset({"data", "json", "content", "files", "body", "form", "method", "stream"})
 _IN_BOTH_COLOURS = frozenset(
     prefix + name
     for prefix in ("", "a")
@@ -126,6 +133,7 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "trace_request_ctx": "a context variable: hooks see it",
         "override_scheme": "the scheme in the URL",
         "upload_tracker": "progress=, a function of (bytes sent, bytes in all)",
+        **{name: f"{name}= of the client" for name in _OF_CLIENTS},
     },
     "Timeout": {
         "timeout": f"{_TIMEOUT}: connect= and read= take the seconds",
@@ -310,6 +318,20 @@ def no_keyword(place: str, subject: str, name: str, known: Iterable[str]) -> Typ
         known: those that there are.
     """
     return TypeError(f"{subject} has no keyword {name!r}{_instead(place, name, known, '=')}")
+
+
+def no_option(subject: str, name: str, known: Iterable[str], other: str) -> TypeError:
+    """Return the error for an option of what only asks by GET, such as download().
+
+    Args:
+        subject: what takes options.
+        name: the option.
+        known: those that there are.
+        other: what to call where the request has a body.
+    """
+    if name in _OF_OTHERS:
+        return TypeError(f"{subject} takes no {name}: it sends GET without a body; {other}")
+    return no_keyword("request", subject, name, known)
 
 
 def no_attribute(place: str, subject: str, owner: object, name: str) -> AttributeError:

@@ -339,8 +339,9 @@ def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]:
         return headers._read()
     if isinstance(headers, (dict, Mapping)):
         return headers.items()
-    if type(headers).__name__ in ("str", "bytes"):  # without it: what it holds may be a secret
-        raise TypeError('headers are a mapping or pairs, such as {"Accept": "*/*"}, not text')
+    kind = type(headers).__name__  # and no more: what it holds may be a secret
+    if kind in ("str", "bytes") or not hasattr(headers, "__iter__"):
+        raise TypeError(f'headers are a mapping or pairs, such as {{"Accept": "*/*"}}, not {kind}')
     return headers
 
 

@@ -64,16 +64,20 @@ class Timeout:
         if not isinstance(value, (int, float)):
             raise ValueError(
                 "a timeout is a number of seconds, (connect, read), a curlhttp.Timeout or None, "
-                f"not {type(value).__module__}.{type(value).__name__}"
+                f"not {_shown(type(value))}"
             )
         return cls(connect=value, read=value)
+
+
+def _shown(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
 
 
 def _check_seconds(name: str, seconds: float | None) -> None:
     if seconds is None:
         return
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise ValueError(f"the {name} timeout must be a number of seconds or None")
+        raise ValueError(f"the {name} timeout must be a number of seconds or None, not {seconds!r}")
     if not seconds > 0 or math.isinf(seconds):
         raise ValueError(f"the {name} timeout must be a positive, finite number, not {seconds!r}")
 

@@ -150,7 +150,10 @@ class WebSocketRequest(Request):
 def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
     for name in options:
         if name not in DownloadOptions.__annotations__:
-            raise TypeError(f"websocket() takes no {name}")
+            from curlhttp._models.habits import no_option
+
+            other = "send what you have over the socket"
+            raise no_option("websocket()", name, DownloadOptions.__annotations__, other)
     if options.get("follow_redirects") or options.get("allow_redirects"):
         raise ValueError("redirects of a WebSocket's handshake are not followed")
     try:

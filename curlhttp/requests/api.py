@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import curlhttp.requests.sessions as sessions
+from curlhttp.requests._signatures import show_verbs
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.models import Response
 
@@ -89,3 +90,6 @@ def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> 
     """Send a request and return once the head is in; use the response in `with`."""
     kwargs["stream"] = True
     return request(method, url, **kwargs)
+
+
+show_verbs(globals(), sessions.Session.request)

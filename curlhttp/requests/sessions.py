@@ -23,6 +23,7 @@ from curlhttp.requests._merging import SessionSettings, first_headers, merge_hoo
 from curlhttp.requests._prepared import PreparedRequest, Request
 from curlhttp.requests._redirects import SessionRedirectMixin
 from curlhttp.requests._response import DEFAULT_REDIRECT_LIMIT, REDIRECT_STATI, Response
+from curlhttp.requests._signatures import show_verbs
 from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
 from curlhttp.requests.hooks import default_hooks, dispatch_hook
 
@@ -385,6 +386,9 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
     def __setstate__(self, state: t.PickledState) -> None:
         for name, value in state.items():
             setattr(self, name, value)
+
+
+show_verbs(vars(Session), Session.request)
 
 
 def session() -> Session:

@@ -14,7 +14,7 @@ import pytest
 import curlhttp
 from curlhttp import exceptions as e
 from curlhttp._models.habits import TABLE
-from curlhttp.testing import ScriptedEngine
+from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
 
 URL = "http://scripted.test/"
@@ -244,7 +244,7 @@ def test_nothing_in_the_table_is_there_in_truth() -> None:
 def test_the_words_are_loaded_by_an_error_alone() -> None:
     code = (
         "import sys, curlhttp\n"
-        "from curlhttp.testing import ScriptedEngine\n"
+        "from curlhttp.testing import Answer, ScriptedEngine\n"
         "with curlhttp.Client(transport=ScriptedEngine([200])) as client:\n"
         "    client.get('http://x/', timeout=3).text\n"
         "assert 'curlhttp._models.habits' not in sys.modules"
@@ -257,3 +257,81 @@ def test_headers_as_text_and_limits_of_another_library_are_refused() -> None:
     assert message.startswith("headers are a mapping or pairs")
     assert "secret" not in message
     assert "curlhttp.Limits" in told_by(a_client, limits=10)
+
+
+def taken_by(client: curlhttp.Client) -> list[tuple[Callable[..., object], str, str]]:
+    def mapped(**options: Any) -> list[object]:
+        return list(client.map([URL], **options))
+
+    def downloaded(**options: Any) -> object:
+        return client.download(URL, "never-written", **options)
+
+    def connected(**options: Any) -> object:
+        return client.websocket(URL, **options)
+
+    return [
+        (mapped, "map()", "build_request"),
+        (downloaded, "download()", "stream()"),
+        (connected, "websocket()", "over the socket"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_takes_no_body_says_where_a_body_goes_and_knows_other_habits(number: int) -> None:
+    with a_client() as client:
+        call, subject, other = taken_by(client)[number]
+        refused = told_by(call, json={})
+        assert refused.startswith(f"{subject} takes no json")
+        assert other in refused
+        assert told_by(call, proxy="http://p:1").startswith(f"{subject} has no keyword 'proxy'; wr")
+        assert "did you mean timeout=?" in told_by(call, timeuot=1)
+
+
+def test_a_setting_of_the_client_that_a_request_is_given_is_sent_there() -> None:
+    with a_client() as client:
+        for name in ("guard", "hedge", "rate_limit", "max_connections"):
+            assert told_by(client.get, URL, **{name: 1}).endswith(f"write {name}= of the client")
+
+
+WRONG = [
+    ({"verify": None}, "verify must be True, False, a path"),
+    ({"verify": 3}, "not int"),
+    ({"cert": 3}, "cert must be a path"),
+    ({"params": 3}, "params are a mapping, pairs or text, not int"),
+    ({"headers": 3}, "headers are a mapping or pairs"),
+    ({"cookies": "secret"}, "cookies are a mapping, pairs or a jar, not str"),
+    ({"cookies": 3}, "not int"),
+    ({"files": 3}, "files are a mapping or pairs, not int"),
+    ({"files": {"a": ()}}, "(name, file[, type[, headers]])"),
+    ({"proxies": 3}, "proxies must be a URL or a mapping"),
+    ({"timeout": "3"}, "or None, not str"),
+    ({"timeout": (1, "3")}, "the read timeout must be a number of seconds or None, not '3'"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "told"), WRONG)
+def test_a_value_of_the_wrong_kind_is_answered_by_what_is_taken(
+    keywords: dict[str, Any], told: str
+) -> None:
+    with a_client() as client:
+        message = told_by(client.post, URL, **keywords)
+    assert told in message
+    assert "secret" not in message
+
+
+def test_clients_say_which_hooks_and_urls_they_take() -> None:
+    assert "hooks must be a mapping by event, not int" in told_by(a_client, hooks=3)
+    with a_client() as client:
+        assert "the URL is None: give text" in told_by(client.get, None)
+        assert "URLs begin with http://" in told_by(client.get, "localhost:8000/x")
+
+
+def test_a_circle_of_redirects_names_where_it_was_left() -> None:
+    away = Answer(302, headers={"Location": "/again"})
+    with (
+        curlhttp.Client(transport=ScriptedEngine([away] * 3), max_redirects=2) as client,
+        pytest.raises(curlhttp.TooManyRedirects) as caught,
+    ):
+        client.get(URL)
+    assert "GET http://scripted.test/again" in str(caught.value)
+    assert "max_redirects= of the client" in str(caught.value)

@@ -7,6 +7,7 @@ import pydoc
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -92,10 +93,42 @@ def test_a_notebook_completes_keywords() -> None:
     assert "max_response_size=" in matches
 
 
+def drop_in() -> list[Any]:
+    verbs = ["get", "options", "head", "post", "put", "patch", "delete"]
+    functions = [getattr(curlhttp, verb) for verb in [*verbs, "request", "stream"]]
+    return functions + [getattr(curlhttp.Session, verb) for verb in verbs]
+
+
+def test_the_drop_in_shows_each_keyword_of_a_request() -> None:
+    wanted = keywords(curlhttp.Session.request) - {"self", "method", "url"}
+    for function in drop_in():
+        name = function.__name__
+        assert keywords(function) >= wanted - ({"stream"} if name == "stream" else set())
+        assert "kwargs" not in keywords(function)
+        assert "headers: " in pydoc.plain(pydoc.render_doc(function))
+        follows = inspect.signature(function).parameters["allow_redirects"].default
+        assert follows is (name != "head")
+    assert curlhttp.get is curlhttp.requests.get
+    assert "stream" not in keywords(curlhttp.stream)
+
+
+def test_a_double_of_a_function_refuses_what_the_function_refuses() -> None:
+    double = create_autospec(curlhttp.requests.get)
+    double("http://x/", {"a": "1"}, timeout=3)
+    with pytest.raises(TypeError):
+        double("http://x/", colour="red")
+    session = create_autospec(curlhttp.Session, instance=True)
+    session.post("http://x/", b"body", headers={})
+    with pytest.raises(TypeError):
+        session.post("http://x/", colour="red")
+
+
 def test_no_signature_is_made_before_somebody_looks() -> None:
     code = (
         "import curlhttp\n"
         "curlhttp.Client().close()\n"
-        "assert curlhttp.Client.get.__signature__._made is None"
+        "assert curlhttp.Client.get.__signature__._made is None\n"
+        "assert curlhttp.requests.get.__signature__._made is None\n"
+        "assert curlhttp.Session.get.__signature__._made is None"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)

@@ -23,6 +23,10 @@ from tests.support.pace import assert_cheap
 ASCII_VISIBLE = re.compile(r"https?://[!-~]+").fullmatch
 
 
+NOT_OURS = "No connection adapters were found for "
+BEGINS = ": URLs begin with http:// or https://"
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -181,10 +185,10 @@ def test_a_url_that_parsers_read_differently_is_refused(url: str | bytes) -> Non
         ("//x/", MissingSchema, "Invalid URL '//x/': No scheme supplied. Perhaps you meant https:////x/?"),
         ("x.com", MissingSchema, "Invalid URL 'x.com': No scheme supplied. Perhaps you meant https://x.com?"),
         ("http:///x", InvalidURL, "Invalid URL 'http:///x': No host supplied"),
-        ("ftp://x/", InvalidSchema, "No connection adapters were found for 'ftp://x/'"),
-        ("x.com:80", InvalidSchema, "No connection adapters were found for 'x.com:80'"),
-        ("http+unix://x/", InvalidSchema, "No connection adapters were found for 'http+unix://x/'"),
-        ("file:///x", InvalidSchema, "No connection adapters were found for 'file:///x'"),
+        ("ftp://x/", InvalidSchema, NOT_OURS + "'ftp://x/'" + BEGINS),
+        ("x.com:80", InvalidSchema, NOT_OURS + "'x.com:80'" + BEGINS),
+        ("http+unix://x/", InvalidSchema, NOT_OURS + "'http+unix://x/'" + BEGINS),
+        ("file:///x", InvalidSchema, NOT_OURS + "'file:///x'" + BEGINS),
     ],
 )  # fmt: skip
 def test_messages_are_those_of_requests(url: str, error: type[Exception], message: str) -> None:

@@ -60,6 +60,9 @@ def encode_body(
         if files or json is not None or not _is_empty(data):
             raise TypeError("content cannot go together with data, files or json")
         return open_body(content, length)
+    if not hasattr(files, "__iter__"):
+        kind = type(files).__name__
+        raise TypeError(f'files are a mapping or pairs, not {kind}: {{"field": open(path, "rb")}}')
     return MultipartBody(_file_fields(data), pairs(cast("FormInput", files)), length)
 
 

@@ -128,7 +128,9 @@ def _file(field: tuple[object, object]) -> tuple[bytes, Body] | None:
     if not isinstance(spec, (tuple, list)):
         spec = (_file_name(spec) or name, spec)
     if not 2 <= len(spec) <= 4:
-        raise ValueError(f"a file is given by 2 to 4 values, not {len(spec)}")
+        raise ValueError(
+            f"a file is given by (name, file[, type[, headers]]), not {len(spec)} values"
+        )
     filename, source, content_type, headers = (*spec, None, None)[:4]
     if source is None:
         return None

@@ -84,6 +84,11 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             for cookie in other:
                 self.set_cookie(twin_of(cookie))
             other = ()
+        kind = type(other).__name__  # and no more of it: it may be a secret
+        if kind in ("str", "bytes") or not hasattr(other, "__iter__"):
+            raise TypeError(
+                f'cookies are a mapping, pairs or a jar, not {kind}: {{"name": "value"}}'
+            )
         super().update(other, **names)
 
     def _only(self, name: str, domain: str | None = None, path: str | None = None) -> _Value:
@@ -91,7 +96,9 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
         if not found:
             raise KeyError(f"name={name!r}, domain={domain!r}, path={path!r}")
         if len(found) > 1:
-            raise CookieConflictError(f"There are multiple cookies with name, {name!r}")
+            raise CookieConflictError(
+                f"There are multiple cookies with name, {name!r}; say which by domain= and path="
+            )
         return self._value_of(found[0])
 
 

@@ -45,6 +45,13 @@ def encode_params(params: ParamsInput) -> str:
                 if value is not None
             ]
         )
+    except TypeError:
+        if hasattr(params, "__iter__"):
+            raise  # one of its values
+        shown = type(params).__name__
+        raise TypeError(
+            f'params are a mapping, pairs or text, not {shown}: {{"page": 1}}'
+        ) from None
     except UnicodeError:
         raise InvalidURL("parameters that are not Unicode text") from None
 

@@ -272,7 +272,9 @@ def parse_url(url: str | bytes | URL) -> URL:
     return parse_url(_decoded(url))
 
 
-def _decoded(text: str | bytes) -> str:
+def _decoded(text: str | bytes | None) -> str:
+    if text is None:
+        raise MissingSchema("the URL is None: give text, such as 'https://example.com/'")
     if not isinstance(text, bytes):
         return str(text)
     try:
@@ -330,7 +332,9 @@ def _after_scheme(text: str) -> tuple[str, str]:
     shown = shown_url(text)
     # requests' order: a colon after anything but "http..." is the end of some scheme.
     if scheme or (":" in text and text[:4].lower() != "http"):
-        raise InvalidSchema(f"No connection adapters were found for {shown!r}")
+        raise InvalidSchema(
+            f"No connection adapters were found for {shown!r}: URLs begin with http:// or https://"
+        )
     raise MissingSchema(
         f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown}?"
     )
