@@ -299,7 +299,7 @@ def test_the_manifest_describes_settings_without_credentials() -> None:
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 def test_urls_may_come_from_an_object_store_and_parts_go_to_it(app: AppServer, format: str) -> None:
     for package in ("moto.server", "s3fs"):
-        pytest.importorskip(package, reason=f"{package} is missing")
+        pytest.importorskip(package, reason=f"{package} is not installed (extra 'ecosystem')")
     # In a process of its own: fsspec keeps its threads for good.
     program = [sys.executable, "-m", "tests.distributed.in_object_store", app.url, format]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=120)
