@@ -148,6 +148,7 @@ async def _wait_for(
     begun = clock.now()
     patience = request.pool_seconds(begun)
     ends = math.inf if patience is None else begun + patience
+    before, since = -1, begun
     while True:
         answer = await asked(store, lease.taking(joins=True), gate, request)
         if answer is None:
@@ -158,4 +159,6 @@ async def _wait_for(
         now = clock.now()
         if now >= ends:
             raise limit.no_room(request, now)
-        await clock.sleep(min(pause(int(answer[1]), now - begun), ends - now))
+        if answer[1] != before:  # the line moves on
+            before, since = int(answer[1]), now
+        await clock.sleep(min(pause(before, now - since), ends - now))

@@ -15,17 +15,17 @@ _LASTS = 5.0  # seconds for which a place is held without being renewed
 _RENEWED = 1.5  # seconds from one time to the next
 _IN_LINE = 2.0  # seconds for which a place in the line is kept without being asked for
 _SOONEST, _LATEST = 0.005, 0.25  # seconds until it is asked for again
-_PART = 8  # of the time that was waited: what the next wait may add to it
+_PART = 8  # of the time that the line stood still: what the next wait may add to it
 
 
-def pause(before: int, waited: float) -> float:
+def pause(before: int, stood: float) -> float:
     """Return the seconds after which to ask again: later the more stand before, or the longer.
 
     Args:
         before: how many stand before.
-        waited: seconds up to now.
+        stood: seconds for which the line has not moved.
     """
-    return min(_LATEST, max(_SOONEST * (1 + before), waited / _PART))
+    return min(_LATEST, max(_SOONEST * (1 + before), stood / _PART))
 
 
 class SharedLease:

@@ -21,9 +21,12 @@ from curlhttp import (
     StoreError,
     Timeout,
 )
+from curlhttp._curl.thread_gate import ThreadGate
+from curlhttp._flow import shared_limits
 from curlhttp._policy import shared_lease
 from curlhttp._policy.shared_lease import SharedLease, pause
 from curlhttp._redis import link
+from curlhttp._run import run_sync
 from tests.redis.conftest import MakeStore
 from tests.redis.on_paper import OnPaper
 from tests.servers import AppServer
@@ -245,6 +248,45 @@ def test_one_who_waits_asks_seldom() -> None:
     assert asked < 300  # four times a second at last
     assert pause(10, 0.0) > pause(1, 0.0)
     assert pause(0, 0.0) == 0.005
+
+
+class Line:
+    """A store that gives one answer after another, and a clock that notes each sleep."""
+
+    def __init__(self, *answers: tuple[int, int]) -> None:
+        self.answers = list(answers)
+        self.time = 0.0
+        self.slept: list[float] = []
+
+    async def ask(self, question: Any, gate: Any) -> Any:
+        return self.answers.pop(0)
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        self.slept.append(seconds)
+
+    def now(self) -> float:
+        return self.time
+
+    def tell(self, question: Any) -> None:
+        """Hear that a place is given back."""
+
+    def hold(self, question: Any, every: float) -> Any:
+        return self
+
+    def end(self) -> None:
+        """Hold it no longer."""
+
+
+def test_one_whose_turn_comes_nearer_asks_soon_however_long_it_waited() -> None:
+    line: Any = Line(*[(0, 1)] * 60, (0, 0), (1, 0))
+    limit = ConcurrencyLimit(1)
+    lease = SharedLease(limit, line, ORIGIN)
+    request: Any = type("Request", (), {"pool_seconds": lambda self, now: None})()
+    run_sync(shared_limits._wait_for(lease, limit, line, request, line, ThreadGate))
+    assert line.slept[-2] == 0.25
+    assert line.slept[-1] == 0.005
+    lease.give()
 
 
 async def test_a_hedge_asks_the_store_and_never_waits_for_it(
