@@ -173,7 +173,7 @@ class _Local:
         (self._root / name).unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        for path in self._root.glob(f"**/{_MARK}*"):
+        for path in self._root.glob(f"*/**/{_MARK}{'[0-9a-f]' * 8}-*"):
             path.unlink(missing_ok=True)
 
 

@@ -56,3 +56,11 @@ def test_a_second_call_sends_nothing(app: AppServer, tmp_path: Path) -> None:
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "parts").iterdir()}
     assert before == after
     assert (again.rows, again.statuses) == (first.rows, first.statuses)
+
+
+def test_files_of_others_in_the_folder_stay(app: AppServer, tmp_path: Path) -> None:
+    others = tmp_path / "out" / ".tmp-mine"
+    others.parent.mkdir()
+    others.touch()
+    fetched([f"{app.url}/bytes/1"], tmp_path / "out")
+    assert others.exists()
