@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -90,6 +90,11 @@ class ConnectionOptions:
             "uds": self.unix_socket,
             "guard": _guard() if self.public_only else None,
         }
+
+    def with_password(self) -> ConnectionOptions:
+        """Return these options with the password of --user, which is asked for if it is missing."""
+        found = _credentials(self.user)
+        return self if found is None else replace(self, user=":".join(found))
 
     def _timeout(self) -> Timeout:
         from curlhttp._models.timeout import Timeout

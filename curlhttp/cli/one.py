@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from curlhttp._stream import StreamedResponse
     from curlhttp.cli.connection import ConnectionOptions
     from curlhttp.cli.output_options import OutputOptions
+    from curlhttp.cli.session import KeptSession
 
 __all__ = ["Asked", "send"]
 
@@ -84,7 +85,10 @@ def send(asked: Asked, connection: ConnectionOptions, wanted: OutputOptions) -> 
     for file in (path, wanted.har, wanted.cookie_jar):
         if file is not None and not file.parent.is_dir():
             raise CommandFailed(f"{file}: there is no such folder", WRITE_ERROR)
-    cookies = _cookies(wanted)
+    session = _session(wanted, url)
+    if session is not None:
+        connection = session.joined(connection)
+    cookies = _cookies(wanted, session)
     laps = Laps()
     settings: dict[str, object] = {
         "cookies": cookies,
@@ -99,6 +103,8 @@ def send(asked: Asked, connection: ConnectionOptions, wanted: OutputOptions) -> 
         client = ends.enter_context(connection.client(**settings))
         if wanted.cookie_jar is not None:
             ends.callback(_write_cookies, wanted.cookie_jar, client)
+        if session is not None and wanted.session is not None:
+            ends.callback(lambda: session.write(connection, client.cookies))
         if wanted.har is not None:
             ends.enter_context(client.har(wanted.har))
         if wanted.timing:
@@ -171,15 +177,25 @@ def _path(url: str, wanted: OutputOptions) -> Path | None:
     return None if wanted.output in (None, "-") else Path(str(wanted.output))
 
 
-def _cookies(wanted: OutputOptions) -> Cookies | None:
+def _session(wanted: OutputOptions, url: str) -> KeptSession | None:
+    name = wanted.session if wanted.session is not None else wanted.session_read_only
+    if name is None:
+        return None
+    from curlhttp.cli.session import KeptSession
+
+    return KeptSession(name, url)
+
+
+def _cookies(wanted: OutputOptions, session: KeptSession | None) -> Cookies | None:
     """Return the cookies of files; None where there are none to read or to keep."""
     files = [Path(text) for text in wanted.cookies if "=" not in text]
-    if not files and wanted.cookie_jar is None:
+    if not files and wanted.cookie_jar is None and session is None:
         return None
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp.cli.cookie_file import read_cookies
 
-    cookies = Cookies()
+    kept = session.cookies() if session is not None else None
+    cookies = Cookies() if kept is None else kept
     for file in files:
         if file == wanted.cookie_jar and not file.exists():
             continue  # `-b jar -c jar`, for the first time

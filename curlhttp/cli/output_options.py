@@ -56,6 +56,10 @@ _OPTIONS = (
                  help="Send cookies: 'a=1; b=2', or those of a file as of -c."),
     click.option("-c", "--cookie-jar", type=_FILE, metavar="FILE",
                  help="Write all cookies to this file at the end, in Netscape's format."),
+    click.option("--session", metavar="NAME|FILE",
+                 help="Keep headers, credentials and cookies, and send them again next time."),
+    click.option("--session-read-only", metavar="NAME|FILE",
+                 help="Send what --session kept, and keep nothing."),
     click.option("-s", "--silent", is_flag=True, help="Draw no progress bar."),
     click.option("-S", "--show-error", is_flag=True, hidden=True, expose_value=False),
 )  # fmt: skip
@@ -80,6 +84,8 @@ class OutputOptions:
     har: Path | None
     cookies: tuple[str, ...]
     cookie_jar: Path | None
+    session: str | None
+    session_read_only: str | None
     silent: bool
 
     @property
@@ -97,6 +103,8 @@ class OutputOptions:
             raise click.UsageError("-J goes with -O")
         if self.remote_name and self.output is not None:
             raise click.UsageError("-o and -O exclude each other")
+        if self.session is not None and self.session_read_only is not None:
+            raise click.UsageError("--session and --session-read-only exclude each other")
         if self.as_json and (self.include or self.parts is not None or self.output == "-"):
             raise click.UsageError("--json shows all: -i, --print and -o - do not go with it")
 
