@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from uuid import uuid4
 
 from curlhttp._models.url.origin import parse_origin
-from curlhttp._policy.public_addresses import forms, why_not_public
+from curlhttp._policy.public_addresses import forms, network_forms, why_not_public
 
 if TYPE_CHECKING:
     from curlhttp._models.guard import AddressGuard
-    from curlhttp._policy.public_addresses import Address
+    from curlhttp._policy.public_addresses import Address, Network
 
 __all__ = ["GuardFunction", "GuardInput", "PublicOnly", "guard_of"]
 
 GuardFunction: TypeAlias = "Callable[[str, str, int], bool]"
 GuardInput: TypeAlias = "PublicOnly | GuardFunction | None"
-Network: TypeAlias = "IPv4Network | IPv6Network"
 Entry: TypeAlias = str | IPv4Address | IPv6Address | IPv4Network | IPv6Network
 
 _LOOKS_LIKE_AN_ADDRESS = re.compile(r"[\[:/]|(?:^|\.)(?:0[xX][0-9a-fA-F]*|[0-9]+)\.?$").search
@@ -133,7 +132,7 @@ def _entries(entries: Iterable[Entry], which: str) -> _Entries:
             if text.startswith("/"):
                 paths.add(text)
             elif _LOOKS_LIKE_AN_ADDRESS(text):
-                networks.append(ip_network(text))
+                networks.extend(network_forms(ip_network(text)))
             else:
                 hosts.add(parse_origin(f"http://{text}").host.rstrip("."))
         except ValueError:  # an InvalidURL, too

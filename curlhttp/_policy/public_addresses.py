@@ -10,9 +10,10 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TypeAlias
 
-__all__ = ["Address", "forms", "why_not_public"]
+__all__ = ["Address", "Network", "forms", "network_forms", "why_not_public"]
 
 Address: TypeAlias = "IPv4Address | IPv6Address"
+Network: TypeAlias = "IPv4Network | IPv6Network"
 
 _IPV4 = tuple(
     (IPv4Network(network), what)
@@ -55,6 +56,7 @@ _IPV6 = tuple(
     )
 )
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
+_MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 @lru_cache(maxsize=1024)
@@ -76,6 +78,19 @@ def forms(address: str) -> tuple[Address, ...]:
     if found in _NAT64:
         return found, IPv4Address(int(found) & 0xFFFFFFFF)
     return (found,) if found.ipv4_mapped is None else (found, found.ipv4_mapped)
+
+
+def network_forms(network: Network) -> tuple[Network, ...]:
+    """Return a network, and the IPv4 network that its addresses come to, as forms() has them.
+
+    Args:
+        network: of either version.
+    """
+    if isinstance(network, IPv4Network):
+        return (network,)
+    if not (network.subnet_of(_NAT64) or network.subnet_of(_MAPPED)):
+        return (network,)
+    return network, IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - 96))
 
 
 @lru_cache(maxsize=1024)

@@ -114,7 +114,16 @@ def test_an_ipv4_address_is_the_same_in_all_its_forms(address: ipaddress.IPv4Add
 def test_deny_beats_allow_and_allow_beats_the_list(one: Any, other: Any) -> None:
     guard = PublicOnly(allow=[one, other], deny=[other])
     assert guard("host", str(other), 80) is False
-    assert guard("host", str(one), 80) is (one != other)
+    is_other = not set(forms(str(one))).isdisjoint(forms(str(other)))
+    assert guard("host", str(one), 80) is not is_other
+
+
+@pytest.mark.parametrize("denied", ["::ffff:9.9.0.0/112", "64:ff9b::9.9.0.0/112", "9.9.0.0/16"])
+def test_a_network_is_denied_in_all_its_forms(denied: str) -> None:
+    guard = PublicOnly(deny=[denied])
+    assert guard("host", "9.9.255.1", 80) is False
+    assert guard("host", "::ffff:9.9.255.1", 80) is False
+    assert guard("host", "9.10.0.1", 80) is True
 
 
 @given(st.text(max_size=40))

@@ -262,6 +262,9 @@ async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
     with anyio.fail_after(60):
         while store.ask_here(rate.reserving("http://a.test", INF)) is None:
             await anyio.sleep(0.01)
+        # The thread says so after it has handed over the answer.
+        while not any("answers again" in record.getMessage() for record in caplog.records):
+            await anyio.sleep(0.01)
     said = [record.getMessage() for record in caplog.records if record.name == "curlhttp"]
     said = [text for text in said if "store" in text]
     assert [("gives no answer" in text, "answers again" in text) for text in said] == [
