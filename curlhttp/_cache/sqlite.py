@@ -41,15 +41,16 @@ def _open(path: str, max_size: int) -> BaseStorage:
         connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise OSError(f"the cache {path!r} cannot be opened: {error}") from error
-    storage = SqliteStorage(connection=connection, max_size=max_size, soft_delete_ttl=_IN_USE)
     try:
-        connection.execute("PRAGMA schema_version")  # is it a database at all?
+        # Is it a database at all? hishel would ask in a thread, where the error would be lost.
+        connection.execute("PRAGMA schema_version")
+        storage = SqliteStorage(connection=connection, max_size=max_size, soft_delete_ttl=_IN_USE)
         storage._ensure_connection()  # is it a cache?
         connection.execute(f"PRAGMA busy_timeout={_BUSY}")
         connection.execute(f"PRAGMA journal_size_limit={_LOG}")
         connection.execute("UPDATE entries SET tti = NULL WHERE FALSE")  # may it be written?
     except (sqlite3.Error, RuntimeError) as error:
-        storage.close()
+        connection.close()
         if isinstance(error, sqlite3.OperationalError):
             raise OSError(f"the cache {path!r} cannot be used: {error}") from error
         raise ValueError(f"{path!r} is no cache of responses: {error}") from error
