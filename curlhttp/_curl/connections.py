@@ -34,9 +34,13 @@ _END = _RDHUP = getattr(select, "POLLRDHUP", 0)  # Linux
 _CLOSED = getattr(select, "POLLNVAL", 0)
 if hasattr(select, "poll"):
     _END |= _select.POLLHUP | _select.POLLERR | _CLOSED
+else:
+    _END = 16  # select reports none, but a quarantine does
 _SPEAKS = _select.POLLIN | _RDHUP if hasattr(select, "poll") else 0
 _TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
-_BYTES_RECEIVED = 128  # offset in struct tcp_info (linux/tcp.h), from Linux 4.1 on
+# Offsets in struct tcp_info (linux/tcp.h): milliseconds since data and since an ACK came; bytes.
+_SINCE_DATA, _SINCE_ACK, _BYTES_RECEIVED = 52, 56, 128
+_UNPROVEN = 5.0  # seconds of silence after which a request that goes out once needs another
 _FIONREAD = 0x541B  # linux/sockios.h: bytes that wait to be read
 _NOTHING = bytes(4)
 _ANY_FAMILY, _ANY_KIND = int(socket.AF_INET), int(socket.SOCK_STREAM)
@@ -91,6 +95,8 @@ class Connection:
         multiplexes: it may speak HTTP/2 or HTTP/3; False from the first response of HTTP/1 on.
         uses: how many requests went out on it.
         is_buried: libcurl was told that it has ended.
+        is_quarantined: no further request goes out on it, because it may be dead.
+        is_left: while it still carries requests, others are kept off it by their TLS options.
         certificate: the server's as PEM, if it was asked for.
         last_stream: the last one of HTTP/2 that the server may have processed, as far as is known.
     """
@@ -103,6 +109,8 @@ class Connection:
         "descriptor",
         "events",
         "is_buried",
+        "is_left",
+        "is_quarantined",
         "last_stream",
         "multiplexes",
         "origin",
@@ -115,7 +123,7 @@ class Connection:
         self.multiplexes = multiplexes
         self.events = _look_at(descriptor)
         self.uses = 0
-        self.is_buried = False
+        self.is_buried = self.is_left = self.is_quarantined = False
         self.certificate: str | None = None
         self.last_stream: float = math.inf
         self.counts = is_tls and _TCP_INFO is not None
@@ -131,6 +139,31 @@ class Connection:
         """Return whether the server closed it, and libcurl has not."""
         events = self.events(0)
         return bool(events) and bool(events[0][1] & _END) and not events[0][1] & _CLOSED
+
+    def quarantine(self) -> None:
+        """Let no further request go out on it; those under way stay."""
+        self.is_quarantined = True
+        # Whoever looks finds what an ended one shows, so that a healthy one needs no other look.
+        ended = [(self.descriptor, _END & ~_CLOSED)]
+        self.events = lambda wait: ended
+
+    def is_unproven(self) -> bool:
+        """Return whether a multiplexed connection was silent for long, and may be forgotten.
+
+        A NAT or a load balancer drops connections without a word. libcurl sends a PING only from
+        curl_easy_upkeep, which pycurl does not have. Without TCP_INFO (Linux) it is not known.
+        """
+        if not self.multiplexes or _TCP_INFO is None:
+            return False
+        try:
+            info = _borrow(self.descriptor).getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 60)
+        except OSError:  # HTTP/3 goes over UDP
+            return False
+        since = (
+            int.from_bytes(info[offset : offset + 4], sys.byteorder)
+            for offset in (_SINCE_DATA, _SINCE_ACK)
+        )
+        return min(since) > _UNPROVEN * 1000
 
     def has_spoken(self) -> bool:
         """Return whether it has something to read, other than its end and what announces that."""

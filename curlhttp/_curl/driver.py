@@ -30,6 +30,7 @@ __all__ = ["Driver"]
 
 _REMOVE = pycurl.POLL_REMOVE
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
+_LONG = 1.0  # seconds without a sign of life that make a request that was given up suspicious
 _SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
 _QUIET = 0.1  # seconds from an event to the next look at what came of it
 
@@ -65,6 +66,7 @@ class Driver:
         self._idle: set[int] = set()
         self._has_forked = False  # a child has copies of the sockets
         self._last_event: dict[int, float] = {}  # by socket
+        self._last_read: dict[int, float] = {}  # by socket: when it had something to read
         self._seen = 0.0  # up to when it was looked at what came of events
         self._check_at = math.inf  # before this no transfer needs a look of ours
         self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
@@ -170,6 +172,8 @@ class Driver:
         """Take a transfer off, finished or not; an unfinished HTTP/1 one loses its connection."""
         if not transfer.attached:
             return
+        if not transfer.done and transfer.sends and transfer.last_activity < monotonic() - _LONG:
+            self._suspect(transfer)  # its caller gave up before its timeouts did
         transfer.attached = None
         del self.running[transfer.easy]
         self._read_timeouts.stop(transfer)
@@ -257,6 +261,8 @@ class Driver:
                 self.poller.forget(descriptor)
             else:
                 self._last_event[descriptor] = now
+                if bits & pycurl.CSELECT_IN:
+                    self._last_read[descriptor] = now
                 self._socket_action(descriptor, bits)
             if self._to_resume and monotonic() - now > _SLICE:
                 break  # the poller tells of the other sockets again
@@ -303,6 +309,8 @@ class Driver:
         transfer.done = True
         if code in _BREAKS_HPACK:
             _end_broken_http2(transfer)
+        elif code == pycurl.E_OPERATION_TIMEDOUT:
+            self._suspect(transfer)
         if code or not transfer.handle.connects_only:  # else this would close the connection
             self.remove(transfer)
         if transfer.wake is not None:
@@ -314,8 +322,31 @@ class Driver:
         self.remove(transfer)
         transfer.restart()
         if connection is not None and connection.multiplexes and not was_sent:
-            self._drop_idle_socket(connection, transfer)
+            if connection.is_quarantined and self._is_used(connection):
+                self.multiplexing.leave(connection)
+            else:
+                self._drop_idle_socket(connection, transfer)
         self.add(transfer)
+
+    def _suspect(self, transfer: Transfer) -> None:
+        """Quarantine the connection of a request that gave up, if it gave nothing to any other.
+
+        A NAT or a load balancer may have forgotten it. HTTP/1.1 loses the connection of a request
+        that gives up; a multiplexed one would take all further requests along. A slow server that
+        answers others on it is not dead.
+        """
+        connection = transfer.connection
+        if not transfer.sends or connection is None or not connection.multiplexes:
+            return
+        if self._last_read.get(connection.descriptor, 0.0) <= transfer.last_activity:
+            connection.quarantine()
+            if self._is_used(connection, but=transfer):
+                self.multiplexing.leave(connection)
+
+    def _is_used(self, connection: Connection, but: Transfer | None = None) -> bool:
+        """Return whether a connection carries any request, or any other."""
+        running = self.running.values()
+        return any(one.connection is connection and one is not but for one in running)
 
     def _drop_idle_socket(self, connection: Connection, transfer: Transfer) -> None:
         """Make libcurl notice that an HTTP/2 connection has ended, and not offer it any more."""
@@ -335,6 +366,7 @@ class Driver:
     def _check(self, now: float) -> None:
         self._look_again()
         for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
+            self._suspect(transfer)
             self._fail(transfer, error)
         self._check_at = self._read_timeouts.next_check()
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Callbacks", "Handle", "may_multiplex"]
 
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
+# CURLSSLOPT_NO_REVOKE, CURLSSLOPT_REVOKE_BEST_EFFORT, CURLSSLOPT_AUTO_CLIENT_CERT
+_SCHANNEL_OPTIONS = (1 << 1, 1 << 3, 1 << 5)
 _UNSENT = rb"proxy-authorization|content-length|transfer-encoding"
 _SECRET = re.compile(rb"(?:authorization|cookie|%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
 _NOT_OURS = re.compile(rb"(?:%b)\s*[:;]" % _UNSENT, re.IGNORECASE).match
@@ -81,6 +83,7 @@ class Handle:
         "_clears_headers",
         "_connect_ms",
         "_custom",
+        "_generation",
         "_has_body",
         "_header_lines",
         "_lane",
@@ -123,7 +126,7 @@ class Handle:
         self._body_lines: list[bytes] = []
         self._transport: Transport | None = None
         self._timeout: Timeout | None = None
-        self._connect_ms = self._timeout_ms = 0
+        self._connect_ms = self._timeout_ms = self._generation = 0
         self._has_body = self._waits_to_share = self._avoids_reuse = self._streams = False
         self._needs_reset = self._clears_headers = self._reads_log = False
         self._log: WireLog | None = None
@@ -298,6 +301,25 @@ class Handle:
             self.easy.setopt(pycurl.PIPEWAIT, int(waits))
             self._waits_to_share = waits
 
+    def set_generation(self, generation: int) -> None:
+        """Share no connection with requests of another generation.
+
+        libcurl has no word for "not that connection", but requests whose CURLOPT_SSL_OPTIONS
+        differ never share one. The bits that differ here mean something to Schannel alone.
+
+        Args:
+            generation: from 0 to 7.
+        """
+        if generation != self._generation:
+            transport = self._transport
+            is_native = transport is not None and transport.tls.verify == "system"
+            options = pycurl.SSLOPT_NATIVE_CA if is_native else 0
+            for bit, option in enumerate(_SCHANNEL_OPTIONS):
+                options |= option * (generation >> bit & 1)
+            self.easy.setopt(pycurl.SSL_OPTIONS, options)
+            self._generation = generation
+            self.is_dirty = True
+
     def avoid_reuse(self, avoids: bool) -> None:
         """Open a new connection for the request, or not (CURLOPT_FRESH_CONNECT)."""
         if avoids is not self._avoids_reuse:
@@ -354,6 +376,7 @@ class Handle:
             self._set_base()
             return
         self.avoid_reuse(False)
+        self.set_generation(0)
         self.is_dirty = False
         if self._reads_log:
             self.easy.setopt(pycurl.VERBOSE, 0)

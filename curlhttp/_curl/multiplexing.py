@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from curlhttp._curl.connections import Connection
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["Multiplexing"]
 
 _ORIGINS = 1000  # whose protocol is remembered
+_GENERATIONS = 8  # see Handle.set_generation
 
 
 class Multiplexing:
@@ -26,13 +28,14 @@ class Multiplexing:
             that is known; or None.
     """
 
-    __slots__ = ("_by_origin", "found", "has_http2", "on_shared")
+    __slots__ = ("_by_origin", "_generations", "found", "has_http2", "on_shared")
 
     def __init__(self) -> None:
         self.found: dict[str, bool] = {}
         self.has_http2 = False
         self.on_shared: Callable[[str], object] | None = None
         self._by_origin: dict[str, bool] = {}  # on TLS: do its connections multiplex
+        self._generations: dict[str, int] = {}  # of connections, by origins that left one
 
     def decide_pipewait(self, transfer: Transfer, origin: str) -> None:
         """Let a transfer wait for another's connection unless the origin speaks HTTP/1.1 alone.
@@ -42,6 +45,8 @@ class Multiplexing:
             origin: where it goes.
         """
         assert transfer.request is not None
+        if self._generations:
+            transfer.handle.set_generation(self._generations.get(origin, 0))
         knows = transfer.request.transport.http2 == "prior-knowledge"
         shares = knows or self._by_origin.get(origin)
         transfer.handle.wait_to_share(shares is not False)
@@ -53,6 +58,15 @@ class Multiplexing:
             self.has_http2 = True
             if transfer.sends_once:
                 transfer.read_log()
+
+    def leave(self, connection: Connection) -> None:
+        """Keep further requests off a quarantined connection that still carries some."""
+        if not connection.is_left:
+            connection.is_left = True
+            if len(self._generations) >= _ORIGINS:
+                self._generations.clear()
+            last = self._generations.get(connection.origin, 0)
+            self._generations[connection.origin] = (last + 1) % _GENERATIONS
 
     def _on_alpn(self, origin: str, shares: bool) -> None:
         if len(self._by_origin) >= _ORIGINS:  # forgetting costs the log of one more request each

@@ -177,6 +177,9 @@ class Sending:
             connection = self.connection = self._note_connection(route)
         else:
             connection = self.connections.find_clean(route, self.request)
+            if self.sends_once and connection is not None and connection.is_unproven():
+                connection.quarantine()
+                connection = None
             if connection is None:
                 self.connection = self.connections.find(route)
                 self.restarts = True  # nothing of the request has left

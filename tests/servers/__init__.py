@@ -24,6 +24,7 @@ from tests.servers.raw import (
     stall_at_once,
 )
 from tests.servers.record import Record, payload
+from tests.servers.relay import Relay
 from tests.servers.unix import UnixDoor
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "RawConnection",
     "RawServer",
     "Record",
+    "Relay",
     "Reset",
     "SOCKSProxy",
     "Stream",
