@@ -21,7 +21,7 @@ from curlhttp._curl.head import switches_unasked
 from curlhttp._curl.multiplexing import Multiplexing
 from curlhttp._curl.poller import make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
-from curlhttp._curl.rejections import no_head
+from curlhttp._curl.rejections import found_no_connection, no_head
 from curlhttp._curl.result import finish
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
@@ -31,6 +31,7 @@ __all__ = ["Driver"]
 _REMOVE = pycurl.POLL_REMOVE
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
 _LONG = 1.0  # seconds without a sign of life that make a request that was given up suspicious
+_MOST_STARTS = 100  # of one attempt: after a restart each of a hundred kept connections may be dead
 _SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
 _QUIET = 0.1  # seconds from an event to the next look at what came of it
 
@@ -302,10 +303,14 @@ class Driver:
         transfer = self.running.get(easy)
         if transfer is None:
             return  # given up meanwhile: the next one found that a callback had failed
+        request = transfer.request
+        assert request is not None
         finish(transfer, code, message)
         if transfer.restarts:
-            self._start_over(transfer)
-            return
+            if transfer.starts < _MOST_STARTS:
+                self._start_over(transfer)
+                return
+            transfer.failed = transfer.failed or found_no_connection(request)
         transfer.done = True
         if code in _BREAKS_HPACK:
             _end_broken_http2(transfer)

@@ -9,13 +9,14 @@ from curlhttp._curl.head import is_odd, switches_unasked
 from curlhttp._models.request import Request
 from curlhttp.exceptions import (
     ChunkedEncodingError,
+    ConnectionError,
     ReadTimeout,
     RemoteProtocolError,
     ResponseTooLarge,
     WriteTimeout,
 )
 
-__all__ = ["body_differs", "came_early", "no_head", "silence", "too_large"]
+__all__ = ["body_differs", "came_early", "found_no_connection", "no_head", "silence", "too_large"]
 
 
 def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
@@ -52,6 +53,15 @@ def too_large(request: Request) -> ResponseTooLarge:
     return ResponseTooLarge(
         f"{request}: the response body is larger than "
         f"max_response_size={request.max_response_size} bytes"
+    )
+
+
+def found_no_connection(request: Request) -> ConnectionError:
+    """Return the exception for a request for which no connection stayed open until it was sent."""
+    return ConnectionError(
+        f"{request}: every connection to the server ended, or was not clean, before the request "
+        "could be sent; it may be restarting",
+        curl_code=pycurl.E_SEND_ERROR,
     )
 
 

@@ -59,7 +59,8 @@ class Sending:
         restarts: it has to go out on another connection: the one that it got is dead or not clean,
             or the server processed nothing of it.
         connections: what is known of those that it may get; set before it runs.
-        connection: the one that it went out on last, if it is known.
+        connection: the one that it went out on last, if it is known; None before that.
+        starts: how often it was started over on another connection.
         sockets: those of a new connection, or of its happy eyeballs.
         route: the addresses of the connection, None before there is one.
         is_new_connection: it was opened for this request.
@@ -97,6 +98,7 @@ class Sending:
         "sends",
         "sends_once",
         "sockets",
+        "starts",
         "starving",
         "wake",
     )
@@ -108,7 +110,6 @@ class Sending:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.sockets: list[int] = []
-        self.connection: Connection | None = None
         self.last_activity = 0.0
         self.message = ""
         self._forget_sending()
@@ -120,6 +121,7 @@ class Sending:
         self.failed: BaseException | None = None
         self.wake: Callable[[], None] | None = None
         self.route: Route | None = None
+        self.connection: Connection | None = None
         self.restarts = self.is_new_connection = self._connecting = False
         self.code = self.sends = 0
 
@@ -130,7 +132,7 @@ class Sending:
         self.feed: Callable[[int], bytes | None] | None = None
         self._on_alpn: Callable[[str, bool], None] | None = None
         self._news: LogNews | None = None
-        self._detours = 0
+        self._detours = self.starts = 0
 
     def _forget_feeding(self) -> None:
         self.fed, self.fed_at, self.is_read_out = 0, 0.0, False
@@ -276,6 +278,7 @@ class Sending:
         assert request is not None
         shares = self._shares
         self.restarts = self.is_new_connection = False
+        self.starts += 1
         self.last_activity = monotonic()
         if handle.is_burying:
             handle.end_burial()
