@@ -27,7 +27,8 @@ from curlhttp._models.request import Request
 __all__ = ["Sending"]
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
-_SHARED_DETOURS, _MOST_DETOURS = 3, 6
+_SHARED_DETOURS = 3
+_MOST_SENDS = 6  # of one attempt: a server that always refuses sees it no more often
 # With these libcurl gives up what was refused: our guard, no way to rewind, or five tries; or
 # GOAWAY gave an error, which libcurl (8.23) takes for one of each stream.
 _AFTER_REFUSAL = (
@@ -77,6 +78,7 @@ class Sending:
         "_detours",  # how often it went elsewhere; first all share a new connection, see restart
         "_news",  # what libcurl's log told of this request: "refused", "downgrades", or nothing
         "_on_alpn",
+        "_sent",  # how often it went out on other connections before
         "_use",  # the number of the request among those of its connection
         "code",
         "connection",
@@ -132,7 +134,7 @@ class Sending:
         self.feed: Callable[[int], bytes | None] | None = None
         self._on_alpn: Callable[[str, bool], None] | None = None
         self._news: LogNews | None = None
-        self._detours = self.starts = 0
+        self._detours = self._sent = self.starts = 0
 
     def _forget_feeding(self) -> None:
         self.fed, self.fed_at, self.is_read_out = 0, 0.0, False
@@ -295,6 +297,7 @@ class Sending:
         if shares:
             self.read_log(self._on_alpn)
         # libcurl counts anew: what was sent on the other connection is in is_second.
+        self._sent += self.sends > 0
         self.sends, self.code, self._news = 0, 0, None
         self.lines.clear()
         self._forget_feeding()
@@ -313,7 +316,7 @@ class Sending:
 
     def goes_elsewhere(self) -> bool:
         """Return whether it may go out once more, as nothing was processed; rewind its body."""
-        if not self._was_left_out() or self._detours >= _MOST_DETOURS:
+        if not self._was_left_out() or self._sent + 1 >= _MOST_SENDS:
             return False
         return self.failed is None and self._rewinds()
 
@@ -332,7 +335,7 @@ class Sending:
 
     def _may_be_left_out(self) -> bool:
         """Return whether the server may have said so, of a request that it may see twice."""
-        if self.sends_once or self.is_second or self.lines or self._detours >= _MOST_DETOURS:
+        if self.sends_once or self.is_second or self.lines or self._sent + 1 >= _MOST_SENDS:
             return False
         # It may have done so just before the connection broke, which was there already.
         is_broken = self.code == pycurl.E_SEND_ERROR and self._shares and not self.is_new_connection

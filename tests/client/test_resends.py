@@ -169,8 +169,7 @@ async def test_a_post_that_is_refused_for_ever_is_given_up_and_says_that_nothing
     ) as caught:
         await h2_client.post(f"{h2_app.url}/refuse?times={FOR_EVER}", data=b"pay")
     assert caught.value.refused
-    assert len(h2_app.requests) == 7  # as often as libcurl by itself, and once more
-    assert len({record.connection for record in h2_app.requests}) == 7
+    assert len(h2_app.requests) == len({record.connection for record in h2_app.requests}) == 6
 
 
 async def test_a_get_that_is_refused_for_ever_is_given_up(
@@ -182,7 +181,7 @@ async def test_a_get_that_is_refused_for_ever_is_given_up(
         await h2_client.get(f"{h2_app.url}/refuse?times={FOR_EVER}")
     assert caught.value.request_sent
     assert not caught.value.refused
-    assert len(h2_app.requests) == 1 + 8
+    assert len(h2_app.requests) == 1 + 6
 
 
 def _refuse_and_break_off(connection: RawConnection) -> None:
@@ -448,3 +447,35 @@ async def test_nginx_that_reloads_costs_no_request(
         await client.aclose()
         nginx.stop()
         assert nginx.processed() == {str(number): 5 for number in range(200)}
+
+
+# --- a server that refuses always ---
+
+
+def _reset(record: Record, stream: Stream) -> None:
+    stream.reset(7)  # REFUSED_STREAM
+
+
+def _go_away(record: Record, stream: Stream) -> None:
+    stream.goaway(processed=False)
+
+
+def _go_away_and_close(record: Record, stream: Stream) -> None:
+    stream.goaway(processed=False)
+    stream.close_connection()
+
+
+@pytest.mark.parametrize("refuse", [_reset, _go_away, _go_away_and_close])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("is_kept", [False, True])
+async def test_a_server_that_refuses_always_sees_a_request_six_times_at_most(
+    make_client: Callable[..., AnyClient], h2_app: H2Server, refuse: Any, method: str, is_kept: bool
+) -> None:
+    client = make_client(http2=True)
+    content = b"pay" if method == "POST" else None
+    h2_app.stream_route("/always", refuse)
+    if is_kept:
+        await client.get(h2_app.url)
+    with pytest.raises(e.ConnectionError):
+        await client.request(method, h2_app.url + "/always", content=content, timeout=30)
+    assert [record.path for record in h2_app.requests].count("/always") == 6
