@@ -9,6 +9,7 @@ import pycurl
 
 from curlhttp import exceptions as e
 from curlhttp._config import Transport
+from curlhttp._curl.libcurl_log import stream_reset_by_us
 from curlhttp._models.request import Request
 from curlhttp._models.timings import Timings
 
@@ -48,6 +49,7 @@ class TransferFailure(NamedTuple):
     deadline_passed: bool
     aborted_resend: bool  # our guard stopped libcurl from sending a request twice
     refused: bool = False  # the server said that it did not process the request
+    told_to_leave: bool = False  # the server sent GOAWAY on the HTTP/2 connection
     is_odd: bool = False  # what libcurl took for a head does not begin with a status line
 
 
@@ -131,7 +133,7 @@ def error_for(failure: TransferFailure) -> e.RequestException:
         kind, what = e.RemoteProtocolError, NOT_HTTP
     request = failure.request
     error = kind(
-        f"{request}: {what} (curl error {failure.code}: {failure.message})",
+        f"{request}: {what} (curl error {failure.code}{_words_of(failure)})",
         request=request,
         curl_code=failure.code,
         request_sent=failure.sent,
@@ -139,6 +141,12 @@ def error_for(failure: TransferFailure) -> e.RequestException:
     )
     _note_facts(error, failure)
     return error
+
+
+def _words_of(failure: TransferFailure) -> str:
+    """Return libcurl's words, unless they say nothing, or name an error of nghttp2's callbacks."""
+    message = failure.message
+    return f": {message}" if message and not stream_reset_by_us(message) else ""
 
 
 def _note_facts(error: e.RequestException, failure: TransferFailure) -> None:
@@ -187,6 +195,8 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.ChunkedEncodingError, _CUT_BODY
     if code == pycurl.E_INTERFACE_FAILED:
         return e.ConnectionError, f"{_local_end(failure.request.transport)} cannot be used"
+    if _is_left_unanswered(failure):
+        return e.ConnectionError, _WITHOUT_ANSWER
     kind = _TABLE.get(code, e.RequestException)
     if kind is e.SSLError:
         return kind, _WHAT.get(code, _TLS_FAILED)
@@ -198,6 +208,11 @@ _MAY_HAVE_ARRIVED = (
     "so it was not sent again"
 )
 
+_WITHOUT_ANSWER = (
+    "the server closed the HTTP/2 connection before it answered; the request may have been "
+    "processed, so it was not sent again"
+)
+
 _BAD_HEADER = "response header"  # in what libcurl says of a trailer that is folded, for one
 
 _TLS_FAILED = "TLS failed; check the certificate, or pass verify= or cert="
@@ -207,7 +222,7 @@ _WHAT = {
     pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
     pycurl.E_COULDNT_RESOLVE_PROXY: "the proxy's name could not be resolved",
     _WEIRD_SERVER_REPLY: "the server broke HTTP in its header block",
-    pycurl.E_HTTP2: "the server broke HTTP/2",
+    pycurl.E_HTTP2: "the server broke HTTP/2, or closed the connection before it answered",
     HTTP2_STREAM: "the server ended the HTTP/2 stream",
     pycurl.E_PARTIAL_FILE: "the response body ended early",
     pycurl.E_BAD_CONTENT_ENCODING: "the response has a transfer coding that nobody asked for",
@@ -219,6 +234,15 @@ _WHAT = {
     # libcurl wanted to send again: it has no way to rewind a body, which is how we want it
     pycurl.E_SEND_FAIL_REWIND: _MAY_HAVE_ARRIVED,
 }
+
+
+def _is_left_unanswered(failure: TransferFailure) -> bool:
+    """Return whether the server closed an HTTP/2 connection, as on a reload, without an answer."""
+    if failure.has_head or not failure.sent:
+        return False
+    if failure.code == HTTP2_STREAM:
+        return stream_reset_by_us(failure.message) > 0
+    return failure.code == pycurl.E_HTTP2 and failure.told_to_leave
 
 
 def _timed_out(failure: TransferFailure) -> tuple[_Kind, str]:

@@ -7,6 +7,7 @@ happen. Of the response nothing is known here but whether lines of it came.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -335,11 +336,19 @@ class Sending:
 
     def _may_be_left_out(self) -> bool:
         """Return whether the server may have said so, of a request that it may see twice."""
-        if self.sends_once or self.is_second or self.lines or self._sent + 1 >= _MOST_SENDS:
+        if self.sends_once or self.lines or self._sent + 1 >= _MOST_SENDS:
             return False
+        if self.is_second and not self.is_told_to_leave:  # a reload may end the next one, too
+            return False
+        if self.code == pycurl.E_HTTP2 or self._stream_reset():
+            return True  # the connection ended: a server that reloads says so to all its streams
         # It may have done so just before the connection broke, which was there already.
-        is_broken = self.code == pycurl.E_SEND_ERROR and self._shares and not self.is_new_connection
-        return is_broken or self._stream_reset() > 0
+        return self.code == pycurl.E_SEND_ERROR and self._shares and not self.is_new_connection
+
+    @property
+    def is_told_to_leave(self) -> bool:
+        """Return whether the server is known to have sent GOAWAY on the connection."""
+        return self.connection is not None and self.connection.last_stream != math.inf
 
     def _stream_reset(self) -> int:
         """Return the number of the stream that libcurl has ended unanswered, 0 for none."""

@@ -529,20 +529,37 @@ async def test_a_server_that_breaks_http_2_is_an_error_at_once(
     def handler(conn: RawConnection) -> None:
         says(*(BROKEN[kind] if conn.index == 0 else [head(("x-fine", "yes"))]))(conn)
 
-    async def get() -> Any:
+    async def send(method: str) -> Any:
         if not streams:
-            return await client.get(server.url)
-        async with await client.stream("GET", server.url) as stream:
+            return await client.request(method, server.url)
+        async with await client.stream(method, server.url) as stream:
             await stream.read()
             return stream.real
 
     with RawServer(handler) as server:
         with pytest.raises(e.RemoteProtocolError) as caught:
-            await get()
+            await send("POST")
         assert caught.value.request_sent
         assert not caught.value.refused
-        assert (await get()).headers["x-fine"] == "yes"
+        assert (await send("POST")).headers["x-fine"] == "yes"
         assert server.connections == 2
+
+
+async def test_a_get_goes_to_another_connection_where_http_2_broke_before_its_answer(
+    make_client: MakeClient,
+) -> None:
+    client = make_client(http2="prior-knowledge", timeout=Timeout(read=30))
+
+    def handler(conn: RawConnection) -> None:
+        says(*(BROKEN["HPACK"] if conn.index != 1 else [head(("x-fine", "yes"))]))(conn)
+
+    with RawServer(handler) as server:
+        assert (await client.get(server.url)).headers["x-fine"] == "yes"
+        assert server.connections == 2
+    with RawServer(lambda conn: says(*BROKEN["HPACK"])(conn)) as server:
+        with pytest.raises(e.RemoteProtocolError):
+            await client.get(server.url)
+        assert server.connections == 2  # and no more
 
 
 class Breaking:
@@ -612,7 +629,7 @@ async def test_what_is_begun_on_a_broken_connection_goes_to_another(
 
     async def broken() -> None:
         with pytest.raises(e.RemoteProtocolError):
-            await client.get(server.url + "/break")
+            await client.post(server.url + "/break")
         failed.set()
 
     breaking, count = Breaking(), 0
