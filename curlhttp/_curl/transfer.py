@@ -42,7 +42,7 @@ _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 
 
-class _Driver(Protocol):
+class _Runs(Protocol):
     unanswered: dict[int, Connection]
 
     def resume_soon(self, transfer: Transfer) -> None: ...
@@ -114,7 +114,7 @@ class Transfer(GuardedSending):
         self.driver: Any = None  # a LentDriver, which imports this module
         self.shares = shares
         self.origin = ""
-        self.attached: _Driver | None = None
+        self.attached: _Runs | None = None
         self.timeout_queue: dict[Transfer, float] | None = None
         self.recheck_at = 0.0
         self.progress_mark: tuple[int, int] | None = None
