@@ -119,7 +119,8 @@ def test_ctrl_c_leaves_no_coroutine_behind(
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        go(Client(), app.url + "/bytes/5", tmp_path)  # what is imported late is there from here on
+        with Client() as client:  # what is imported late is there from here on
+            go(client, app.url + "/bytes/5", tmp_path)
         for number in range(1, 3000):
             with Client(**settings) as client:
                 with suppress(KeyboardInterrupt), _CtrlC(number) as comes:
