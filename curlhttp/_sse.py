@@ -111,7 +111,7 @@ class EventStream(_EventStream):
     def __next__(self) -> ServerSentEvent:
         event = self._events.take()
         if event is None:
-            event = run_sync(self._events.next_event())
+            event = run_sync(self._events.next_event)
         if event is None:
             raise StopIteration
         return event
@@ -126,7 +126,7 @@ class EventStream(_EventStream):
         self._events.close()  # a thread that reads learns it from its connection
 
     def __enter__(self) -> EventStream:
-        run_sync(self._events.open())
+        run_sync(self._events.open)
         return self
 
     def __exit__(self, *exc: object) -> None:

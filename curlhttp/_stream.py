@@ -33,7 +33,7 @@ class StreamedResponse(Streamed):
         Raises:
             RequestException: the body broke off, is corrupt or too large.
         """
-        return run_sync(self._read_all())
+        return run_sync(self._read_all)
 
     def iter_raw(self, chunk_size: int | None = None) -> Iterator[bytes]:
         """Give the body as it is on the wire, with its content coding.
@@ -62,7 +62,7 @@ class StreamedResponse(Streamed):
         return rechunk(self._pieces(self._decoding()), LineChunks(self._charset()))
 
     def _pieces(self, read: Read) -> Iterator[bytes]:
-        while piece := run_sync(read()):
+        while piece := run_sync(read):
             yield piece
 
     def __iter__(self) -> Iterator[bytes]:

@@ -93,7 +93,7 @@ class ClientCaching:
     def _in_thread(self, run: Callable[[], Awaitable[None]]) -> None:
         def target() -> None:
             try:
-                run_sync(run())
+                run_sync(run)
             finally:
                 self._threads.discard(thread)
 

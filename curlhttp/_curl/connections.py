@@ -44,6 +44,8 @@ _UNPROVEN = 5.0  # seconds of silence after which a request that goes out once n
 _FIONREAD = 0x541B  # linux/sockios.h: bytes that wait to be read
 _NOTHING = bytes(4)
 _ANY_FAMILY, _ANY_KIND = int(socket.AF_INET), int(socket.SOCK_STREAM)
+_ALERT = b"\x17\x03\x03\x00\x13"  # how an alert of TLS 1.3 begins: a record of 19 bytes
+_ALERT_SIZES = (24, 25)  # with its header, which nothing else fits in; Linux counts a FIN as one
 _DISTRUST = 60.0  # seconds
 _SUSPECTS = 1000  # servers that are remembered
 
@@ -99,14 +101,18 @@ class Connection:
         is_left: while it still carries requests, others are kept off it by their TLS options.
         certificate: the server's as PEM, if it was asked for.
         last_stream: the last one of HTTP/2 that the server may have processed, as far as is known.
+        ends_in_alert: see look_at_end.
+        refusal: why the server refused TLS; it may tell one of the requests that were sent on it.
     """
 
     __slots__ = (
+        "_handshake",
         "_read",
         "_tcp",
         "certificate",
         "counts",
         "descriptor",
+        "ends_in_alert",
         "events",
         "is_buried",
         "is_left",
@@ -114,6 +120,7 @@ class Connection:
         "last_stream",
         "multiplexes",
         "origin",
+        "refusal",
         "uses",
     )
 
@@ -129,6 +136,11 @@ class Connection:
         self.counts = is_tls and _TCP_INFO is not None
         self._tcp = _borrow(descriptor) if self.counts else None
         self._read = 0  # bytes up to the end of the last exchange, 0 if not known
+        self._handshake = 0  # bytes of it
+        if self._tcp is not None:  # too few are found when more come in at that very moment
+            self._handshake = max(_bytes_read(self._tcp), _bytes_read(self._tcp))
+        self.ends_in_alert = False
+        self.refusal = ""
 
     def is_clean(self) -> bool:
         """Return whether the server neither closed it nor, on HTTP/1, spoke out of turn."""
@@ -171,8 +183,19 @@ class Connection:
         if not events or events[0][1] & _END:
             return False  # a server may say why it closes (RFC 9110, section 15.5.9)
         said = _peek(self.descriptor)
-        # TLS says goodbye before the end: an alert, in TLS 1.3 a record of 19 bytes.
-        return bool(said) and said[:1] != b"\x15" and said != b"\x17\x03\x03\x00\x13"
+        # TLS says goodbye before the end, by an alert.
+        return bool(said) and said[:1] != b"\x15" and said != _ALERT
+
+    def look_at_end(self) -> None:
+        """Note whether an alert of TLS 1.3 is all that came after the handshake.
+
+        There a server refuses a client certificate, or the lack of one, when the client has begun
+        to send. Where the server then closes the connection at once, the client's next send fails,
+        and libcurl closes the socket without reading what had come before.
+        """
+        if self._tcp is not None and self._handshake and not self.ends_in_alert:
+            came = _bytes_received(self._tcp) - self._handshake
+            self.ends_in_alert = came in _ALERT_SIZES
 
     def count(self, use: int, size: int, *, ends: bool) -> bool:
         """Return whether a response can be the answer to its request.
@@ -351,11 +374,21 @@ def shut_down(descriptor: int, is_still: Callable[[int], bool] | None = None) ->
 
 def _bytes_read(tcp: _Borrowed) -> int:
     """Return how many bytes were read from a socket since it is open, 0 if that is not known."""
-    assert _TCP_INFO is not None
+    received = _bytes_received(tcp)
+    if not received:
+        return 0
     try:
-        info = tcp.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED + 8)
         unread = ioctl(tcp, _FIONREAD, _NOTHING)
     except OSError:
         return 0
-    received = int.from_bytes(info[_BYTES_RECEIVED:], sys.byteorder)
     return received - int.from_bytes(unread, sys.byteorder)
+
+
+def _bytes_received(tcp: _Borrowed) -> int:
+    """Return how many bytes came to a socket since it is open, 0 if that is not known."""
+    assert _TCP_INFO is not None
+    try:
+        info = tcp.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED + 8)
+    except OSError:
+        return 0
+    return int.from_bytes(info[_BYTES_RECEIVED:], sys.byteorder)

@@ -50,6 +50,7 @@ class Driver:
         poller: the sockets, and the descriptor that stands for them.
         multi: the pycurl.CurlMulti.
         multiplexing: which origins share connections.
+        unanswered: connections on TLS that were opened for a transfer that still runs, by socket.
         is_attached: the owner's loop may call; False after `detach`, and in a forked child.
         broken: what a callback failed with. libcurl has given up on all transfers, and an
             add_handle would fail (pycurl 7.47: kill the process).
@@ -62,6 +63,7 @@ class Driver:
         self.poller = self._make_poller()
         self.multiplexing = Multiplexing()
         self.broken: BaseException | None = None
+        self.unanswered: dict[int, Connection] = {}
         self._acts_at: float | None = None  # when libcurl wants to act, as it said last
         # Registered descriptors of which libcurl wants nothing for now; most are wanted again soon.
         self._idle: set[int] = set()
@@ -86,6 +88,8 @@ class Driver:
     def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
         try:
             if what == _REMOVE:
+                if self.unanswered:
+                    self._look_at_end(descriptor)
                 self._idle.add(descriptor)
                 if self._has_forked:
                     self.poller.forget(descriptor)
@@ -94,6 +98,12 @@ class Driver:
                 self.poller.watch(descriptor, what)
         except BaseException as error:
             self.broken = raised_in_callback(error)
+
+    def _look_at_end(self, descriptor: int) -> None:
+        """Look at a new connection once more, because libcurl may be about to close its socket."""
+        connection = self.unanswered.get(descriptor)
+        if connection is not None:
+            connection.look_at_end()
 
     def _give_up(self, error: BaseException) -> NoReturn:
         """Raise what was raised in a callback, such as KeyboardInterrupt."""
@@ -178,6 +188,8 @@ class Driver:
         transfer.attached = None
         del self.running[transfer.easy]
         self._read_timeouts.stop(transfer)
+        if transfer.is_new_connection and transfer.connection is not None:
+            self.unanswered.pop(transfer.connection.descriptor, None)
         self._take_off(transfer)
 
     def _take_off(self, transfer: Transfer) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "TransferFailure",
     "error_for",
     "raised_in_callback",
+    "refused_tls",
 ]
 
 # Codes that pycurl has no name for (curl.h).
@@ -51,13 +52,19 @@ class TransferFailure(NamedTuple):
     refused: bool = False  # the server said that it did not process the request
     told_to_leave: bool = False  # the server sent GOAWAY on the HTTP/2 connection
     is_odd: bool = False  # what libcurl took for a head does not begin with a status line
+    refusal: str = ""  # why the server refused TLS, where that is known of the connection
 
 
 _LOCAL = frozenset({pycurl.E_INTERFACE_FAILED, pycurl.E_SSL_SHUTDOWN_FAILED})
 _LASTING = _LOCAL | {_TOO_LARGE}
 _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
     pycurl.E_SSL_CONNECT_ERROR: "handshake",
-    pycurl.E_RECV_ERROR: "handshake",  # an alert: from TLS 1.3 on it comes after the handshake
+    # An alert: from TLS 1.3 on it comes after the handshake.
+    pycurl.E_RECV_ERROR: "handshake",
+    pycurl.E_SEND_ERROR: "handshake",
+    pycurl.E_GOT_NOTHING: "handshake",
+    pycurl.E_HTTP2: "handshake",
+    HTTP2_STREAM: "handshake",
     pycurl.E_PEER_FAILED_VERIFICATION: "untrusted",
     pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "untrusted",
     pycurl.E_SSL_INVALIDCERTSTATUS: "untrusted",
@@ -176,6 +183,9 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.ConnectionError, "the server refused the request before it processed any of it"
     if code == pycurl.E_COULDNT_CONNECT:
         return _not_connected(failure)
+    why = failure.refusal or refused_tls(failure.message, failure.request.transport)
+    if why and not _is_of_proxy(failure):
+        return e.SSLError, why
     if code == pycurl.E_SSL_CONNECT_ERROR:
         return _no_handshake(failure)
     if code == pycurl.E_RECV_ERROR:
@@ -293,6 +303,44 @@ def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
     return e.ProxyError, "the proxy could not be reached"
 
 
+# In OpenSSL's names for the alerts by which a server refuses a client (RFC 8446, section 6.2).
+_ABOUT_CERTIFICATES = ("certificate", "unknown ca", "access denied")
+
+
+def refused_tls(message: str, transport: Transport, is_hidden: bool = False) -> str:
+    """Return why a server refused TLS, if it did; "" if not.
+
+    In TLS 1.3 it refuses a client certificate, or the lack of one, when the client is done with
+    the handshake. So this may come with any of libcurl's codes, and at any time.
+
+    Args:
+        message: libcurl's words for the failure; those of an alert are OpenSSL's.
+        transport: of the request.
+        is_hidden: there was an alert that libcurl did not read.
+    """
+    has_cert = transport.tls.cert is not None
+    if "SSL routines" in message and "alert" in message:
+        if any(name in message for name in _ABOUT_CERTIFICATES):
+            if has_cert:
+                return "the server rejected the client certificate"
+            return "the server wants a client certificate; pass cert="
+        if "handshake failure" in message and not has_cert:  # TLS 1.2 has no other alert for it
+            return "the server refused the TLS handshake; maybe it wants a client certificate"
+        return "the server refused the TLS connection"
+    proxy = transport.proxy
+    if not is_hidden or (proxy is not None and proxy.url.startswith("https:")):
+        return ""
+    # Nothing else is refused at that time.
+    why = "rejected the client certificate" if has_cert else "wants a client certificate (cert=)"
+    return f"the server ended TLS right after the handshake; most likely it {why}"
+
+
+def _is_of_proxy(failure: TransferFailure) -> bool:
+    """Return whether what was said of TLS may be the word of a proxy that speaks it."""
+    proxy = failure.request.transport.proxy
+    return proxy is not None and proxy.url.startswith("https:") and not failure.sent
+
+
 def _no_handshake(failure: TransferFailure) -> tuple[_Kind, str]:
     # A handshake that was cut says nothing of certificates: another attempt may well succeed.
     was_cut = failure.os_errno in _ECONNRESET_EPIPE or "unexpected eof" in failure.message
@@ -306,8 +354,6 @@ def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
     if failure.request.transport.proxy is not None and not failure.sent:
         return e.ProxyError, "the proxy broke the connection"
     # libcurl has one code for whatever goes wrong while it reads; only its words tell more.
-    if "SSL routines" in message and "alert" in message:
-        return e.SSLError, "the server refused the TLS connection"
     if "Too many response headers" in message or "too large" in message.lower():
         return e.RemoteProtocolError, "the response's header block is too large"
     if "nghttp2" in message:

@@ -99,6 +99,8 @@ class LentDriver(Driver):
         # Forgetting costs nothing here, and the next transfer has other sockets.
         try:
             if what == _REMOVE:
+                if self.unanswered:
+                    self._look_at_end(descriptor)
                 self.poller.forget(descriptor)
             else:
                 self.poller.watch(descriptor, what)

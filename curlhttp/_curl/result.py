@@ -57,6 +57,8 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
         # Said in place of libcurl's own error, which is only that the connection ended.
         if transfer.failed is None and switches_unasked(lines, request):
             transfer.failed = no_head(lines, request)
+        elif transfer.note_refusal():  # on another connection it would be refused likewise
+            transfer.restarts = False
         elif not transfer.is_fed_by_task:  # else the task that feeds it restarts it
             transfer.restarts = transfer.restarts or transfer.may_restart()
         return
@@ -242,6 +244,7 @@ def _error_of(transfer: Transfer) -> RequestException:
             aborted_resend=code == pycurl.E_ABORTED_BY_CALLBACK and transfer.sends > 1,
             told_to_leave=transfer.is_told_to_leave,
             refused=transfer.is_refused() and not transfer.is_second,
+            refusal=transfer.note_refusal(),
         )
     )
     error.response = _response_so_far(transfer)

@@ -18,7 +18,7 @@ import pycurl
 
 from curlhttp._config import SocketOption
 from curlhttp._curl.connections import Connection, Connections, Route
-from curlhttp._curl.errors import HTTP2_STREAM, raised_in_callback
+from curlhttp._curl.errors import HTTP2_STREAM, raised_in_callback, refused_tls
 from curlhttp._curl.handle import Handle
 from curlhttp._curl.libcurl_log import LogNews, news_in, stream_reset_by_us
 from curlhttp._curl.rejections import came_early
@@ -349,6 +349,22 @@ class Sending:
     def is_told_to_leave(self) -> bool:
         """Return whether the server is known to have sent GOAWAY on the connection."""
         return self.connection is not None and self.connection.last_stream != math.inf
+
+    def note_refusal(self) -> str:
+        """Return why the server refused TLS on the connection, "" if it did not; when it failed.
+
+        One of the requests on a connection reads that, and notes it for the others.
+        """
+        connection = self.connection
+        if connection is None or not self.sends:
+            return ""
+        if not connection.refusal:
+            assert self.request is not None
+            connection.look_at_end()
+            connection.refusal = refused_tls(
+                self.message, self.request.transport, connection.ends_in_alert
+            )
+        return connection.refusal
 
     def _stream_reset(self) -> int:
         """Return the number of the stream that libcurl has ended unanswered, 0 for none."""

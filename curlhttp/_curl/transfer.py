@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pycurl
 
 from curlhttp._config import Limits
+from curlhttp._curl.connections import Connection, Route
 from curlhttp._curl.guarding import GuardedSending
 from curlhttp._curl.handle import Callbacks, Handle
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
@@ -41,7 +42,9 @@ _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 
 
-class _Resumes(Protocol):
+class _Runs(Protocol):
+    unanswered: dict[int, Connection]
+
     def resume_soon(self, transfer: Transfer) -> None: ...
 
 
@@ -111,7 +114,7 @@ class Transfer(GuardedSending):
         self.driver: Any = None  # a LentDriver, which imports this module
         self.shares = shares
         self.origin = ""
-        self.attached: _Resumes | None = None
+        self.attached: _Runs | None = None
         self.timeout_queue: dict[Transfer, float] | None = None
         self.recheck_at = 0.0
         self.progress_mark: tuple[int, int] | None = None
@@ -189,6 +192,12 @@ class Transfer(GuardedSending):
         self._most = self._limit = 0.0
 
     # libcurl's callbacks: they do not raise, but keep the error in `failed`
+
+    def _note_connection(self, route: Route) -> Connection | None:
+        connection = super()._note_connection(route)
+        if connection is not None and connection.counts and self.attached is not None:
+            self.attached.unanswered[connection.descriptor] = connection
+        return connection
 
     def _on_header(self, line: bytes) -> int | None:
         """Collect a header line of a streamed response, and notice the end of its head."""

@@ -201,10 +201,11 @@ class _Run:
         outcome: what came of an attempt that does not surface; None: it was cancelled.
     """
 
-    __slots__ = ("_coroutine", "_error", "_response", "outcome", "sent")
+    __slots__ = ("_coroutine", "_error", "_request", "_response", "_through", "outcome", "sent")
 
     def __init__(self, through: Send, request: Request) -> None:
-        self._coroutine: Coroutine[object, object, Response] = _begun(through, request)
+        self._through, self._request = through, request
+        self._coroutine: Coroutine[object, object, Response] | None = None  # it has not begun
         self._response: Response | None = None
         self._error: BaseException | None = None
         self.sent: Request | None = None
@@ -223,15 +224,18 @@ class _Run:
             BaseException: a cancellation, or Ctrl-C, that is not the outcome.
         """
         self.sent = None
+        if self._coroutine is None:
+            self._coroutine = _begun(self._through, self._request)
+        coroutine = self._coroutine
         try:
-            found = self._resumed(outcome)
+            found = _resumed(coroutine, outcome)
             while not isinstance(found, _Stop):
                 try:
                     received = yield found
                 except BaseException as error:  # a cancellation, for the one who waits
-                    found = self._coroutine.throw(error)
+                    found = coroutine.throw(error)
                 else:
-                    found = self._coroutine.send(received)
+                    found = coroutine.send(received)
         except StopIteration as stop:
             self._response = stop.value
         except BaseException as error:
@@ -242,14 +246,6 @@ class _Run:
             self.sent = found.request
         finally:
             del outcome  # its traceback has this frame: else it would hold itself, in a circle
-
-    def _resumed(self, outcome: Response | BaseException | None) -> object:
-        try:
-            if isinstance(outcome, BaseException):
-                return self._coroutine.throw(outcome)
-            return self._coroutine.send(outcome)
-        finally:
-            del outcome  # likewise
 
     def result(self) -> Response:
         """Return what the middleware returned, or raise what it raised."""
@@ -274,7 +270,19 @@ class _Run:
     def close(self) -> None:
         """Let go of the middleware, wherever it is."""
         self._error = self.outcome = None  # they hold frames that hold this
-        self._coroutine.close()
+        if self._coroutine is not None:
+            self._coroutine.close()
+
+
+def _resumed(
+    coroutine: Coroutine[object, object, Response], outcome: Response | BaseException | None
+) -> object:
+    try:
+        if isinstance(outcome, BaseException):
+            return coroutine.throw(outcome)
+        return coroutine.send(outcome)
+    finally:
+        del outcome  # or its traceback would hold this frame, in a circle
 
 
 async def _begun(through: Send, request: Request) -> Response:

@@ -53,9 +53,12 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, gate: MakeGate) 
             # to none.
             if transport.proxy is None:
                 return guard.send(request, request.url.origin, origin, send)
+
             # The proxy first: while its circuit is open, the origins behind it are not asked, nor
             # blamed.
-            beyond = partial(guard.send, key=request.url.origin, judge=hidden_origin, send=send)
+            def beyond(hop: Request) -> Awaitable[Response]:
+                return guard.send(hop, hop.url.origin, hidden_origin, send)
+
             return guard.send(request, proxy_key(transport.proxy.url), proxy, beyond)
 
         return guarded
@@ -75,7 +78,9 @@ class _Guard:
     def __init__(self, breaker: CircuitBreaker, clock: Clock, hooks: Hooks) -> None:
         self._breaker = breaker
         self._now = clock.now
-        self._tell = partial(hooks.tell, _EVENT) if hooks.hears(_EVENT) else None
+        self._tell = None
+        if hooks.hears(_EVENT):
+            self._tell = lambda transition: hooks.tell(_EVENT, transition)
         self._untold: deque[Transition] = deque()  # ends of bodies led to: no hook can run there
 
     async def send(self, request: Request, key: str, judge: Judge, send: Send) -> Response:

@@ -31,13 +31,11 @@ def exchange(engine: Engine, now: Callable[[], float], kind: type[Streamed]) -> 
             if request.body is not None and request.body.is_async:
                 raise TypeError("an async body needs AsyncClient")
             fit(request, now)
+        if log.takes(INFO):
+            return logged(request, _unlogged(engine, kind), plan)
         if request.stream:
-            sent: Awaitable[Response] = _open(engine, request, kind, plan)
-        elif plan is not None:
-            sent = engine.perform(request, plan)
-        else:
-            sent = engine.perform(request)
-        return logged(request, sent) if log.takes(INFO) else sent
+            return _open(engine, request, kind, plan)
+        return engine.perform(request) if plan is None else engine.perform(request, plan)
 
     return send
 
@@ -58,13 +56,25 @@ def exchange_in_loops(
             fit(request, now)
         # For each attempt, since a client may be used in several event loops, one after the other.
         engine = choose()
+        if log.takes(INFO):
+            return logged(request, _unlogged(engine, kind), plan)
         if request.stream:
-            sent: Awaitable[Response] = _open(engine, request, kind, plan)
-        elif plan is not None:
-            sent = engine.perform(request, plan)
-        else:
-            sent = engine.perform(request)
-        return logged(request, sent) if log.takes(INFO) else sent
+            return _open(engine, request, kind, plan)
+        return engine.perform(request) if plan is None else engine.perform(request, plan)
+
+    return send
+
+
+def _unlogged(engine: Engine, kind: type[Streamed]) -> Exchange:
+    """Return what hands a request to the engine, as the last steps do where there is no log.
+
+    There each coroutine is made last of all: Ctrl-C in a call after it would leave it behind.
+    """
+
+    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+        if request.stream:
+            return _open(engine, request, kind, plan)
+        return engine.perform(request) if plan is None else engine.perform(request, plan)
 
     return send
 

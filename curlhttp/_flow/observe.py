@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 
+from curlhttp._engine import Exchange, HedgePlan
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.wire_text import HeadText, printable
@@ -12,15 +13,16 @@ from curlhttp._watch import Watch, log, watch_of
 __all__ = ["logged", "note_head"]
 
 
-async def logged(request: Request, sent: Awaitable[Response]) -> Response:
+async def logged(request: Request, send: Exchange, plan: HedgePlan | None = None) -> Response:
     """Return the response of an attempt, and log it.
 
     Args:
         request: of the attempt.
-        sent: gives the response, and has not begun yet.
+        send: sends it.
+        plan: see Exchange.
     """
     with Watch(request) as watch:
-        response = await sent
+        response = await send(request, plan)
         watch.answered(response._head, response.timings, response.request)
     return response
 

@@ -6,7 +6,6 @@ A response that is dropped unread gives its connection back when it is collected
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import partial
 from io import SEEK_END, BytesIO
 from typing import Any, TypeAlias
 
@@ -185,7 +184,8 @@ class Streamed(Response):
             return Whole(self._content).read
         self._begin()
         self._set_decoder()
-        return partial(self._read_piece, min(size or _PIECE, _PIECE))
+        most = min(size or _PIECE, _PIECE)
+        return lambda: self._read_piece(most)  # in a partial, Ctrl-C may come after the call
 
     async def _read_all(self) -> bytes:
         if self._content is None:

@@ -108,8 +108,10 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
         fit(request, now)
         if request.transport.negotiate:
             raise ValueError("Negotiate is libcurl's, which sends no head of another protocol")
-        sent = _upgrade(connector(choose()), request, now)
-        return logged(request, sent) if log.takes(INFO) else sent
+        engine = connector(choose())
+        if log.takes(INFO):
+            return logged(request, lambda request, plan=None: _upgrade(engine, request, now))
+        return _upgrade(engine, request, now)
 
     return send
 

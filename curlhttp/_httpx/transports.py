@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from curlhttp._engine import Engine, Incoming
@@ -128,8 +128,10 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             if self._checkpoint is not None:
                 sent.transport = self._checkpoint.over(sent.transport)
                 engine = self._checkpoint.around(engine)
-            opening = self._open(engine, sent) if self._retries else engine.open(sent)
-            incoming = await (watched(sent, opening) if log.takes(DEBUG) else opening)
+            if log.takes(DEBUG):
+                incoming = await watched(sent, engine, self._start)
+            else:
+                incoming = await self._start(engine, sent)
         except RequestException as error:
             if trace is not None and sent is not None:
                 await tell(trace, failure_events(sent, request, error), awaits=kind.awaits)
@@ -151,6 +153,9 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             extensions=extensions,
         )
         return cast(ResponseT, response)
+
+    def _start(self, engine: Engine, sent: Request) -> Awaitable[Incoming]:
+        return self._open(engine, sent) if self._retries else engine.open(sent)
 
     async def _open(self, engine: Engine, sent: Request) -> Incoming:
         """Open, and try again where no connection could be made."""
@@ -193,7 +198,7 @@ class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
         Raises:
             httpx.TransportError: no response came of it; the engine's own error is its cause.
         """
-        return run_sync(self._respond(request))
+        return run_sync(self._respond, request)
 
     def close(self) -> None:
         """Close the connections; a transport that is used again makes new ones."""

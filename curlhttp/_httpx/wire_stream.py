@@ -128,12 +128,12 @@ class BlockingWireStream(WireStream):
     """A body to be read in `for`."""
 
     def __iter__(self) -> Iterator[bytes]:
-        while piece := run_sync(self._read()):
+        while piece := run_sync(self._read):
             yield piece
 
     def close(self) -> None:
         """Give up the rest; its connection is closed unless all has come."""
-        run_sync(self._close())
+        run_sync(self._close)
 
 
 class AsyncWireStream(WireStream):

@@ -122,7 +122,7 @@ class SteppedSender:
         return self._engine.is_closed
 
     def start(self, request: Request, finish: Finish) -> bool:
-        self._engine.start(self._flow(request), finish)
+        self._engine.start(self._flow, request, finish)
         return True
 
 
@@ -151,7 +151,7 @@ class InlineSender:
     def start(self, request: Request, finish: Finish) -> bool:
         outcome: Response | Exception
         try:
-            outcome = run_sync(self._core.flow(request))
+            outcome = run_sync(self._core.flow, request)
         except Exception as error:
             outcome = error
         finish(outcome)

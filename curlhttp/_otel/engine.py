@@ -71,34 +71,30 @@ class TracedEngine:
         """Open a connection for another protocol; its span ends with the answer to the request."""
         engine = connector(self._engine)
         if not is_http_instrumentation_enabled():
-            return await self._past(request, engine.connect(request))
+            return await self._past(request, engine.connect)
         number_anyway(request)
         # The head of this very request is what the caller writes on the connection.
         under = self._tracing.begin(request)
         try:
-            stream = await self._past(request, engine.connect(request))
+            stream = await self._past(request, engine.connect)
         except BaseException as error:
             under.fail(error)
             raise
         return TracedStream(stream, under)
 
     def _perform(self, request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        engine = self._engine
-        return self._past(
-            request, engine.perform(request) if plan is None else engine.perform(request, plan)
-        )
+        return self._past(request, self._engine.perform, plan)
 
     def _open(self, request: Request, plan: HedgePlan | None = None) -> Awaitable[Incoming]:
-        engine = self._engine
-        return self._past(
-            request, engine.open(request) if plan is None else engine.open(request, plan)
-        )
+        return self._past(request, self._engine.open, plan)
 
-    async def _past(self, request: Request, sent: Awaitable[T]) -> T:
+    async def _past(
+        self, request: Request, send: Callable[..., Awaitable[T]], plan: HedgePlan | None = None
+    ) -> T:
         """Return what the engine gives, which is not to ask for a traced one once more."""
         _passing.add(id(request))
         try:
-            return await sent
+            return await (send(request) if plan is None else send(request, plan))
         finally:
             _passing.discard(id(request))
 

@@ -88,7 +88,7 @@ class RedisStore:
 
     def ask_here(self, question: Question) -> Answer | None:
         """Return the answer, and block for it no longer than the timeout."""
-        return run_sync(self.ask(question, ThreadGate))
+        return run_sync(lambda: self.ask(question, ThreadGate))
 
     def tell(self, question: Question) -> None:
         """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""

@@ -63,7 +63,7 @@ def open_blocking(
 ) -> WebSocket:
     """Open a WebSocket of a blocking client; the arguments are those of shake_hands."""
     settings = Settings.of(*wanted)
-    response, protocol = run_sync(shake_hands(core, lambda: engine, url, settings, options))
+    response, protocol = run_sync(lambda: shake_hands(core, lambda: engine, url, settings, options))
     keeper = core.keepers.get(engine)
     if keeper is None:
         # In one step, as another thread may be here too.
@@ -75,7 +75,7 @@ def open_blocking(
 def _start_thread(run: Callable[[], Coroutine[object, None, None]]) -> None:
     # A daemon: it must not keep a program from ending that left a WebSocket open.
     name = "curlhttp-websockets"
-    threading.Thread(target=lambda: run_sync(run()), daemon=True, name=name).start()
+    threading.Thread(target=lambda: run_sync(run), daemon=True, name=name).start()
 
 
 def open_async(

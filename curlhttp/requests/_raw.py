@@ -291,7 +291,7 @@ class RawResponse(RawHead):
     def drain_conn(self) -> None:
         """Do without the rest of the body: read a little to save the connection, else close it."""
         with suppress(RequestException):  # nobody wanted it
-            run_sync(self.received.discard())
+            run_sync(self.received.discard)
         self.close()
 
     # the connection

@@ -78,7 +78,7 @@ class Wire:
         if not self._rest and self._is_streamed and not self._is_closed:
             streamed: StreamedResponse = self._received
             try:
-                self._rest = memoryview(run_sync(streamed._read_piece()))
+                self._rest = memoryview(run_sync(streamed._read_piece))
             except RequestException as error:
                 self._failed = error
                 return False

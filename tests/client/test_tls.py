@@ -8,7 +8,8 @@ import ssl
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from cryptography import x509
 import curlhttp
 from curlhttp import TLS
 from curlhttp._config import Transport
-from tests.servers import AppServer, Certs
+from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record
+from tests.servers.certs import HTTP1, HTTP2
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.ways import EVERY_WAY, Ask
 
@@ -306,12 +308,100 @@ async def test_each_request_has_its_own_client_certificate(client: AnyClient, ce
         assert peers == ["client A", "client B", None, "client A"]
 
 
-async def test_no_certificate_where_one_is_needed(client: AnyClient, certs: Certs) -> None:
+# In TLS 1.3 the server refuses when the client has begun to send, and its reset may hide why. So
+# what libcurl makes of it is a matter of chance.
+_TIMES = 12
+COUNTS_BYTES = pytest.mark.skipif(
+    sys.platform != "linux", reason="a hidden alert is found by TCP_INFO, which is Linux's"
+)
+
+
+async def _refusals(send: Callable[[], Awaitable[object]], server: AppServer) -> list[str]:
+    """Return what the errors say; each must be of the first and only connection."""
+    said = []
+    for _ in range(_TIMES):
+        with pytest.raises(curlhttp.SSLError) as caught:
+            await send()
+        said.append(str(caught.value))
+    assert not server.requests
+    assert server.connections == _TIMES
+    return said
+
+
+@COUNTS_BYTES
+@EVERY_WAY
+async def test_no_way_takes_a_missing_certificate_for_a_broken_connection(
+    ask: Ask, certs: Certs
+) -> None:
+    for alpn in (HTTP2, HTTP1):
+        with AppServer(certs.client_auth_context(alpn=alpn)) as server:
+            for said in await _refusals(partial(ask, server.url), server):
+                assert "wants a client certificate" in said
     with AppServer(certs.client_auth_context()) as server:
-        with pytest.raises((curlhttp.SSLError, curlhttp.ConnectionError)):
-            await client.get(server.url)
-        assert not server.requests
-        assert (await client.get(server.url, cert=certs.client_cert_path())).ok
+        assert (await ask(server.url, cert=str(certs.client_cert_path()))).ok
+
+
+@COUNTS_BYTES
+@pytest.mark.parametrize("alpn", [HTTP2, HTTP1])
+async def test_a_refused_certificate_is_not_sent_again(
+    make_client: MakeClient, certs: Certs, tmp_path: Path, alpn: tuple[str, ...]
+) -> None:
+    stranger = Certs(tmp_path).client_cert_path()
+    client = make_client(http2=True, retry=2, cert=stranger)
+    with HTTPProxy() as proxy:
+        for proxies in (None, proxy.url):
+            with AppServer(certs.client_auth_context(alpn=alpn)) as server:
+                post = partial(client.post, server.url, content=b"abc", proxies=proxies)
+                for said in await _refusals(post, server):
+                    assert "rejected the client certificate" in said
+
+
+@COUNTS_BYTES
+async def test_each_request_on_a_connection_that_is_refused_says_why(
+    make_client: MakeClient, certs: Certs
+) -> None:
+    for _ in range(4):
+        with AppServer(certs.client_auth_context(alpn=HTTP2)) as server:
+            client = make_client(http2=True, retry=2)
+            results = [result async for result in client.map([server.url] * 20, concurrency=20)]
+            assert [type(result) for result in results] == [curlhttp.SSLError] * 20
+            assert all("client certificate" in str(result) for result in results)
+            assert all(len(result.attempts) == 1 for result in results)
+
+
+async def test_tls_1_2_refuses_in_the_handshake(client: AnyClient, certs: Certs) -> None:
+    context = certs.client_auth_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with AppServer(context) as server:
+        for said in await _refusals(lambda: client.post(server.url), server):
+            assert "wants a client certificate" in said
+
+
+@COUNTS_BYTES
+async def test_a_websocket_says_that_a_client_certificate_is_wanted(
+    make_client: MakeClient, certs: Certs
+) -> None:
+    client = make_client(retry=2)
+    with AppServer(certs.client_auth_context()) as server:
+        url = server.url.replace("https", "wss")
+        for said in await _refusals(lambda: client.websocket(url), server):
+            assert "wants a client certificate" in said
+
+
+async def test_a_reset_after_the_handshake_alone_is_a_broken_connection(
+    make_client: MakeClient, certs: Certs
+) -> None:
+    """It may happen by chance: it is tried again."""
+
+    def reset(record: Record, conn: AppConnection) -> None:
+        conn.reset()
+
+    with AppServer(certs.server_context()) as server:
+        server.route("/reset", reset)
+        with pytest.raises(curlhttp.ConnectionError) as caught:
+            await make_client(retry=1).get(server.url + "/reset")
+        assert not isinstance(caught.value, curlhttp.SSLError)
+        assert server.connections == 2
 
 
 async def test_a_client_certificate_that_is_not_there_is_named(

@@ -79,7 +79,7 @@ def ask(
     request = build(client) if build else client.build_request("GET", "http://a.test/x?y=1")
     send = upgrade(lambda: engine, lambda: engine.clock[0])
     try:
-        return run_sync(send(request)), engine.stream
+        return run_sync(send, request), engine.stream
     except RequestException as error:
         facts = engine.stream.aborted, error.request is request, error.request_sent
         if facts != (1, True, True):

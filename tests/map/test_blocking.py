@@ -59,8 +59,10 @@ def test_requests_go_on_in_the_order_in_which_they_were_let_go() -> None:
         await engine.sleep(seconds)
         gone_on.append(f"{seconds} s")
 
-    for coroutine in (waits("first"), waits("newcomer"), sleeps(2e-3), sleeps(1e-3)):
-        engine.start(coroutine, lambda result: None)
+    for name in ("first", "newcomer"):
+        engine.start(waits, name, lambda result: None)
+    for seconds in (2e-3, 1e-3):
+        engine.start(sleeps, seconds, lambda result: None)
     time.sleep(0.01)  # both timers are late, and looked at together
     while len(gone_on) < 4:
         engine.run_once()

@@ -107,8 +107,10 @@ async def test_a_mock_opens_no_connection_for_other_protocols(client: AnyClient)
     with mock(API):
         engine = client.real._engine if client.is_blocking else client.real._engine()
         with pytest.raises(AssertionError, match="the mock has no WebSockets"):
-            connecting = engine.connect(client.real.build_request("GET", API))
-            run_sync(connecting) if client.is_blocking else await connecting
+            request = client.real.build_request("GET", API)
+            if client.is_blocking:
+                run_sync(engine.connect, request)
+            await engine.connect(request)
 
 
 async def test_a_closed_client_stays_closed(client: AnyClient) -> None:

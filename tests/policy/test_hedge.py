@@ -215,7 +215,7 @@ class Admitting:
 
     def admit(self, request: Request, now: float) -> Ticket | None:
         self.now = now
-        return run_sync(self.real.admit(request, ThreadGate))
+        return run_sync(lambda: self.real.admit(request, ThreadGate))
 
 
 def extra_attempts(**given: Any) -> Admitting:

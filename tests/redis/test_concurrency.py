@@ -283,7 +283,7 @@ def test_one_whose_turn_comes_nearer_asks_soon_however_long_it_waited() -> None:
     limit = ConcurrencyLimit(1)
     lease = SharedLease(limit, line, ORIGIN)
     request: Any = type("Request", (), {"pool_seconds": lambda self, now: None})()
-    run_sync(shared_limits._wait_for(lease, limit, line, request, line, ThreadGate))
+    run_sync(lambda: shared_limits._wait_for(lease, limit, line, request, line, ThreadGate))
     assert line.slept[-2] == 0.25
     assert line.slept[-1] == 0.005
     lease.give()

@@ -88,7 +88,13 @@ def _pass_on(key: selectors.SelectorKey) -> bool:
     if isinstance(source, ssl.SSLSocket):
         while source.pending():
             data += source.recv(PIECE)
-    sink.sendall(data)
+    try:
+        sink.sendall(data)
+    except OSError:
+        # Who resets a connection may have said why.
+        while rest := sink.recv(PIECE):
+            source.sendall(rest)
+        raise
     return bool(data)
 
 

@@ -233,9 +233,9 @@ class BlockingEngine:
 
         race: HedgeRace | None = None
         try:
-            race = HedgeRace(plan, first, partial(self._leave, driver))
+            race = begun = HedgeRace(plan, first, partial(self._leave, driver))
             driver.expect(1 + plan.most)
-            winner = await race.run_out(wait, partial(self._join, race, driver))
+            winner = await race.run_out(wait, lambda: self._join(begun, driver))
             driver.expect(1)
         except BaseException:
             driver.expect(1)  # it may be lent again

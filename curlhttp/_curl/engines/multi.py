@@ -7,7 +7,6 @@ thread at a time.
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
 from time import monotonic
 
 from curlhttp._config import Limits
@@ -178,7 +177,7 @@ class MultiEngine(PooledEngine):
         try:
             if first.feed is not None:
                 await self._pump(first, race)
-            return await race.run_out(wait, partial(self._join, race))
+            return await race.run_out(wait, lambda: self._join(race))
         except BaseException:
             self._drop(race.abandon())
             raise

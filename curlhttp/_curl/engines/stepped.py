@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from time import monotonic
 from types import MethodType
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from curlhttp._config import Limits
 from curlhttp._curl.caller import Waited
@@ -27,6 +27,7 @@ from curlhttp._run import NEEDS_A_LOOP
 
 __all__ = ["SteppedEngine"]
 
+_A = TypeVar("_A")
 _Finish: TypeAlias = Callable[[Any], object]  # Any: a response or an exception
 
 _JUST_NOW = 500e-6  # seconds
@@ -53,8 +54,8 @@ class _Job:
 
     __slots__ = ("coroutine", "finish")
 
-    def __init__(self, coroutine: Coroutine[object, None, object], finish: _Finish) -> None:
-        self.coroutine: Coroutine[object, None, object] | None = coroutine  # None at its end
+    def __init__(self, finish: _Finish) -> None:
+        self.coroutine: Coroutine[object, None, object] | None = None  # so it is at its end, too
         self.finish = finish
 
 
@@ -112,15 +113,18 @@ class SteppedEngine(MultiEngine):
 
     # driving
 
-    def start(self, coroutine: Awaitable[object], finish: _Finish) -> None:
-        """Step a coroutine for the first time.
+    def start(self, call: Callable[[_A], Awaitable[object]], argument: _A, finish: _Finish) -> None:
+        """Make a coroutine, and step it for the first time.
 
         Args:
-            coroutine: the request on its way.
+            call: makes it, of a request on its way.
+            argument: of the call, such as the request.
             finish: called at its end with what it returned, or with the exception it raised.
         """
-        job = _Job(cast("Coroutine[object, None, object]", coroutine), finish)
+        job = _Job(finish)
         self._jobs.add(job)
+        # Its coroutine is made here: from the first moment it has a job, which `cancel` ends.
+        job.coroutine = cast("Coroutine[object, None, object]", call(argument))
         self._step(job)
 
     def run_once(self, *, waits: bool = True) -> None:
@@ -277,5 +281,5 @@ class SteppedEngine(MultiEngine):
             end.close()
 
     def __del__(self) -> None:
-        if not self.is_closed:
+        if not getattr(self, "is_closed", True):  # Ctrl-C may have come while it was made
             self._silence()

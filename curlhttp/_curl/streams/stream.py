@@ -13,12 +13,14 @@ from dataclasses import replace
 
 import pycurl
 
+from curlhttp._curl.connections import Connection
+from curlhttp._curl.errors import refused_tls
 from curlhttp._curl.transfer import Transfer
 from curlhttp._fork import register
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request, fields_of
 from curlhttp._models.timings import MICROSECOND, Timings
-from curlhttp.exceptions import ConnectionError
+from curlhttp.exceptions import ConnectionError, SSLError
 
 __all__ = ["ConnectionRequest", "Stream", "connection_to", "given_up"]
 
@@ -85,6 +87,8 @@ class Stream:
         self._holds_bytes = request.url.scheme == "https" or (
             proxy is not None and proxy.url.startswith("https:")
         )
+        # For what it tells of the end of TLS.
+        self._connection = Connection(self.descriptor, False, self._holds_bytes, "")
         self._timings = _timings(transfer)
         register(self)
 
@@ -154,18 +158,33 @@ class Stream:
             except BlockingIOError:
                 return total
             except pycurl.error as error:
-                raise self._broken(error) from None
+                raise self._broken(self._last_words() or error) from None
             total += sent
             # TLS takes one record at a time: what is left of a large piece may well go, too.
             if sent == len(data) or not sent:
                 return total
             data = memoryview(data)[sent:]
 
+    def _last_words(self) -> pycurl.error | None:
+        """Return how receiving fails once sending did: an alert of TLS says why."""
+        try:
+            self._easy.recv(PIECE)
+        except BlockingIOError:
+            pass
+        except pycurl.error as error:
+            return error
+        return None
+
     def _broken(self, error: pycurl.error) -> ConnectionError:
         code, message = error.args
-        self._error = ConnectionError(
-            f"{self._request}: the connection broke (curl error {code}: {message})", curl_code=code
-        )
+        self._connection.look_at_end()
+        why = refused_tls(message, self._request.transport, self._connection.ends_in_alert)
+        text = f"{self._request}: {why or 'the connection broke'} (curl error {code}: {message})"
+        if why:
+            self._error = SSLError(text, curl_code=code)
+            self._error.tls_failure = "handshake"
+        else:
+            self._error = ConnectionError(text, curl_code=code)
         return self._error
 
     # the end

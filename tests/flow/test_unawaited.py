@@ -1,0 +1,135 @@
+"""Ctrl-C leaves no coroutine behind that was made and not begun, wherever it comes in."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import curlhttp
+from curlhttp import CircuitBreaker, Client, Hedge, RateLimit, requests
+from curlhttp._engine import Send
+from tests.servers import AppServer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# Not what libcurl calls back: see tests/curl/test_interrupt.py.
+_BELOW = "curlhttp._curl."
+_WHERE = ("curlhttp._curl.engines.", "curlhttp._curl.race")
+
+
+async def _through(request: curlhttp.ClientRequest, send: Send) -> curlhttp.Response:
+    return await send(request)
+
+
+def _get(client: Client, url: str, folder: Path) -> None:
+    client.get(url)
+
+
+def _stream(client: Client, url: str, folder: Path) -> None:
+    with client.stream("GET", url) as response:
+        response.read()
+
+
+def _pieces(client: Client, url: str, folder: Path) -> None:
+    with client.stream("GET", url) as response:
+        for _ in response.iter_bytes(2):
+            pass
+
+
+def _map(client: Client, url: str, folder: Path) -> None:
+    with client.map([url] * 3, concurrency=2) as results:
+        for _ in results:
+            pass
+
+
+def _download(client: Client, url: str, folder: Path) -> None:
+    client.download(url, folder / "downloaded")
+
+
+def _session(client: Client, url: str, folder: Path) -> None:
+    with requests.Session() as session:
+        for _ in session.get(url, stream=True).iter_content(2):
+            pass
+        session.get(url)
+
+
+_WAYS = (_get, _stream, _pieces, _map, _download, _session)
+
+
+class _CtrlC:
+    """Raises KeyboardInterrupt on entry to the n-th of our functions, where signals come in."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def __enter__(self) -> Self:
+        self._others = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        sys.settrace(self._others)
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> None:
+        module = str(frame.f_globals.get("__name__"))
+        if not module.startswith("curlhttp.") or (
+            module.startswith(_BELOW) and not module.startswith(_WHERE)
+        ):
+            return
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("has_layers", [False, True])
+@pytest.mark.parametrize("go", _WAYS)
+def test_ctrl_c_leaves_no_coroutine_behind(
+    app: AppServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    go: Callable[[Client, str, Path], None],
+    has_layers: bool,
+) -> None:
+    settings: dict[str, Any] = {}
+    if has_layers:
+        caplog.set_level(logging.DEBUG, "curlhttp")
+        settings = {
+            "retry": 2,
+            "rate_limit": RateLimit(1e6),
+            "breaker": CircuitBreaker(),
+            "hedge": Hedge(30),
+            "middleware": [_through],
+            "attempt_middleware": [_through],
+            "auth": ("user", "password"),
+            "hooks": {"before_attempt": [lambda event: None]},
+        }
+    # Python itself loses what is raised in a finalizer.
+    lost: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with Client() as client:  # what is imported late is there from here on
+            go(client, app.url + "/bytes/5", tmp_path)
+        for number in range(1, 3000):
+            with Client(**settings) as client:
+                with suppress(KeyboardInterrupt), _CtrlC(number) as comes:
+                    go(client, app.url + "/bytes/5", tmp_path)
+            if comes.left > 0:
+                break
+        gc.collect()
+    assert 10 < number < 2999
+    assert {each.exc_type for each in lost} <= {KeyboardInterrupt}
+    lost.clear()
+    left = {str(warning.message) for warning in caught if "never awaited" in str(warning.message)}
+    assert not left
