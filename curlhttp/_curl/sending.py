@@ -108,7 +108,6 @@ class Sending:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.sockets: list[int] = []
-        self.connection: Connection | None = None
         self.last_activity = 0.0
         self.message = ""
         self._forget_sending()
@@ -120,6 +119,7 @@ class Sending:
         self.failed: BaseException | None = None
         self.wake: Callable[[], None] | None = None
         self.route: Route | None = None
+        self.connection: Connection | None = None
         self.restarts = self.is_new_connection = self._connecting = False
         self.code = self.sends = 0
 
