@@ -216,6 +216,9 @@ class ByteStream(Protocol):
             RequestException: the connection broke, or was given up.
         """
 
+    def unsent(self) -> int:
+        """Return how many bytes were written and wait to be sent."""
+
     def abort(self, error: Exception | None = None) -> None:
         """End the connection at once, from any thread; never waits, may be called twice.
 

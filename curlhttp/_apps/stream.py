@@ -67,6 +67,10 @@ class AppStream:
         await self._wait(seconds, self._socket.has_room)
         return self._socket.has_room()
 
+    def unsent(self) -> int:
+        """Return how many bytes wait for the app, 0 if there is room for more."""
+        return self._socket.unsent()
+
     def abort(self, error: Exception | None = None) -> None:
         """End the connection at once, from any thread; never waits, may be called twice.
 

@@ -130,6 +130,10 @@ class AppSocket:
         """Return whether the app has taken most of what was sent."""
         return self._inbox_size < _ROOM or self.is_gone or self._has_ended
 
+    def unsent(self) -> int:
+        """Return how many bytes the app has to take until there is room for more."""
+        return 0 if self.has_room() else self._inbox_size
+
     def abort(self, error: Exception | None = None) -> None:
         """Tell the app that the client has gone.
 

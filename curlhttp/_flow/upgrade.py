@@ -24,6 +24,7 @@ from curlhttp.exceptions import (
     ReadTimeout,
     RemoteProtocolError,
     RequestException,
+    WriteTimeout,
 )
 
 __all__ = ["Upgraded", "upgrade"]
@@ -132,7 +133,7 @@ async def _upgrade(engine: Connector, request: Request, now: Callable[[], float]
         if head.status_code == 101:
             return Upgraded(request, head, stream, reply.rest)
         response = Response(request, head, b"", stream.timings())
-        response._content = _decoded(response, await reply.body(head, now() + _PATIENCE))
+        response._content = _decoded(response, await reply.body(head))
     except BaseException as error:
         stream.abort()
         if isinstance(error, RequestException):
@@ -192,18 +193,28 @@ class _Reply:
             if size > _LONGEST_HEAD:
                 raise self._broken("the response's header block is too large")
 
+    def _seconds(self, limit: float | None) -> float | None:
+        """Return how long to wait: as long as a limit says, but not beyond the deadline."""
+        deadline = self._request.deadline
+        if deadline is None:
+            return limit
+        left = max(0.0, deadline - self._now())
+        return left if limit is None else min(limit, left)
+
     async def _more(self) -> None:
-        request, now = self._request, self._now()
-        limits = [request.timeout.read]
-        if request.deadline is not None:
-            limits.append(max(0.0, request.deadline - now))
-        seconds = min((limit for limit in limits if limit is not None), default=None)
-        piece = await self._stream.receive(seconds)
+        request = self._request
+        timeout = request.timeout
+        limit = timeout.read if timeout.write is None else timeout.write
+        # A head may be too long for the system's buffers.
+        has_gone = await self._stream.drain(self._seconds(limit))
+        piece = await self._stream.receive(self._seconds(timeout.read)) if has_gone else None
         if piece is None:
             if request.is_late(self._now()):
-                raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+                raise DeadlineExceeded(f"{request}: the total of {timeout.total} s ran out")
+            if not has_gone:
+                raise WriteTimeout(f"{request}: the server did not take the request in {limit} s")
             raise ReadTimeout(
-                f"{request}: the server was silent for {request.timeout.read} s after the request; "
+                f"{request}: the server was silent for {timeout.read} s after the request; "
                 "it may be slow, or raise timeout=Timeout(read=...)"
             )
         if not piece:
@@ -217,7 +228,7 @@ class _Reply:
     def _broken(self, what: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"{self._request}: {what}")
 
-    async def body(self, head: Head, until: float) -> bytes:
+    async def body(self, head: Head) -> bytes:
         """Return the body of a refusal, as much of it as comes.
 
         It only explains what is an error already: neither its size nor its pace, nor how it ends,
@@ -225,8 +236,8 @@ class _Reply:
 
         Args:
             head: of the response.
-            until: when to wait no longer, on the engine's clock.
         """
+        read, until = self._request.timeout.read, self._now() + (self._seconds(_PATIENCE) or 0.0)
         if head.status_code in (204, 304):
             return b""
         length, is_chunked = _framing(head)
@@ -237,8 +248,10 @@ class _Reply:
             has_ended = len(content) >= length if body is None else body.has_ended
             if has_ended or len(content) > _LONGEST_BODY:
                 return content[: min(length, _LONGEST_BODY)]
+            left = until - self._now()
+            silence = left if read is None else min(left, read)
             try:
-                received = await self._stream.receive(max(0.0, until - self._now()))
+                received = await self._stream.receive(silence) if left > 0 else b""
             except RequestException:
                 return content
             if not received:

@@ -17,6 +17,7 @@ __all__ = [
     "scrub_field",
     "scrub_text",
     "scrub_url",
+    "shown_text",
     "shown_url",
     "without_userinfo",
 ]
@@ -98,7 +99,11 @@ def shown_url(url: URL | str) -> str:
     text = _USERINFO.sub(r"\1***@", url, count=1) if isinstance(url, str) else scrub_url(url)
     if len(text) > _LONGEST_SHOWN:
         text = text[:_LONGEST_SHOWN] + "..."
-    text = scrub_text(text)
+    return shown_text(scrub_text(text))
+
+
+def shown_text(text: str) -> str:
+    """Return what a server said fit for a message: nothing in it that a terminal would obey."""
     return text if text.isprintable() else "".join([c if c.isprintable() else "?" for c in text])
 
 

@@ -30,6 +30,7 @@ class TracedStream:
         self._head = b""
         self.write = stream.write
         self.drain = stream.drain
+        self.unsent = stream.unsent
         self.timings: Callable[[], Timings] = stream.timings
 
     async def receive(self, seconds: float | None = None) -> bytes | None:

@@ -7,7 +7,6 @@ kept apart by a lock, which none of them holds while it waits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
@@ -19,10 +18,17 @@ from websockets.protocol import State
 from curlhttp._engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
 from curlhttp._fork import register
+from curlhttp._models.scrub import shown_text
 from curlhttp._websocket.handshake import Settings
 from curlhttp._websocket.heartbeat import Heartbeat
 from curlhttp._websocket.inbox import Inbox, Message
-from curlhttp.exceptions import ClientClosed, ReadTimeout, RequestException, WebSocketClosed
+from curlhttp.exceptions import (
+    ClientClosed,
+    ReadTimeout,
+    RequestException,
+    WebSocketClosed,
+    WriteTimeout,
+)
 
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol
@@ -30,10 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["WebSocketConnection"]
 
-_SLICE = 16 * 1024  # bytes parsed at once where they may be compressed a thousand times
+# Bytes parsed at once: they may be compressed a thousand times, or be thousands of empty frames.
+_SLICE = 16 * 1024
 _MOST_AHEAD = 64 * 1024  # bytes of messages that are read before anybody asks for them
-_TEXT, _BINARY, _CONT, _PONG = Opcode.TEXT, Opcode.BINARY, Opcode.CONT, Opcode.PONG
-_ABNORMAL, _NORMAL, _GONE, _INVALID, _FAILED = 1006, 1000, 1001, 1007, 1011
+_TURN = 0.02  # seconds of parsing after which other tasks have their turn
+_PUSH_EVERY = 0.1  # seconds between two tries to send what the server did not take
+_DATA, _PING, _PONG = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT), Opcode.PING, Opcode.PONG
+_ABNORMAL, _NORMAL, _GONE, _FAILED = 1006, 1000, 1001, 1011
 
 
 class WebSocketConnection:
@@ -68,8 +77,9 @@ class WebSocketConnection:
         self._gate = gate
         self._lock = lock
         self._on_end = on_end
-        self._slice = _SLICE if protocol.extensions else 1 << 30
-        self._raw = response.rest  # was received, and is not parsed yet
+        self._raw = memoryview(response.rest)  # was received, and is not parsed yet
+        self._late_pong: bytes | None = None  # has to wait until the server takes more
+        self._written = 0  # bytes
         self.inbox: Inbox = Inbox()
         self._is_at_end = False  # the server sends no more bytes
         self._receives = False
@@ -103,39 +113,69 @@ class WebSocketConnection:
             self._receives = True
         try:
             end = None if seconds is None else self._now() + seconds
+            is_late = False
             while True:
+                await self._parse_in_turns()
                 with self._lock:
-                    self._parse()
                     if self.inbox.messages:
                         return self.inbox.pop()
                     if self._has_ended:
                         raise self.closed()
-                if not await self._receive_more(end):
+                # Bytes may come without end, and no message with them.
+                if is_late or not await self._receive_more(end):
                     raise ReadTimeout(
                         f"{self.response.request}: no message came within {seconds} s",
                         response=self.response,
                         request_sent=True,
                     )
+                is_late = end is not None and self._now() >= end
         finally:
             self._receives = False
+
+    async def _parse_in_turns(self) -> None:
+        """Parse up to the next message, and let other tasks have their turn meanwhile."""
+        turn_ends = self._now() + _TURN
+        while True:
+            with self._lock:
+                self._parse()
+                is_enough = self.inbox.messages and not self.inbox.discards
+                if not self._raw or is_enough or self._has_ended:
+                    return
+            if self._is_overdue():
+                return
+            if self._now() >= turn_ends:
+                await self._gate().wait(0)
+                turn_ends = self._now() + _TURN
 
     async def _receive_more(self, end: float | None) -> bool:
         """Wait for bytes, or for the end; return False if neither came in time."""
         limit = self._last_moment()
         until = limit if end is None or (limit is not None and limit < end) else end
+        if self._is_overdue():  # the server neither closes its side nor is silent
+            return self._finish_in_lock(None)
         left = None if until is None else max(0.0, until - self._now())
+        is_behind = self._stream.unsent() > 0
+        if is_behind:
+            left = _PUSH_EVERY if left is None else min(left, _PUSH_EVERY)
         try:
             data = await self._stream.receive(left)
         except RequestException as error:
-            with self._lock:
-                self._finish(error)
-            return True
+            return self._finish_in_lock(error)
         with self._lock:
+            if is_behind:
+                self._flush()
             if data is not None:
                 self._take(data)
+            elif is_behind and (until is None or self._now() < until):
+                return True  # it waited for less
             elif until is limit:
                 self._finish(None)  # the server does not close its side
             return data is not None or self._has_ended
+
+    def _finish_in_lock(self, error: RequestException | None) -> bool:
+        with self._lock:
+            self._finish(error)
+        return True
 
     def _last_moment(self) -> float | None:
         """Return when a WebSocket that is closing has to have ended."""
@@ -145,21 +185,25 @@ class WebSocketConnection:
             self._closing_since = self._now()
         return self._closing_since + self.settings.close_timeout
 
+    def _is_overdue(self) -> bool:
+        limit = self._last_moment()
+        return limit is not None and self._now() > limit
+
     # with the lock held
 
     def _take(self, data: bytes) -> None:
         """Take what was received, b"" for the end of it."""
         self.heartbeat.heard_at = self._now()
         if data:
-            self._raw = self._raw + data if self._raw else data
+            self._raw = memoryview(b"".join((self._raw, data)) if self._raw else data)
         else:
             self._is_at_end = True
 
-    def _parse(self, most: float = 0) -> None:
-        """Parse up to the next message, or until there are so many bytes of messages."""
-        while self._raw and self.inbox.size <= most and not self._has_ended:
-            piece, self._raw = self._raw[: self._slice], self._raw[self._slice :]
-            self.protocol.receive_data(piece)
+    def _parse(self) -> None:
+        """Parse a slice of what was received."""
+        if self._raw and not self._has_ended:
+            piece, self._raw = self._raw[:_SLICE], self._raw[_SLICE:]
+            self.protocol.receive_data(bytes(piece))
             for frame in self.protocol.events_received():
                 self._on_frame(frame)  # type: ignore[arg-type]  # the handshake is done
             self._flush()
@@ -168,21 +212,39 @@ class WebSocketConnection:
 
     def _on_frame(self, frame: Frame) -> None:
         opcode = frame.opcode
-        if opcode is _TEXT or opcode is _BINARY or opcode is _CONT:
-            if not self.inbox.add(frame):
-                self.protocol.fail(_INVALID, "a text message is not UTF-8")
+        if opcode in _DATA:
+            wrong = self.inbox.add(frame)
+            if wrong is not None:
+                self.protocol.fail(*wrong)
+        elif opcode is _PING:
+            self._late_pong = bytes(frame.data)
+            if not self._stream.unsent():
+                self._answer_ping()
         elif opcode is _PONG:
             self.heartbeat.pong(bytes(frame.data), self._now())
 
+    def _answer_ping(self) -> None:
+        """Answer the last ping, and those before it (RFC 6455, section 5.5.3)."""
+        data, self._late_pong = self._late_pong, None
+        if data is not None:
+            with suppress(InvalidState):  # it has ended
+                self.protocol.send_pong(data)
+
     def _flush(self) -> None:
-        """Write what the protocol wants to be sent."""
-        for data in self.protocol.data_to_send():
-            if data and not self._has_ended:
-                try:
-                    self._stream.write(data)
-                except RequestException as error:
-                    # What was received before may tell why: receiving will notice the end.
-                    self._error = self._error or error
+        """Write what the protocol wants to be sent, and what the server did not take before."""
+        if self._has_ended:
+            return
+        unsent = self._stream.unsent()
+        if not unsent:
+            self._answer_ping()
+        data = b"".join(self.protocol.data_to_send())
+        if data or unsent:
+            try:
+                self._stream.write(data)
+                self._written += len(data)
+            except RequestException as error:
+                # What was received before may tell why: receiving will notice the end.
+                self._error = self._error or error
 
     def _finish(self, error: RequestException | None) -> None:
         """Note that the connection is no more, and let go of it; once."""
@@ -192,7 +254,7 @@ class WebSocketConnection:
         self._error = self._error or error
         with suppress(Exception):  # it has seen the end already
             self.protocol.receive_eof()
-        self._raw = b""
+        self._raw = memoryview(b"")
         self.response.end(error)
         for gate in self._enders:
             gate.open()
@@ -238,12 +300,26 @@ class WebSocketConnection:
             raise self.closed()
 
     async def _drain(self) -> None:
+        limit, sent = self.response.request.timeout.write, self._sent()
         try:
-            await self._stream.drain()
+            while not await self._stream.drain(limit):
+                before, sent = sent, self._sent()
+                if sent == before:
+                    break
+            else:
+                return
         except RequestException as error:
             with self._lock:
                 self._error = self._error or error
                 raise self.closed() from None
+        raise WriteTimeout(
+            f"{self.response.request}: the server took no byte of what was sent for {limit} s",
+            response=self.response,
+            request_sent=True,
+        )
+
+    def _sent(self) -> int:
+        return self._written - self._stream.unsent()
 
     # the end
 
@@ -266,8 +342,7 @@ class WebSocketConnection:
             if gate is not None:
                 await gate.wait(self.settings.close_timeout)
             while not self._has_ended and is_mine:
-                with self._lock:
-                    self._parse(math.inf)
+                await self._parse_in_turns()
                 if not self._has_ended:
                     await self._receive_more(None)
         finally:
@@ -313,7 +388,7 @@ class WebSocketConnection:
         protocol = self.protocol
         received, sent = protocol.close_rcvd, protocol.close_sent
         if received is not None:
-            what = f"the server closed the WebSocket with {received}"
+            what = f"the server closed the WebSocket with {shown_text(str(received))}"
         elif sent is not None and self._is_our_end:
             what = f"the WebSocket was closed with {sent}"
         elif sent is not None:
@@ -348,33 +423,37 @@ class WebSocketConnection:
         with self._lock:
             if self._has_ended:
                 return now + 3600
+            self._flush()  # what an earlier caller left behind
             looks = self._receives or self._read_ahead()
             if not self._has_ended:
                 self._keep_alive(now, looks)
-            if not self._has_ended and self._closing_is_late(now):
+            if not (self._has_ended or self._receives) and self._is_overdue():
                 self._finish(None)
-            due = self.heartbeat.due
-            return due if self._receives else min(due, now + 1.0)
-
-    def _closing_is_late(self, now: float) -> bool:
-        limit = None if self._receives else self._last_moment()
-        return limit is not None and now > limit
+            if self._receives and not self._stream.unsent():
+                return self.heartbeat.due
+            return min(self.heartbeat.due, now + 1.0) if looks or not self._has_room() else now
 
     def _read_ahead(self) -> bool:
-        """Read what is there, as far as there is room; return whether that was all."""
+        """Read what is there, as far as there is room and time; return whether that was all."""
+        turn_ends = self._now() + _TURN
         try:
-            self._stream.write(b"")  # what an earlier caller left behind
-            while self.inbox.size <= _MOST_AHEAD and not self._has_ended:
-                self._parse(_MOST_AHEAD)  # also what came with the handshake
-                if self._raw or self._has_ended:
+            while self._has_room() and not self._has_ended:
+                self._parse()  # also what came with the handshake
+                if not (self._raw or self._has_ended):
+                    data = self._stream.receive_now()
+                    if data is None:
+                        return True
+                    self._take(data)
+                if self._now() >= turn_ends:
                     break
-                data = self._stream.receive_now()
-                if data is None:
-                    return True
-                self._take(data)
         except RequestException as error:
             self._finish(error)
         return False
+
+    def _has_room(self) -> bool:
+        """Return whether little enough was read that nobody asked for."""
+        unfinished = len(self.protocol.reader.buffer) + (self.protocol.current_size or 0)
+        return self.inbox.size + unfinished <= _MOST_AHEAD
 
     def _keep_alive(self, now: float, looks: bool) -> None:
         if self.heartbeat.is_silent(now, looks=looks):

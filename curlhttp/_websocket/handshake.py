@@ -14,7 +14,7 @@ from curlhttp._engine import Engine, Send
 from curlhttp._flow.upgrade import Upgraded, upgrade
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.scrub import shown_url
+from curlhttp._models.scrub import shown_text, shown_url
 from curlhttp._models.url.url import URL
 from curlhttp.exceptions import (
     InvalidSchema,
@@ -199,6 +199,10 @@ def _protocol_maker(settings: Settings) -> Callable[[], ClientProtocol]:
 
     class Protocol(ClientProtocol):
         def recv_frame(self, frame: Frame) -> None:
+            if frame.opcode is Opcode.PING:
+                # Not answered here: pongs must not pile up while the server takes none.
+                self.events.append(frame)
+                return
             if frame.opcode is Opcode.CLOSE:
                 # It may come between the pieces of a message (RFC 6455, section 5.4), and ends it.
                 self.current_size = None
@@ -265,7 +269,8 @@ def _check(protocol: ClientProtocol, response: Upgraded) -> None:
     except Exception as error:  # whatever it makes of a server's garbage
         response.end()
         wrong = RemoteProtocolError(
-            f"{response.request}: the server's answer to the WebSocket handshake is wrong: {error}",
+            f"{response.request}: the server's answer to the WebSocket handshake is wrong: "
+            f"{shown_text(str(error))}",
             response=response,
             request_sent=True,
         )
@@ -279,8 +284,8 @@ def _refusal(response: Response) -> WebSocketRefused:
         shown = shown_url(response.headers["location"])[:_SHOWN]
         where = f"; it redirects to {shown!r}, and redirects are not followed here"
     return WebSocketRefused(
-        f"{response.request}: the server answered {response.status_code} {response.reason} "
-        f"to the WebSocket handshake{where}",
+        f"{response.request}: the server answered {response.status_code} "
+        f"{shown_text(response.reason)} to the WebSocket handshake{where}",
         response=response,
         request_sent=True,
         timings=response.timings,

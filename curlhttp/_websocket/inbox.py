@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from websockets.frames import Opcode
 
+from curlhttp._models.parts import Parts
+
 if TYPE_CHECKING:
     from websockets.frames import Frame
 
@@ -17,6 +19,8 @@ Message: TypeAlias = str | bytes
 
 _BINARY = Opcode.BINARY
 _OVERHEAD = 64  # bytes of an empty message
+_MOST_EMPTY = 10_000  # pieces without data in a message
+_INVALID, _VIOLATION = 1007, 1008  # close codes
 
 
 class Inbox:
@@ -32,8 +36,9 @@ class Inbox:
         self.messages: deque[Message] = deque()
         self.size: int = 0
         self.discards = False
-        self._parts: list[bytes] = []  # of a message whose end is missing
-        self._texts: list[str] = []  # likewise, if it is text
+        self._parts: Parts[bytes] = Parts()  # of a message whose end is missing
+        self._texts: Parts[str] = Parts()  # likewise, if it is text
+        self._empty = 0  # its pieces without data
         self._decoder: codecs.IncrementalDecoder | None = None  # of its pieces
 
     def pop(self) -> Message:
@@ -42,32 +47,39 @@ class Inbox:
         self.size -= len(message) + _OVERHEAD
         return message
 
-    def add(self, frame: Frame) -> bool:
-        """Take a frame of data, whose place is right; return False where text is not UTF-8."""
+    def add(self, frame: Frame) -> tuple[int, str] | None:
+        """Take a frame of data, whose place is right; return why to close if it is wrong."""
         opcode, data = frame.opcode, bytes(frame.data)
         try:
             if opcode is Opcode.CONT or not frame.fin:
                 if opcode is not Opcode.CONT:
                     self._decoder = None if opcode is _BINARY else _new_decoder()
+                    self._empty = 0
+                if not data and not frame.fin:
+                    # max_size does not count them: they could go on for ever.
+                    self._empty += 1
+                    if self._empty > _MOST_EMPTY:
+                        return _VIOLATION, "too many pieces of a message without data"
                 self._add_piece(data, frame.fin)
             else:
                 # Most messages are one frame.
                 self._put(data if opcode is _BINARY else str(data, "utf-8"))
         except UnicodeDecodeError:
-            return False
-        return True
+            return _INVALID, "a text message is not UTF-8"
+        return None
 
     def _add_piece(self, data: bytes, is_last: bool) -> None:
         decoder = self._decoder
-        # max_size does not count pieces without data, of which there may be any number.
         if decoder is not None:
-            if text := decoder.decode(data, is_last):
-                self._texts.append(text)
+            text = decoder.decode(data, is_last)
+            if is_last:
+                self._put(self._texts.take(text))
+            elif text:
+                self._texts.add(text)
+        elif is_last:
+            self._put(self._parts.take(data))
         elif data:
-            self._parts.append(data)
-        if is_last:
-            self._put(b"".join(self._parts) if decoder is None else "".join(self._texts))
-            self._parts, self._texts = [], []
+            self._parts.add(data)
 
     def _put(self, message: Message) -> None:
         if not self.discards:

@@ -51,6 +51,9 @@ class ScriptedStream:
     async def drain(self, seconds: float | None = None) -> bool:
         return True
 
+    def unsent(self) -> int:
+        return 0
+
     def abort(self, error: Exception | None = None) -> None:
         self.aborted += 1
         self.error = error

@@ -894,7 +894,8 @@ async def test_pieces_without_data_are_not_kept(client: AnyClient, opcode: int) 
             with pytest.raises(ReadTimeout):
                 await ws.recv(timeout=paced(0.3))
             inbox = ws.real._connection.inbox
-            assert len(inbox._parts) + len(inbox._texts) == 0
+            assert not inbox._parts
+            assert not inbox._texts
             await ws.send("go on")
             assert await ws.recv() == ("end" if opcode == TEXT else b"end")
 

@@ -80,6 +80,11 @@ class ThreadStream(Stream):
         with self._lock:
             super().write(data)
 
+    def unsent(self) -> int:
+        """Return how many bytes were written and wait to be sent."""
+        with self._lock:
+            return super().unsent()
+
     async def drain(self, seconds: float | None = None) -> bool:
         """Wait until all that was written is sent; return False if it was not in time.
 

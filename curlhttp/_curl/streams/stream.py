@@ -128,6 +128,10 @@ class Stream:
                 return
         self._push()
 
+    def unsent(self) -> int:
+        """Return how many bytes were written and wait to be sent."""
+        return sum(map(len, self._unsent))
+
     def _push(self) -> None:
         """Send what goes out at once of what waits."""
         unsent = self._unsent
