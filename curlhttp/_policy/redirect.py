@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REDIRECT_STATUSES",
+    "as_utf8",
     "location_of",
     "may_keep_credentials",
     "next_request",
@@ -95,7 +96,7 @@ def next_request(
         InvalidURL: the location is no URL that can be requested.
         UnrewindableBodyError: the body must be sent again and cannot be.
     """
-    url = request.url.join(_as_utf8(location))
+    url = request.url.join(as_utf8(location))
     keeps_body = response_status in _KEEPS_BODY
     dropped = set(_NEVER_FORWARDED)
     if url.origin != request.url.origin:
@@ -116,8 +117,8 @@ def next_request(
     )
 
 
-def _as_utf8(location: str) -> str:
-    # Header values are read as Latin-1; servers write UTF-8.
+def as_utf8(location: str) -> str:
+    """Return a Location as the server meant it: header values are read as Latin-1."""
     try:
         return location.encode("latin-1").decode()
     except UnicodeError:

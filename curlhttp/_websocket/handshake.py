@@ -263,8 +263,8 @@ def _check(protocol: ClientProtocol, response: Upgraded) -> None:
     from websockets.datastructures import Headers
     from websockets.http11 import Response as Answer
 
-    fields = Headers(response.headers.multi_items())
     try:
+        fields = Headers(response.headers.multi_items())
         protocol.process_response(Answer(response.status_code, response.reason, fields))
     except Exception as error:  # whatever it makes of a server's garbage
         response.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ class App(click.Group):
     def main(self, args: Sequence[str] | None = None, *_: object, **extra: Any) -> NoReturn:
         """Run a command and exit."""
         _occupy_closed_streams()
+        _let_any_text_out()
         extra["standalone_mode"] = False
         try:
             status = super().main(args, **extra)
@@ -84,6 +86,12 @@ def _occupy_closed_streams() -> None:
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, access)  # the lowest that is free
             setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
+
+
+def _let_any_text_out() -> None:
+    """Have stdout write an escape for what its encoding lacks, such as all but ASCII of LANG=C."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _flushed(status: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +15,20 @@ if TYPE_CHECKING:
     from curlhttp.cli.body import MeasuredBody
     from curlhttp.exceptions import RequestException
 
-__all__ = ["print_document", "print_error", "print_response"]
+__all__ = ["escape_controls", "print_document", "print_error", "print_response"]
 
+_CONTROLS = re.compile("[\x7f-\x9f]")
 _PHASES = ("queue", "dns", "connect", "tls", "first_byte", "total")
+
+
+def escape_controls(text: str) -> str:
+    """Return JSON with the control characters escaped that json leaves as they are: DEL and C1."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_document(fields: dict[str, object]) -> None:
     """Write a line of JSON to stdout."""
-    text = json.dumps(fields, ensure_ascii=False)
+    text = escape_controls(json.dumps(fields, ensure_ascii=False))
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
 

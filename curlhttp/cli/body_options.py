@@ -90,9 +90,9 @@ def take_body(options: dict[str, Any], items: Items, files: ExitStack) -> TakenB
         return _of_items(items, files)
     value = taken[given[0]]
     if given[0] == "data":
-        return _typed("&".join(map(_inline, value)).encode(), _FORM)
+        return _typed(_bytes("&".join(map(_inline, value))), _FORM)
     if given[0] == "data_binary":
-        return _typed(_opened(value[1:], files) if value[0] == "@" else value.encode(), _FORM)
+        return _typed(_opened(value[1:], files) if value[0] == "@" else _bytes(value), _FORM)
     if given[0] == "json_text":
         return _typed(_checked_json(value), _JSON, ("Accept", _JSON))
     return _multipart(value, files)
@@ -102,19 +102,24 @@ def _of_items(items: Items, files: ExitStack) -> TakenBody:
     """Return the JSON object of items, or with a file a multipart form."""
     if items.files:
         parts: list[tuple[str, FileInput]] = [
-            (name, (None, value if isinstance(value, str) else json.dumps(value)))
+            (name, (None, _bytes(value if isinstance(value, str) else json.dumps(value))))
             for name, value in items.members.items()
         ]
         parts += [(name, (Path(path).name, _opened(path, files))) for name, path in items.files]
         return TakenBody({"files": parts})
     if not items.members:
         return TakenBody({})
-    content = json.dumps(items.members, ensure_ascii=False).encode()
+    content = _bytes(json.dumps(items.members, ensure_ascii=False))
     return _typed(content, _JSON, ("Accept", _JSON))
 
 
 def _typed(content: bytes | BinaryIO, kind: str, *more: tuple[str, str]) -> TakenBody:
     return TakenBody({"content": content}, (("Content-Type", kind), *more))
+
+
+def _bytes(text: str) -> bytes:
+    """Return what was typed as its bytes, also where they are not text in the locale's encoding."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _inline(value: str) -> str:
@@ -124,7 +129,7 @@ def _inline(value: str) -> str:
 
 
 def _checked_json(value: str) -> bytes:
-    content = _read(value[1:]) if value.startswith("@") else value.encode()
+    content = _read(value[1:]) if value.startswith("@") else _bytes(value)
     try:
         json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -139,7 +144,7 @@ def _multipart(parts: tuple[str, ...], files: ExitStack) -> TakenBody:
         if not equals or not name:
             raise click.UsageError("-F takes NAME=VALUE or NAME=@FILE")
         if not value.startswith("@"):
-            found.append((name, (None, value)))
+            found.append((name, (None, _bytes(value))))
             continue
         path, _, kind = value[1:].partition(";type=")
         found.append((name, (Path(path).name, _opened(path, files), kind or None)))

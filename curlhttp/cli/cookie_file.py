@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from http.cookiejar import Cookie, LoadError, MozillaCookieJar
+import re
+from http.cookiejar import Cookie
 from pathlib import Path
 
 from curlhttp._models.cookies.jar import Cookies
+from curlhttp._models.cookies.rules import new_cookie
 from curlhttp.cli.exits import READ_ERROR, CommandFailed
 from curlhttp.cli.private_file import write_private
 
-__all__ = ["read_cookies", "write_cookies"]
+__all__ = ["cookies_in", "read_cookies", "write_cookies"]
 
 _HEAD = "# Netscape HTTP Cookie File\n# https://curl.se/docs/http-cookies.html\n\n"
+_IS_HEAD = re.compile(r"#(?: Netscape)? HTTP Cookie File").match
+_EXPIRES = re.compile(r"[+-]?(\d{1,18})(?:\.\d{0,18})?", re.ASCII).fullmatch
+_FIELDS = 7
 _HTTP_ONLY = "HTTPOnly"  # as http.cookiejar has it
 _MARK = "#HttpOnly_"
 
@@ -23,25 +27,58 @@ def read_cookies(path: Path) -> Cookies:
     Raises:
         CommandFailed: it cannot be read, or is in another format.
     """
-    jar = MozillaCookieJar()
     try:
-        jar.load(os.fspath(path), ignore_discard=True, ignore_expires=True)
-    except (LoadError, ValueError):
-        what = "is no cookie file, which begins with '# Netscape HTTP Cookie File'"
-        raise CommandFailed(f"{path}: this {what}", READ_ERROR) from None
+        return cookies_in(path.read_text("utf-8"), path)
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
+    except UnicodeDecodeError:
+        raise CommandFailed(f"{path}: this is not UTF-8", READ_ERROR) from None
+
+
+def cookies_in(text: str, path: Path) -> Cookies:
+    """Return the cookies in the text of a file.
+
+    Args:
+        text: all of it.
+        path: of the file, for the message.
+
+    Raises:
+        CommandFailed: it is in another format.
+    """
+    lines = text.removeprefix("\ufeff").split("\n")
+    if not _IS_HEAD(lines[0]):
+        what = "is no cookie file, which begins with '# Netscape HTTP Cookie File'"
+        raise CommandFailed(f"{path}: this {what}", READ_ERROR)
     cookies = Cookies()
-    for cookie in jar:
-        if not cookie.expires:  # curl's way to write one that ends with the session
-            cookie.expires, cookie.discard = None, True
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or (line.startswith(("#", "$")) and not line.startswith(_MARK)):
+            continue
+        cookie = _cookie(line.removesuffix("\r"))
+        if cookie is None:
+            raise CommandFailed(f"{path}, line {number}: this is no cookie", READ_ERROR)
         if not cookie.is_expired():
             cookies.set_cookie(cookie)
     return cookies
 
 
-def write_cookies(path: Path, cookies: Cookies) -> None:
-    """Write all cookies to a file that only its owner may read.
+def _cookie(line: str) -> Cookie | None:
+    fields = line.removeprefix(_MARK).split("\t")
+    expires = _EXPIRES(fields[4] or "0") if len(fields) == _FIELDS else None
+    if expires is None or not fields[0]:  # without a domain it would go to every host
+        return None
+    domain, spans, path, secure, _, name, value = fields
+    # curl writes 0 for one that ends with the session.
+    ends = -1 if expires[0].startswith("-") else int(expires[1]) or None
+    cookie = new_cookie(name, value, domain, spans == "TRUE", path or "/", secure == "TRUE", ends)
+    if not name:
+        cookie.name, cookie.value = value, None
+    if line.startswith(_MARK):
+        cookie.set_nonstandard_attr(_HTTP_ONLY, "")
+    return cookie
+
+
+def write_cookies(path: Path, cookies: Cookies | list[Cookie]) -> None:
+    """Write cookies to a file that only its owner may read.
 
     Raises:
         OSError: it cannot be written.

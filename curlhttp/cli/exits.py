@@ -69,6 +69,9 @@ def failure_of(error: Exception) -> CommandFailed | None:
         return error
     if isinstance(error, e.RequestException):
         return CommandFailed(str(error), exit_status(error))
+    if isinstance(error, UnicodeEncodeError):
+        odd = error.object[error.start : error.end]
+        return CommandFailed(f"{odd!r} is no text that could be sent or written", _USAGE)
     if isinstance(error, BrokenPipeError):  # `| head` has seen enough
         return CommandFailed("", WRITE_ERROR)
     if isinstance(error, OSError):

@@ -7,17 +7,19 @@ import re
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import click
 
 from curlhttp._download.partial_file import PartialFile
-from curlhttp._models.scrub import is_secret_header, scrub_url
+from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url
 from curlhttp._policy.resume import ResumeRecord
 from curlhttp.cli.body import MeasuredBody
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
+from curlhttp.cli.items import item_parts
 from curlhttp.cli.terminal import console, printable
+from curlhttp.cli.url import completed
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -30,8 +32,8 @@ __all__ = ["TYPED", "download", "name_of_response", "name_of_url", "save"]
 TYPED = "curlhttp.typed"  # in click's meta: the arguments as they were typed
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
 _EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
-_SECRETS = frozenset({"-u", "--user", "-b", "--cookie", "-x", "--proxy", "--show-secrets"})
-_HEADERS = frozenset({"-H", "--header"})
+_SECRETS = ("user", "cookies", "proxy", "data", "show_secrets")  # parameters of the command
+_OURS = (".part", ".part.json")
 
 
 def name_of_url(url: str) -> str:
@@ -54,7 +56,8 @@ def name_of_response(response: Response, path: Path) -> Path:
         path: the name without it.
 
     Raises:
-        CommandFailed: there is such a file already: no server may choose what is replaced.
+        CommandFailed: there is such a file already, or one that is written to meanwhile: no server
+            may choose what is replaced, nor with what another download goes on.
     """
     value = response.headers.get("content-disposition", "")
     extended, plain = _EXTENDED_NAME.search(value), _NAME.search(value)
@@ -64,8 +67,12 @@ def name_of_response(response: Response, path: Path) -> Path:
         name = _plain_name(plain[1] or plain[2] or "") if plain else None
     if name is None:
         return path
-    if os.path.lexists(name):
-        raise CommandFailed(f"{name}: there is such a file: a server's name replaces none: "
+    taken = [each for each in (name, *(name + end for end in _OURS)) if os.path.lexists(each)]
+    if taken:
+        raise CommandFailed(f"{taken[0]}: there is such a file: a server's name replaces none: "
+                            "use -o FILE", WRITE_ERROR)  # fmt: skip
+    if name.lower().endswith(_OURS):
+        raise CommandFailed(f"{name}: the server's name is that of a download that was stopped: "
                             "use -o FILE", WRITE_ERROR)  # fmt: skip
     return Path(name)
 
@@ -146,11 +153,22 @@ def _command(path: Path) -> str:
     """Return the command that was typed with -C; where it may hold a secret, a description."""
     context = click.get_current_context(silent=True)
     typed: list[str] = [] if context is None else context.meta.get(TYPED, [])
-    has_secret = any(
-        text.startswith(tuple(_SECRETS)) or ("://" in text and scrub_url(text) != text)
-        or (before in _HEADERS and is_secret_header(text.partition(":")[0]))
-        for before, text in zip(["", *typed], typed, strict=False)
-    )  # fmt: skip
-    if not typed or has_secret or "-J" in typed or "-OJ" in typed:
+    if context is None or not typed or not _may_be_shown(context.params):
         return f"the same command with -C -o {shlex.quote(str(path))}"
-    return shlex.join(["curlhttp", typed[0], *([] if "-C" in typed else ["-C"]), *typed[1:]])
+    again = [] if context.params["resumes"] else ["-C"]
+    return shlex.join(["curlhttp", typed[0], *again, *typed[1:]])
+
+
+def _may_be_shown(params: dict[str, Any]) -> bool:  # Any: of each parameter its own type
+    """Return whether a command, however it was spelled, holds no secret and names its file."""
+    if params["remote_header_name"] or any(map(params.get, _SECRETS)):
+        return False
+    url = completed(params["url"])
+    parts = [item_parts(text) for text in params["items"]]
+    headers = [*params["header"], *((name, value) for name, mark, value in parts if mark == ":")]
+    query = [f"{name}={value}" for name, mark, value in parts if mark == "=="]
+    return (
+        scrub_url(url) == url
+        and all(scrub_text(text) == text for text in query)
+        and all(scrub_field(name, value or "") == (value or "") for name, value in headers)
+    )

@@ -15,7 +15,7 @@ import click
 
 from curlhttp.cli.exits import READ_ERROR, CommandFailed
 
-__all__ = ["HELP", "Items", "read_items"]
+__all__ = ["HELP", "Items", "item_parts", "read_items"]
 
 HELP = """\b
 ITEMs are parts of the request, as httpie has them:
@@ -58,17 +58,26 @@ def read_items(texts: Iterable[str]) -> Items:
     return items
 
 
+def item_parts(text: str) -> tuple[str, str, str]:
+    """Return the name, the separator and the value of an item.
+
+    Raises:
+        click.UsageError: it is none.
+    """
+    found = _ITEM(text)
+    if found is None or "://" in text[: found.end(2) + 2] or not found[1]:
+        hint = ": options go before it, and one URL at a time" if "://" in text else ""
+        raise click.UsageError(f"{text!r} is no ITEM, such as name=value or Name:value{hint}")
+    return _ESCAPED.sub(r"\1", found[1]), found[2], found[3]
+
+
 def _with(items: Items, text: str) -> Items:
     if text.lstrip()[:1] in ("{", "["):
         raise click.UsageError(
             f"{text!r} is no ITEM. A body of JSON is sent by --json-body; --json shows what comes "
             "back as JSON"
         )
-    found = _ITEM(text)
-    if found is None or "://" in text[: found.end(2) + 2] or not found[1]:
-        hint = ": options go before it, and one URL at a time" if "://" in text else ""
-        raise click.UsageError(f"{text!r} is no ITEM, such as name=value or Name:value{hint}")
-    name, mark, value = _ESCAPED.sub(r"\1", found[1]), found[2], found[3]
+    name, mark, value = item_parts(text)
     if mark == ":":
         return items._replace(headers=(*items.headers, (name, value.strip() or None)))
     if mark == "==":

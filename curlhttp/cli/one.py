@@ -92,6 +92,7 @@ def send(asked: Asked, connection: ConnectionOptions, wanted: OutputOptions) -> 
     laps = Laps()
     settings: dict[str, object] = {
         "cookies": cookies,
+        "middleware": [] if session is None else [session.keeping(connection)],
         "attempt_middleware": [laps.around] * wanted.timing,
     }
     with ExitStack() as ends:
@@ -102,9 +103,9 @@ def send(asked: Asked, connection: ConnectionOptions, wanted: OutputOptions) -> 
                 say(f"* no scheme was given: {shown_url(url)}")
         client = ends.enter_context(connection.client(**settings))
         if wanted.cookie_jar is not None:
-            ends.callback(_write_cookies, wanted.cookie_jar, client)
+            ends.callback(_write_cookies, wanted.cookie_jar, client, session)
         if session is not None and wanted.session is not None:
-            ends.callback(lambda: session.write(connection, client.cookies))
+            ends.callback(session.write, connection)
         if wanted.har is not None:
             ends.enter_context(client.har(wanted.har))
         if wanted.timing:
@@ -194,20 +195,22 @@ def _cookies(wanted: OutputOptions, session: KeptSession | None) -> Cookies | No
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp.cli.cookie_file import read_cookies
 
-    kept = session.cookies() if session is not None else None
-    cookies = Cookies() if kept is None else kept
+    cookies = Cookies() if session is None else session.cookies
     for file in files:
         if file == wanted.cookie_jar and not file.exists():
             continue  # `-b jar -c jar`, for the first time
-        for cookie in read_cookies(file):
-            cookies.set_cookie(cookie)
+        given = read_cookies(file)
+        if session is None:
+            cookies.update(given)
+        else:
+            session.cookies.add(given)
     return cookies
 
 
-def _write_cookies(path: Path, client: Client) -> None:
+def _write_cookies(path: Path, client: Client, session: KeptSession | None) -> None:
     from curlhttp.cli.cookie_file import write_cookies
 
-    write_cookies(path, client.cookies)
+    write_cookies(path, [*client.cookies, *(() if session is None else session.cookies.others)])
 
 
 def _print_error(error: RequestException, method: str, url: str) -> None:

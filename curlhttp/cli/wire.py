@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from curlhttp._models.as_curl import masked_body
 from curlhttp._models.scrub import scrub_field, scrub_text
 from curlhttp.cli.terminal import printable
 
@@ -106,15 +107,16 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         _print_lines([*lines, *(f"{name}: {value}" for name, value in fields), ""])
     if "B" in parts and request.body is not None:
         data = request.body.data
-        text = (
-            "(a body that was read while it was sent)"
-            if data is None
-            else data.decode("utf-8", "replace")
-        )
+        if data is None:
+            data = b"(a body that was read while it was sent)"
+        elif not shows_secrets:
+            data = masked_body(data, request.get_header("content-type") or "")
         if sys.stdout.isatty():
-            text = printable(text, "\n\t")
-        sys.stdout.write(f"{text}\n\n")
-        sys.stdout.flush()
+            sys.stdout.write(printable(data.decode("utf-8", "replace"), "\n\t") + "\n\n")
+            sys.stdout.flush()
+            return
+        sys.stdout.buffer.write(data + b"\n\n")
+        sys.stdout.buffer.flush()
 
 
 def _print_lines(lines: Iterable[str]) -> None:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from curlhttp._models.scrub import scrub_url
+from curlhttp._models.scrub import scrub_url, shown_url
+from curlhttp._policy.redirect import as_utf8
+from curlhttp.cli.terminal import printable
+from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._models.response import Response
@@ -46,7 +49,7 @@ _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
     "local_port": _peer(1, "local"),
     "method": lambda response, *_: response.request.method,
     "num_redirects": lambda response, *_: str(len(response.history)),
-    "redirect_url": lambda response, *_: response.headers.get("location", ""),
+    "redirect_url": lambda response, *_: _redirect_url(response),
     "remote_ip": _peer(0, "peer"),
     "remote_port": _peer(1, "peer"),
     "response_code": lambda response, *_: f"{response.status_code:03}",
@@ -60,6 +63,17 @@ _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
     "url": lambda response, *_: scrub_url((response.history or [response])[0].request.url),
     "url_effective": lambda response, *_: scrub_url(response.request.url),
 }
+
+
+def _redirect_url(response: Response) -> str:
+    """Return where the response leads, as a whole URL without its secrets."""
+    location = response.headers.get("location", "").strip()
+    if not location:
+        return ""
+    try:
+        return scrub_url(response.request.url.join(as_utf8(location)))
+    except RequestException:
+        return shown_url(location)
 
 
 def check_format(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
@@ -88,7 +102,9 @@ def write_out(text: str, response: Response, size: int, total: float) -> None:
 
     def filled(found: re.Match[str]) -> str:
         name = found[1]
-        return _ESCAPES[found[0]] if not name else _VARIABLES[name](response, size, total)
+        if not name:
+            return _ESCAPES[found[0]]
+        return printable(_VARIABLES[name](response, size, total))  # a server may have said it
 
     sys.stdout.write(_VARIABLE.sub(filled, text))
     sys.stdout.flush()

@@ -63,7 +63,18 @@ def test_continue_shows_the_range_with_verbose(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [["-u", "me:sesame"], ["-H", "X-Api-Key: sesame"], ["-b", "id=sesame"]],
+    [
+        ["-u", "me:sesame"],
+        ["-sume:sesame"],
+        ["-H", "X-Api-Key: sesame"],
+        ["-HX-Api-Key: sesame"],
+        ["-sH", "X-Api-Key: sesame"],
+        ["--header=X-Api-Key: sesame"],
+        ["X-Api-Key:sesame"],
+        ["token==sesame"],
+        ["-G", "-d", "token=sesame"],
+        ["-b", "id=sesame"],
+    ],
 )
 def test_the_command_to_go_on_shows_no_credential(tmp_path: Path, options: list[str]) -> None:
     file = tmp_path / "saved"
@@ -71,7 +82,56 @@ def test_the_command_to_go_on_shows_no_credential(tmp_path: Path, options: list[
         ended = run("get", server.url, "-o", file, *options)
         assert "the same command with -C -o" in ended.err
         within = run("get", server.url + "/?token=sesame", "-o", file)
-    assert "sesame" not in ended.err + within.err
+        plain = run("get", f"{server.url[7:]}/?token=sesame", "-o", file)
+        named = run("get", f"me:sesame@{server.url[7:]}/", "-o", file)
+    assert "sesame" not in ended.err + within.err + plain.err + named.err
+
+
+def test_the_command_to_go_on_shows_what_is_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    with RawServer(respond_and_close(CUT)) as server:
+        options = ["-o", str(file), "-H", "Accept: text/csv", "page==2", "X-Page:1"]
+        typed = ["get", server.url, *options]
+        command = run(*typed).err.splitlines()[0].partition("; to go on: ")[2]
+    assert shlex.split(command) == ["curlhttp", "get", "-C", *typed[1:]]
+
+
+@pytest.mark.parametrize("flags", [["-OJ"], ["-JO"], ["-O", "--remote-header-name"]])
+def test_a_name_of_the_server_is_not_in_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cut = CUT.replace(b"\r\n\r\n", b"\r\nContent-Disposition: x; filename=theirs\r\n\r\n")
+    with RawServer(respond_and_close(cut)) as server:
+        ended = run("get", *flags, f"{server.url}/x")
+    assert "to go on: the same command with -C -o theirs\n" in ended.err
+
+
+@pytest.mark.parametrize("taken", ["mine.part", "mine.part.json"])
+@pytest.mark.parametrize("answer", [CUT, CUT.replace(b"ETag", b"X")])
+def test_a_name_of_the_server_touches_no_file_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str, answer: bytes
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(taken).write_text("of the user")
+    answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Disposition: x; filename=mine\r\n\r\n")
+    with RawServer(respond_and_close(answer)) as server:
+        ended = run("get", "-OJ", f"{server.url}/x")
+    assert (ended.status, os.listdir(tmp_path)) == (23, [taken])
+    assert f"{taken}: there is such a file" in ended.err
+    assert Path(taken).read_text() == "of the user"
+
+
+@pytest.mark.parametrize("name", ["f.part", "f.part.json", "F.PART"])
+def test_a_server_cannot_leave_what_another_download_goes_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = response(b"evil", headers=[("Content-Disposition", f"x; filename={name}")])
+    with RawServer(respond_and_close(answer)) as server:
+        ended = run("get", "-OJ", f"{server.url}/x")
+    assert (ended.status, os.listdir(tmp_path)) == (23, [])
+    assert "use -o FILE" in ended.err
 
 
 def test_what_cannot_be_completed_is_not_kept(tmp_path: Path) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from curlhttp.cli.url import completed
+from curlhttp.cli.write_out import _VARIABLES
 from tests.servers import AppServer, RawServer, respond, response
-from tests.support.cli import run
+from tests.support.cli import finish, on_terminal, run, start
 
 
 def echoed(*arguments: object) -> dict[str, Any]:
@@ -153,6 +156,39 @@ def test_write_out_fills_in_the_variables_of_curl(app: AppServer) -> None:
     assert words[5].endswith("\n")
 
 
+EVIL = "\x1b]0;owned\x07 \x9b2J"
+
+
+def answer_of(status: str = "200 OK", *fields: tuple[str, str]) -> bytes:
+    return response(b"", status, fields)
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("/x?token=sesame&a=1", "{url}/x?token=***&a=1"),
+        ("//me:sesame@h.test/?a=b#sesame", "http://h.test/?a=b"),
+        ("http://h.test/\xc3\xa4", "http://h.test/%C3%A4"),
+        (f"/{EVIL}", "{url}/%1B%5D0;owned%07%20%C2%9B2J"),
+        (f"http://me:sesame@h{EVIL}/?token=sesame", "http://***@h?]0;owned? ?2J/?token=***"),
+        ("", ""),
+    ],
+)
+def test_write_out_shows_where_it_leads_without_secrets(location: str, shown: str) -> None:
+    with RawServer(respond(answer_of("302 Found", ("Location", location)))) as server:
+        ended = run("--no-follow", "-w", "%{redirect_url}", f"{server.url}/y")
+        assert ended.out.decode() == shown.format(url=server.url)
+
+
+def test_write_out_shows_no_control_characters_of_a_server() -> None:
+    every = " ".join(f"%{{{name}}}" for name in _VARIABLES)
+    fields = (("Content-Type", EVIL), ("Location", f"x{EVIL}:y"))
+    with RawServer(respond(answer_of(f"302 {EVIL}", *fields))) as server:
+        shown = run("--no-follow", "-w", every, server.url).out.decode()
+    assert r"\x1b]0;owned\x07 \x9b2J" in shown
+    assert not set(shown) & set(EVIL) - set("]0;owned 2J")
+
+
 def test_names_are_resolved_as_told(app: AppServer) -> None:
     url = f"http://nobody.invalid:{app.port}/"
     assert run("get", url, "--resolve", f"nobody.invalid:{app.port}:127.0.0.1").out == b"hello"
@@ -268,6 +304,51 @@ def test_print_shows_the_parts_that_are_asked_for(app: AppServer) -> None:
     assert "sesame" in run("post", app.url, *options, "--show-secrets").out.decode()
     assert run("get", app.url, "--print", "").out == b""
     assert b" bytes in " in run("get", app.url, "--print", "m").out
+
+
+def test_print_masks_secrets_of_the_body(app: AppServer) -> None:
+    for options in (["password=sesame"], ["-d", "password=sesame"], ["-F", "password=sesame"]):
+        shown = run("post", app.url, *options, "--print", "B").out
+        assert b"***" in shown
+        assert b"sesame" not in shown
+        assert b"sesame" in run("post", app.url, *options, "--print", "B", "--show-secrets").out
+
+
+def test_print_shows_a_body_to_a_pipe_as_its_bytes(app: AppServer) -> None:
+    shown = run("post", app.url, "-d", os.fsdecode(b"a=\xff"), "--print", "B").out
+    assert shown == b"a=\xff\n\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="arguments are text on Windows")
+def test_bytes_that_are_no_text_are_sent_as_they_are(app: AppServer, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"\xff")
+    odd = os.fsdecode(b"\xff")
+    for options in ([f"a={odd}"], ["-d", odd], ["-d", f"@{tmp_path}/f"], ["--data-binary", odd],
+                    ["-F", f"a={odd}"]):  # fmt: skip
+        assert run("post", app.url, *options).status == 0
+        assert b"\xff" in app.requests[-1].body
+    ended = run("post", app.url, 'a:="\\ud800"')
+    assert (ended.status, len(app.requests)) == (2, 5)
+    assert ended.err == "curlhttp: '\\ud800' is no text that could be sent or written\n"
+
+
+@pytest.mark.slow
+def test_what_stdout_cannot_show_is_escaped(app: AppServer, tmp_path: Path) -> None:
+    app.route("/t", lambda record, conn: conn.reply(
+        200, "\u20ac".encode(), [("Content-Type", "text/plain; charset=utf-8")]
+    ))  # fmt: skip
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    for options in (
+        ["a=\u20ac", "--print", "HBhbm"],
+        ["-w", "\u20ac %{url}"],
+        ["-v"],
+        ["--json"],
+    ):
+        ended = finish(start("post", f"{app.url}/t", *options, env=environment))
+        assert (ended.status, "Traceback" in ended.err) == (0, False), ended.err
+    status, shown = on_terminal("post", f"{app.url}/t", "a=\u20ac", "--print", "HBhb",
+                                PYTHONIOENCODING="ascii", NO_COLOR="1")  # fmt: skip
+    assert (status, shown.count(r"\u20ac")) == (0, 2), shown
 
 
 def test_verbose_shows_each_line_that_is_on_the_wire(app: AppServer) -> None:

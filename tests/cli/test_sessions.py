@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.servers import AppServer
+from tests.servers import AppConnection, AppServer, Record
 from tests.support.cli import Ended, run
 
 
@@ -137,3 +139,195 @@ def test_a_session_that_cannot_be_written_is_told(app: AppServer, tmp_path: Path
 def test_a_session_is_kept_where_no_answer_was_good(app: AppServer) -> None:
     assert run("get", "-f", "--session=a", f"{app.url}/status/404", "X-Key:1").status == 22
     assert got(run("get", "--session=a", f"{app.url}/echo"))["x-key"] == "1"
+
+
+# --- what a session keeps belongs to its origin ---
+
+
+def setting(record: Record, conn: AppConnection) -> None:
+    """Set a cookie for the whole host, and lead elsewhere if that was asked for."""
+    target = record.query("to", "")
+    fields = [("Set-Cookie", f"{record.query('name')}={record.query('value')}; Path=/")]
+    conn.reply(302 if target else 200, b"", [*fields, *([("Location", target)] if target else [])])
+
+
+@pytest.fixture
+def other() -> Iterator[AppServer]:
+    with AppServer() as server:
+        server.route("/set", setting)
+        yield server
+
+
+def lower(record: Record) -> dict[str, str]:
+    return {name.lower(): value for name, value in record.headers}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("extra", [(), ("-b", "given=1"), ("Cookie:given=1",), ("-C", "-o", "x")])
+def test_a_redirect_to_another_origin_takes_nothing_along(
+    app: AppServer,
+    other: AppServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    extra: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app.route("/set", setting)
+    there = other.url.replace("127.0.0.1", host)
+    first = run("get", "--session=a", f"{app.url}/set?name=id&value=t", "X-Api-Key:k", "Accept:a/b")
+    assert first.status == 0
+    ended = run("get", "--session=a", f"{app.url}/redirect-to?url={there}/echo", *extra)
+    assert ended.status == 0, ended.err
+    asked = lower(app.requests[-1])
+    assert (asked["x-api-key"], asked["accept"]) == ("k", "a/b")
+    assert "id=t" in asked["cookie"] or extra[:1] == ("Cookie:given=1",)
+    sent = lower(other.requests[-1])
+    assert "x-api-key" not in sent
+    assert "cookie" not in sent
+    assert sent["accept"] == "*/*"
+    assert sent["user-agent"].startswith("curlhttp/")
+    back = run("get", "--session=a", f"{there}/redirect-to?url={app.url}/echo", "X-Api-Key:there")
+    assert "x-api-key" not in got(back), "the session of the other origin"
+
+
+def test_cookies_of_another_origin_go_back_to_it_and_are_not_kept(
+    app: AppServer, other: AppServer, home: Path
+) -> None:
+    app.route("/set", setting)
+    run("get", "--session=a", f"{app.url}/set?name=id&value=mine")
+    # Of one host and another port: of one name, and of one that only the other one has.
+    target = f"{other.url}/set?name=id%26value=theirs%26to={other.url}/redirect-to"
+    ended = run("get", "--session=a", f"{app.url}/redirect-to?url={target}?url={app.url}/echo")
+    assert ended.status == 0, ended.err
+    assert [lower(record).get("cookie") for record in other.requests] == [None, "id=theirs"]
+    assert got(ended)["cookie"] == "id=mine"
+    (kept,) = home.rglob("*.cookies")
+    assert "theirs" not in kept.read_text()
+    assert "mine" in kept.read_text()
+
+
+def test_cookies_of_a_file_go_to_their_hosts_and_those_of_others_are_not_kept(
+    app: AppServer, other: AppServer, tmp_path: Path, home: Path
+) -> None:
+    jar = tmp_path / "jar"
+    jar.write_text(
+        "# Netscape HTTP Cookie File\n127.0.0.1\tFALSE\t/\tFALSE\t0\tours\t1\n"
+        "localhost\tFALSE\t/\tFALSE\t0\ttheirs\t2\n"
+    )
+    there = other.url.replace("127.0.0.1", "localhost")
+    target = f"{app.url}/redirect-to?url={there}/echo"
+    assert run("get", "--session=a", "-b", jar, "-c", jar, target).status == 0
+    assert lower(app.requests[-1])["cookie"] == "ours=1"
+    assert lower(other.requests[-1])["cookie"] == "theirs=2"
+    (kept,) = home.rglob("*.cookies")
+    assert ("ours" in kept.read_text(), "theirs" in kept.read_text()) == (True, False)
+    assert {"ours", "theirs"} <= set(jar.read_text().split())
+
+
+# --- files that nobody here wrote ---
+
+ORIGIN = "http://127.0.0.1:1"
+
+
+def session_text(**fields: str) -> str:
+    found = {"origin": f'"{ORIGIN}"', "user": "null", "headers": "[]", **fields}
+    return "{" + ", ".join(f'"{name}": {value}' for name, value in found.items()) + "}"
+
+
+HOSTILE = {
+    "nested": "[" * 100_000,
+    "nested within": session_text(headers="[" * 100_000 + "]" * 100_000),
+    "a nested origin": session_text(origin="[" * 900 + "]" * 900),
+    "a nested value": session_text(headers='[["a", ' + "[" * 900 + "]" * 900 + "]]"),
+    "a huge number": session_text(user="9" * 6000),
+    "an infinite one": session_text(user="1e999"),
+    "no list of headers": session_text(headers='{"ab": "c"}'),
+    "a word for a header": session_text(headers='["ab"]'),
+    "a header of three": session_text(headers='[["a", "b", "c"]]'),
+    "a name with a blank": session_text(headers='[["a b", "c"]]'),
+    "a value of two lines": session_text(headers='[["a", "b\\r\\nc: d"]]'),
+    "half a letter": session_text(headers='[["a", "\\ud800"]]'),
+    "half a letter of a name": session_text(user='"\\ud800:a"'),
+    "binary": "\xff\xfe\0",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_session_is_an_error_and_left_as_it_is(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(text, encoding="latin-1")
+    ended = run("get", "--session", file, f"{ORIGIN}/echo")
+    assert (ended.status, ended.err) == (26, f"curlhttp: {file}: this is no session\n")
+    assert file.read_text(encoding="latin-1") == text
+    assert os.listdir(tmp_path) == ["mine.json"]
+
+
+def cookie_line(expires: str = "0", domain: str = "127.0.0.1") -> str:
+    return f"# Netscape HTTP Cookie File\n{domain}\tFALSE\t/\tFALSE\t{expires}\ta\t1\n"
+
+
+@pytest.mark.parametrize("option", ["-b", "--session"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\xff\xfe\0",
+        "[" * 100_000,
+        cookie_line("9" * 6000),
+        cookie_line("inf"),
+        cookie_line("nan"),
+        cookie_line("1e400"),
+        cookie_line(domain=""),
+        "# Netscape HTTP Cookie File\n127.0.0.1\n",
+    ],
+    ids=repr,
+)
+def test_a_hostile_cookie_file_is_an_error_and_left_as_it_is(
+    tmp_path: Path, text: str, option: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.cookies"
+    file.write_text(text, encoding="latin-1")
+    ended = run("get", option, file.with_suffix(".json") if option != "-b" else file, ORIGIN)
+    assert ended.status == 26
+    assert ended.err.startswith(f"curlhttp: {file}")
+    assert ended.err.count("\n") == 1
+    assert file.read_text(encoding="latin-1") == text
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither FIFOs nor these links")
+@pytest.mark.parametrize("suffix", [".json", ".cookies"])
+@pytest.mark.parametrize("kind", ["fifo", "loop", "folder", "device"])
+def test_what_is_no_file_is_no_session(tmp_path: Path, suffix: str, kind: str) -> None:
+    place = tmp_path / f"mine{suffix}"
+    if kind == "fifo":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(place if kind == "loop" else "/dev/zero")
+    before = place.lstat()
+    ended = run("get", "--session", tmp_path / "mine.json", f"{ORIGIN}/echo")
+    assert ended.status == 26
+    assert ended.err.startswith(f"curlhttp: {place}: ")
+    assert place.lstat()[:3] == before[:3]
+    assert os.listdir(tmp_path) == [place.name]
+
+
+def test_a_link_to_a_session_stays_one(app: AppServer, tmp_path: Path) -> None:
+    link, file = tmp_path / "link.json", tmp_path / "real.json"
+    link.symlink_to(file)
+    for _ in range(2):
+        assert "x-key" in got(run("get", "--session", link, f"{app.url}/echo", "X-Key:1"))
+    assert link.is_symlink()
+    assert json.loads(file.read_text())["headers"] == [["X-Key", "1"]]
+
+
+def test_what_a_run_that_was_killed_left_stops_no_other(app: AppServer, tmp_path: Path) -> None:
+    for name in ("mine.json", "mine.cookies", "jar"):
+        (tmp_path / f".{name}.{os.getpid()}.new").write_text("torn")
+    file, jar = tmp_path / "mine.json", tmp_path / "jar"
+    assert run("get", "--session", file, "-c", jar, f"{app.url}/echo", "X-Key:1").status == 0
+    assert got(run("get", "--session", file, f"{app.url}/echo"))["x-key"] == "1"
+    assert jar.exists()

@@ -460,6 +460,46 @@ def test_a_terminal_gets_no_control_characters_of_a_server(app: AppServer) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["get", "-v", "--timing", "--print", "HhBbm", "-w", "%{content_type}%{redirect_url}"],
+        ["get", "--json"],
+        ["get", "-f"],
+        ["sse", "--no-reconnect"],
+        ["sse", "--no-reconnect", "--json"],
+        ["ws"],
+        ["fetch", "-q"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("answer", ["302 Found", "400 Bad", "101 Up", "events", "no head"])
+def test_nothing_of_a_server_is_a_command_to_the_terminal(
+    tmp_path: Path, answer: str, arguments: list[str]
+) -> None:
+    evil = "\x1b]0;owned\x07\x9b2J"
+    fields = [("X-A", evil), ("Content-Type", f"text/plain{evil}"), ("Location", f"x{evil}://y"),
+              ("Set-Cookie", f"a{evil}=1"), ("Upgrade", "websocket"), ("Connection", "upgrade"),
+              ("Sec-WebSocket-Accept", evil), ("WWW-Authenticate", evil)]  # fmt: skip
+    content = response(f"\x9b2J{evil}".encode(), f"{answer} {evil}", fields)
+    if answer == "events":
+        fields = [("Content-Type", "text/event-stream")]
+        content = response(f"event: {evil}\ndata: {evil}\n\n".encode(), "200 OK", fields)
+    elif answer == "no head":
+        content = f"HTTP/1.1 {evil}\r\n{evil}: {evil}\r\n\r\n".encode()
+    with RawServer(respond_and_close(content)) as server:
+        url = server.url
+        if arguments[0] == "fetch":
+            (tmp_path / "list").write_text(f"{url}\nhttp://{evil}\n")
+            url = str(tmp_path / "list")
+        _, shown = on_terminal(*arguments, url, NO_COLOR="1")
+    assert shown
+    assert not set(shown) & {"\x07", "\x9b"}, repr(shown)
+    assert "\x1b]" not in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.slow
 def test_json_that_is_too_large_to_be_laid_out_is_shown_whole(app: AppServer) -> None:
     body = b'["begin"]' + b" " * 1_200_000 + b"\r\n" + b'["end"]'
     app.route("/two", lambda record, conn: conn.reply(

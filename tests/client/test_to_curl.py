@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,7 +221,16 @@ def test_a_request_shows_its_command_line_before_it_is_sent() -> None:
 
 def test_credentials_are_masked_unless_asked_for() -> None:
     with curlhttp.Client(sensitive_headers=["X-Mine"]) as client:
-        bodies: list[Any] = [{"data": {"password": "hidden"}}, {"json": {"api_key": "hidden"}}]
+        bodies: list[Any] = [
+            {"data": {"password": "hidden"}},
+            {"json": {"api_key": "hidden"}},
+            {"content": b"a=1&password=hidden"},
+            {"content": b' {"password": "hidden"}'},
+            {"data": {"a": "1", "password": "hidden"}, "files": {"f": ("n", b"x")}},
+            {"files": {"user[password]": (None, "hidden")}},
+            {"files": {"f": ("n", '{"token": "hidden"}', "application/json")}},
+            {"data": {"password": "hidden"}, "files": {"f": ("n", b"x" * 100_000)}},
+        ]
         for body in bodies:
             request = client.build_request(
                 "POST",
@@ -232,6 +242,23 @@ def test_credentials_are_masked_unless_asked_for() -> None:
             assert "hidden" not in request.to_curl()
             assert "hidden" not in repr(request)
             assert "hidden" in request.to_curl(secrets=True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"content-encoding": "gzip"}, {"content-type": "application/json; charset=utf-16"}],
+    ids=repr,
+)
+def test_a_body_whose_secrets_cannot_be_found_is_not_shown(fields: dict[str, str]) -> None:
+    is_coded = "content-encoding" in fields
+    text = '{"password": "hidden"}'
+    content = zlib.compress(text.encode()) if is_coded else text.encode("utf-16")
+    with curlhttp.Client() as client:
+        request = client.build_request("POST", "http://h.test/", content=content, headers=fields)
+    shown = request.to_curl()
+    assert shown.endswith(f"# the body of {len(content)} bytes is coded, and may hold credentials")
+    assert "printf" not in shown
+    assert "printf" in request.to_curl(secrets=True)
 
 
 def test_a_bare_request_shows_its_command_line() -> None:

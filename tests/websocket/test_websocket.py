@@ -311,6 +311,8 @@ async def test_redirects_are_not_followed_and_the_error_says_where_they_point(
         b"HTTP/1.1 101 x\r\n\r\n",
         b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Accept: AAAA\r\n\r\n",
+        b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: \x1b\r\n\r\n",
         b"HTTP/1.1 101 x\r\nUpgrade: h2c\r\nConnection: ,,;;\r\n\r\n",
         b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgr",
         b"\x00\xff" * 100,

@@ -12,7 +12,7 @@ import click
 
 from curlhttp.cli.exits import INTERRUPTED, CommandFailed
 from curlhttp.cli.numbers import count
-from curlhttp.cli.terminal import console
+from curlhttp.cli.terminal import console, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -149,5 +149,5 @@ def _show(summary: FetchSummary, options: Mapping[str, Any]) -> None:
     elif not options["quiet"]:
         out = console(stderr=True)
         for line in str(summary).splitlines():
-            out.print(line, soft_wrap=True)
+            out.print(printable(line), soft_wrap=True)
         out.print(f"{'parts':<10}{os.path.join(options['output'], 'parts')}", soft_wrap=True)

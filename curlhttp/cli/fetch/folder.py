@@ -7,6 +7,7 @@ and renamed. A resume believes the index only as far as the files are there, in 
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from curlhttp.cli.fetch.record import FetchRecord
 
 __all__ = ["Folder"]
 
+_FLAGS = (
+    os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+)
 _INDEX = "index.jsonl"
 _OURS = re.compile(r"\d{8,}\.body(\.part)?").fullmatch
 
@@ -59,11 +63,21 @@ class Folder(JSONLines):
     def add(self, record: FetchRecord) -> None:
         """Write the body, and take the record."""
         if record.body is not None and self.keeps_bodies:
-            file = self._folder / f"{record.line:08}.body"
-            part = file.with_suffix(".body.part")
+            file = f"{self._folder}{os.sep}{record.line:08}.body"
             try:
-                part.write_bytes(record.body)
-                part.replace(file)
+                _write(f"{file}.part", record.body)
+                os.replace(f"{file}.part", file)
             except OSError as error:
                 raise CommandFailed(f"{file}: {error.strerror}", WRITE_ERROR) from None
         super().add(record)
+
+
+def _write(path: str, content: bytes) -> None:
+    """Write a file by system calls alone, which is half of the time that `open` takes."""
+    descriptor = os.open(path, _FLAGS, 0o666)
+    try:
+        written = os.write(descriptor, content)
+        while written < len(content):  # Linux takes 2 GiB at once; the last write before a full
+            written += os.write(descriptor, memoryview(content)[written:])  # disk is cut
+    finally:
+        os.close(descriptor)

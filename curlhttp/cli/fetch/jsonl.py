@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from curlhttp.cli.as_json import escape_controls
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.output import Mode, Output, refuse
 from curlhttp.cli.fetch.record import FetchRecord
@@ -36,6 +37,7 @@ class JSONLines(Output):
     def __init__(self, path: Path | None, mode: Mode, *, keeps_bodies: bool) -> None:
         super().__init__(keeps_bodies=keeps_bodies)
         self._path = path
+        self._is_terminal = path is None and sys.stdout.isatty()
         self._file = sys.stdout.fileno() if path is None else _opened(path, mode)
         if path is not None:
             try:
@@ -95,7 +97,8 @@ class JSONLines(Output):
             self.flush()
 
     def _line(self, record: FetchRecord) -> bytes:
-        return record.to_json(**record.body_as_json())
+        line = record.to_json(**record.body_as_json())
+        return escape_controls(line.decode()).encode() if self._is_terminal else line
 
     def _close(self) -> None:
         if self._path is not None:
