@@ -99,6 +99,7 @@ class Connection:
         is_buried: libcurl was told that it has ended.
         is_quarantined: no further request goes out on it, because it may be dead.
         is_left: while it still carries requests, others are kept off it by their TLS options.
+        is_quic: it is UDP, where no look at the socket tells that it has ended.
         certificate: the server's as PEM, if it was asked for.
         last_stream: the last one of HTTP/2 that the server may have processed, as far as is known.
         ends_in_alert: see look_at_end.
@@ -117,6 +118,7 @@ class Connection:
         "is_buried",
         "is_left",
         "is_quarantined",
+        "is_quic",
         "last_stream",
         "multiplexes",
         "origin",
@@ -131,6 +133,7 @@ class Connection:
         self.events = _look_at(descriptor)
         self.uses = 0
         self.is_buried = self.is_left = self.is_quarantined = False
+        self.is_quic = multiplexes and _is_udp(descriptor)
         self.certificate: str | None = None
         self.last_stream: float = math.inf
         self.counts = is_tls and _TCP_INFO is not None
@@ -338,6 +341,11 @@ def _bound_to(port: int, sockets: Sequence[int]) -> int | None:
         except OSError:
             continue
     return None
+
+
+def _is_udp(descriptor: int) -> bool:
+    kind = _borrow(descriptor).getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
+    return kind == socket.SOCK_DGRAM
 
 
 def _look_at(descriptor: int) -> Callable[[int], list[tuple[int, int]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Literal, NamedTuple
 
 import pycurl
@@ -52,6 +53,7 @@ class TransferFailure(NamedTuple):
     refused: bool = False  # the server said that it did not process the request
     told_to_leave: bool = False  # the server sent GOAWAY on the HTTP/2 connection
     is_odd: bool = False  # what libcurl took for a head does not begin with a status line
+    is_connected: bool = True  # a connection was there that it could go out on
     refusal: str = ""  # why the server refused TLS, where that is known of the connection
 
 
@@ -69,6 +71,9 @@ _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
     pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "untrusted",
     pycurl.E_SSL_INVALIDCERTSTATUS: "untrusted",
 }
+
+_ON_QUIC = frozenset({pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR, _HTTP3, _QUIC_CONNECT_ERROR})
+_FUNCTIONS_OF_QUIC = re.compile(r"\bng(?:tcp2|http3)_\w+ (?:returned error: )?")
 
 NOT_HTTP = "the response does not begin as HTTP does"
 _CUT_BODY = "the connection broke within the response body"
@@ -151,8 +156,8 @@ def error_for(failure: TransferFailure) -> e.RequestException:
 
 
 def _words_of(failure: TransferFailure) -> str:
-    """Return libcurl's words, unless they say nothing, or name an error of nghttp2's callbacks."""
-    message = failure.message
+    """Return libcurl's words without functions of ngtcp2 and errors of nghttp2's callbacks."""
+    message = _FUNCTIONS_OF_QUIC.sub("QUIC: ", failure.message)
     return f": {message}" if message and not stream_reset_by_us(message) else ""
 
 
@@ -181,7 +186,7 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.ProxyError, "the proxy broke HTTP in its answer to CONNECT"
     if failure.refused:
         return e.ConnectionError, "the server refused the request before it processed any of it"
-    if code == pycurl.E_COULDNT_CONNECT:
+    if code == pycurl.E_COULDNT_CONNECT or _lacks_connection(failure):
         return _not_connected(failure)
     why = failure.refusal or refused_tls(failure.message, failure.request.transport)
     if why and not _is_of_proxy(failure):
@@ -198,8 +203,10 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.RemoteProtocolError, _WHAT[_WEIRD_SERVER_REPLY]
     if code == pycurl.E_BAD_FUNCTION_ARGUMENT and failure.request.transport.tls.cert is not None:
         return e.SSLError, "the client certificate and its key do not fit"
-    if failure.aborted_resend:
-        return e.ConnectionError, _MAY_HAVE_ARRIVED
+    if failure.aborted_resend or code == pycurl.E_SEND_FAIL_REWIND:
+        # In the second case libcurl wanted to send again: it has no way to rewind a body, which is
+        # how we want it.
+        return e.ConnectionError, _MAY_HAVE_ARRIVED if failure.sent else _NOT_SENT
     if code == pycurl.E_SEND_ERROR and failure.has_head and failure.request.body is None:
         # On HTTP/2, what libcurl sends while it reads may notice first that the connection broke.
         return e.ChunkedEncodingError, _CUT_BODY
@@ -222,6 +229,7 @@ _WITHOUT_ANSWER = (
     "the server closed the HTTP/2 connection before it answered; the request may have been "
     "processed, so it was not sent again"
 )
+_NOT_SENT = "the connection broke before any of the request was sent"
 
 _BAD_HEADER = "response header"  # in what libcurl says of a trailer that is folded, for one
 
@@ -241,8 +249,6 @@ _WHAT = {
     _TOO_LARGE: "the response's header block is too large",
     pycurl.E_FILESIZE_EXCEEDED: "the response is larger than max_response_size",
     _PROXY: "the proxy refused or failed",
-    # libcurl wanted to send again: it has no way to rewind a body, which is how we want it
-    pycurl.E_SEND_FAIL_REWIND: _MAY_HAVE_ARRIVED,
 }
 
 
@@ -294,7 +300,19 @@ def _local_end(transport: Transport) -> str:
     return f"the local {' with '.join(parts) or 'address or interface'}"
 
 
+def _lacks_connection(failure: TransferFailure) -> bool:
+    """Return whether it is QUIC that did not connect, for which libcurl has codes of later phases.
+
+    Its words tell where it was to connect once more, after the connection that it had broke.
+    """
+    if failure.code not in _ON_QUIC or failure.request.transport.proxy is not None:
+        return False
+    return not failure.is_connected or failure.message.startswith("Failed to connect")
+
+
 def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
+    if failure.sent:
+        return e.ConnectionError, "the connection broke, and no other one could be made"
     if failure.request.transport.proxy is None:
         reason = f": {os.strerror(failure.os_errno)}" if failure.os_errno else ""
         return e.ConnectionError, f"the connection was refused or the host is unreachable{reason}"

@@ -39,6 +39,7 @@ _AFTER_REFUSAL = (
     pycurl.E_SEND_ERROR,
     pycurl.E_RECV_ERROR,
 )
+_ENDED_QUIC = (pycurl.E_RECV_ERROR, 95)  # 95: HTTP/3; pycurl has no name for it
 _OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
 _READ_ABORT, _READ_PAUSE = int(pycurl.READFUNC_ABORT), int(pycurl.READFUNC_PAUSE)
 
@@ -323,9 +324,21 @@ class Sending:
 
     def _was_left_out(self) -> bool:
         """Return whether it is certain that the server processed nothing of what was sent."""
-        if self.code == pycurl.E_HTTP2:  # the server had broken HTTP/2: nothing was sent any more
-            return self.sends == 1 and not self.handle.easy.getinfo(pycurl.REQUEST_SIZE)
+        if self._was_held_back():
+            return True
         return self.code in _AFTER_REFUSAL and self.is_refused()
+
+    def _was_held_back(self) -> bool:
+        """Return whether libcurl sent nothing on a connection that had ended, or broken HTTP/2."""
+        is_quic = self.connection is not None and self.connection.is_quic
+        if is_quic and self.code in _ENDED_QUIC:
+            # libcurl reads that a connection ended only when a request goes out on it.
+            may_be = not self.is_new_connection and self.sends == 1
+        elif is_quic and self.code == pycurl.E_ABORTED_BY_CALLBACK:  # it was about to send again
+            may_be = self.sends == 2
+        else:
+            may_be = self.code == pycurl.E_HTTP2 and self.sends == 1
+        return may_be and not self.handle.easy.getinfo(pycurl.REQUEST_SIZE)
 
     def is_refused(self) -> bool:
         """Return whether the server said that it did not process it (RFC 9113, section 8.7)."""
