@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar
 
 __all__ = ["NEEDS_A_LOOP", "Offload", "run_here", "run_sync"]
 
-A = TypeVar("A")
 T = TypeVar("T")
-
-_NOTHING = object()
 
 
 class Offload(Protocol):
@@ -32,23 +29,20 @@ NEEDS_A_LOOP = (
 )
 
 
-@overload
-def run_sync(call: Callable[[], Awaitable[T]]) -> T: ...
-@overload
-def run_sync(call: Callable[[A], Awaitable[T]], argument: A) -> T: ...
-def run_sync(call: Callable[..., Awaitable[T]], argument: object = _NOTHING) -> T:
+# Any: the arguments are those of the call.
+def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     """Return what a coroutine returns that never suspends.
 
     Args:
         call: makes the coroutine; the layers that it comes through promise no more. A coroutine
             itself would be left behind, with a warning, by a Ctrl-C that comes when this function
             begins: the interpreter lets signals in there, and never between the two steps below.
-        argument: of the call.
+        arguments: of the call.
 
     Raises:
         RuntimeError: it suspended: something in it awaits an event loop.
     """
-    awaitable = call() if argument is _NOTHING else call(argument)
+    awaitable = call(*arguments)
     try:
         awaitable.send(None)  # type: ignore[attr-defined]  # most are coroutines
     except StopIteration as stop:

@@ -276,6 +276,14 @@ class Connections:
         if connection is not None:
             del self._routes[connection.descriptor]
 
+    def end(self, connection: Connection) -> None:
+        """End a connection that libcurl keeps, though no request may go out on it."""
+        route = self._routes.get(connection.descriptor)
+        if route is not None and self._by_route.get(route) is connection:
+            self.spoil(route)
+            if _bound_to(route[3], [connection.descriptor]) is not None:
+                shut_down(connection.descriptor)
+
     def distrust(self, route: Route | None, request: Request) -> None:
         """Use no connection to the server of a request twice, for a while."""
         self.spoil(route)

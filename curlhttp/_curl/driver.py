@@ -15,7 +15,7 @@ from typing import NoReturn
 import pycurl
 
 from curlhttp._config import Limits
-from curlhttp._curl.connections import Connection, shut_down
+from curlhttp._curl.connections import Connection, Connections, shut_down
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.head import switches_unasked
 from curlhttp._curl.multiplexing import Multiplexing
@@ -29,7 +29,10 @@ from curlhttp._models.request import Request
 __all__ = ["Driver"]
 
 _REMOVE = pycurl.POLL_REMOVE
+_IN = int(pycurl.CSELECT_IN)
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
+_BRIEF = 0.1  # seconds of silence that are no sign of a dead connection
+_ON_ITS_WAY = 0.25  # of the time that a request waited: what came by then was sent before it
 _LONG = 1.0  # seconds without a sign of life that make a request that was given up suspicious
 _MOST_STARTS = 100  # of one attempt: after a restart each of a hundred kept connections may be dead
 _SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
@@ -70,6 +73,7 @@ class Driver:
         self._has_forked = False  # a child has copies of the sockets
         self._last_event: dict[int, float] = {}  # by socket
         self._last_read: dict[int, float] = {}  # by socket: when it had something to read
+        self._left: list[tuple[Connection, Connections]] = []  # at this turn, see _leave
         self._seen = 0.0  # up to when it was looked at what came of events
         self._check_at = math.inf  # before this no transfer needs a look of ours
         self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
@@ -274,7 +278,7 @@ class Driver:
                 self.poller.forget(descriptor)
             else:
                 self._last_event[descriptor] = now
-                if bits & pycurl.CSELECT_IN:
+                if bits & _IN:
                     self._last_read[descriptor] = now
                 self._socket_action(descriptor, bits)
             if self._to_resume and monotonic() - now > _SLICE:
@@ -301,13 +305,14 @@ class Driver:
 
     def _collect(self) -> None:
         """Finish the transfers that libcurl is done with."""
-        more = 1
-        while more:
+        while True:
             more, finished, failed = self.multi.info_read()
             for easy in finished:
                 self._finish(easy, 0, "")
             for easy, code, message in failed:
                 self._finish(easy, code, message)
+            if not more:
+                break
         if self.broken is not None:
             self.fail_all()
 
@@ -315,23 +320,26 @@ class Driver:
         transfer = self.running.get(easy)
         if transfer is None:
             return  # given up meanwhile: the next one found that a callback had failed
-        request = transfer.request
-        assert request is not None
         finish(transfer, code, message)
         if transfer.restarts:
             if transfer.starts < _MOST_STARTS:
                 self._start_over(transfer)
                 return
-            transfer.failed = transfer.failed or found_no_connection(request)
+            assert transfer.request is not None
+            transfer.failed = transfer.failed or found_no_connection(transfer.request)
         transfer.done = True
-        if code in _BREAKS_HPACK:
-            _end_broken_http2(transfer)
-        elif code == pycurl.E_OPERATION_TIMEDOUT:
-            self._suspect(transfer)
+        if code:
+            self._look_at_connection(transfer, code)
         if code or not transfer.handle.connects_only:  # else this would close the connection
             self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
+
+    def _look_at_connection(self, transfer: Transfer, code: int) -> None:
+        if code in _BREAKS_HPACK:
+            _end_broken_http2(transfer)
+        elif code == pycurl.E_OPERATION_TIMEDOUT:
+            self._suspect(transfer)
 
     def _start_over(self, transfer: Transfer) -> None:
         """Start a transfer over that has to go out on another connection."""
@@ -339,10 +347,7 @@ class Driver:
         self.remove(transfer)
         transfer.restart()
         if connection is not None and connection.multiplexes and not was_sent:
-            if connection.is_quarantined and self._is_used(connection):
-                self.multiplexing.leave(connection)
-            else:
-                self._drop_idle_socket(connection, transfer)
+            self._drop_idle_socket(connection, transfer)
         self.add(transfer)
 
     def _suspect(self, transfer: Transfer) -> None:
@@ -355,18 +360,44 @@ class Driver:
         connection = transfer.connection
         if not transfer.sends or connection is None or not connection.multiplexes:
             return
-        if self._last_read.get(connection.descriptor, 0.0) <= transfer.last_activity:
+        since, now = transfer.last_activity, monotonic()
+        if now - since < _BRIEF:
+            return
+        # What was under way when the request went out says nothing of the time after that.
+        if self._last_read.get(connection.descriptor, 0.0) <= since + (now - since) * _ON_ITS_WAY:
             connection.quarantine()
-            if self._is_used(connection, but=transfer):
-                self.multiplexing.leave(connection)
+            self._leave(connection, transfer)
 
-    def _is_used(self, connection: Connection, but: Transfer | None = None) -> bool:
-        """Return whether a connection carries any request, or any other."""
-        running = self.running.values()
-        return any(one.connection is connection and one is not but for one in running)
+    def _leave(self, connection: Connection, transfer: Transfer) -> bool:
+        """Keep requests off a connection that carries others; the last one closes it."""
+        used = [one for one in self._users(connection) if one is not transfer]
+        for one in used:
+            one.handle.end_connection()
+        if used:
+            self.multiplexing.leave(connection)
+            self._left.append((connection, transfer.connections))
+            self._check_at = 0.0  # at the next turn
+            self._act_at_once()
+        return bool(used)
+
+    def _users(self, connection: Connection) -> list[Transfer]:
+        return [one for one in self.running.values() if one.connection is connection]
+
+    def _end_left(self) -> None:
+        """End the connections that were left and carry no request any more.
+
+        libcurl closes one with its last request, but not if it was done with that before it was
+        told so.
+        """
+        left, self._left = self._left, []
+        for connection, connections in left:
+            if not self._users(connection):
+                connections.end(connection)
 
     def _drop_idle_socket(self, connection: Connection, transfer: Transfer) -> None:
         """Make libcurl notice that an HTTP/2 connection has ended, and not offer it any more."""
+        if connection.is_quarantined and self._leave(connection, transfer):
+            return
         # Enough where another transfer uses the connection.
         self._socket_action(connection.descriptor, pycurl.CSELECT_IN)
         if not connection.is_buried and connection.has_ended():
@@ -381,6 +412,7 @@ class Driver:
     # silence, and what is no answer
 
     def _check(self, now: float) -> None:
+        self._end_left()
         self._look_again()
         for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
             self._suspect(transfer)

@@ -320,6 +320,11 @@ class Handle:
             self._generation = generation
             self.is_dirty = True
 
+    def end_connection(self) -> None:
+        """Make libcurl close the connection of a request under way, if no other one is on it."""
+        self._needs_reset = self.is_dirty = True
+        self.easy.setopt(pycurl.FORBID_REUSE, 1)
+
     def avoid_reuse(self, avoids: bool) -> None:
         """Open a new connection for the request, or not (CURLOPT_FRESH_CONNECT)."""
         if avoids is not self._avoids_reuse:

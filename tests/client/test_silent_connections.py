@@ -76,6 +76,31 @@ async def test_those_under_way_end_by_their_own_timeouts_and_others_share_a_new_
     assert ends == ["hasty", "patient"]
 
 
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_a_silent_connection_is_closed_with_the_last_of_many_that_end_at_once(
+    client: AnyClient, relay: Relay
+) -> None:
+    await client.get(url_of(relay))
+    relay.freeze()
+    ended = 0
+
+    async def wait() -> None:
+        nonlocal ended
+        with pytest.raises(e.Timeout):
+            await client.get(url_of(relay), timeout=Timeout(total=SOON))
+        ended += 1
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(wait)
+    assert ended == 10
+    assert (await client.get(url_of(relay))).status_code == 200
+    with anyio.fail_after(30):
+        while not relay.are_frozen_closed():
+            await anyio.sleep(0.01)
+    assert relay.connections == 2
+
+
 @pytest.mark.colours("asyncio", "trio")
 async def test_a_slow_server_that_answers_others_keeps_its_connection(
     client: AnyClient, relay: Relay, h2_app: H2Server

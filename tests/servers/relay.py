@@ -50,6 +50,12 @@ class Relay:
                     self._selector.unregister(end)
             return len(living)
 
+    def are_frozen_closed(self) -> bool:
+        """Return whether the client has closed all connections that were forgotten."""
+        with self._lock:
+            frozen = [pair for pair in self._pairs if pair.is_frozen]
+        return all(_has_ended(next(iter(pair.ends))) for pair in frozen)
+
     def __enter__(self) -> Relay:
         self._thread.start()
         return self
@@ -102,3 +108,16 @@ class Relay:
             end.close()
         pair.ends.clear()
         self._pairs.remove(pair)
+
+
+def _has_ended(end: socket.socket) -> bool:
+    """Read what a frozen end has, and return whether that was all."""
+    end.setblocking(False)
+    try:
+        while end.recv(65536):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        pass
+    return True
