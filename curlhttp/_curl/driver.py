@@ -297,7 +297,7 @@ class Driver:
         if transfer is None:
             return  # given up meanwhile: the next one found that a callback had failed
         finish(transfer, code, message)
-        if transfer.restarts:
+        if transfer.restarts and not transfer.gives_up():
             self._start_over(transfer)
             return
         transfer.done = True

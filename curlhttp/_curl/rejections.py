@@ -9,13 +9,21 @@ from curlhttp._curl.head import is_odd, switches_unasked
 from curlhttp._models.request import Request
 from curlhttp.exceptions import (
     ChunkedEncodingError,
+    ConnectionError,
     ReadTimeout,
     RemoteProtocolError,
     ResponseTooLarge,
     WriteTimeout,
 )
 
-__all__ = ["body_differs", "came_early", "no_head", "silence", "too_large"]
+__all__ = [
+    "body_differs",
+    "came_early",
+    "no_connection_fits",
+    "no_head",
+    "silence",
+    "too_large",
+]
 
 
 def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
@@ -63,6 +71,13 @@ def came_early(request: Request) -> RemoteProtocolError:
         request=request,
         curl_code=0,
         request_sent=True,
+    )
+
+
+def no_connection_fits(request: Request, tries: int) -> ConnectionError:
+    """Return the exception for a request that found no connection that it could use."""
+    return ConnectionError(
+        f"{request}: none of {tries} connections could be used", request=request, curl_code=0
     )
 
 

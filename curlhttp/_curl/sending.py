@@ -20,7 +20,7 @@ from curlhttp._curl.connections import Connection, Connections, Route
 from curlhttp._curl.errors import HTTP2_STREAM, raised_in_callback
 from curlhttp._curl.handle import Handle
 from curlhttp._curl.libcurl_log import LogNews, news_in, stream_reset_by_us
-from curlhttp._curl.rejections import came_early
+from curlhttp._curl.rejections import came_early, no_connection_fits
 from curlhttp._models.body.body import rewind
 from curlhttp._models.request import Request
 
@@ -28,6 +28,8 @@ __all__ = ["Sending"]
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _SHARED_DETOURS, _MOST_DETOURS = 3, 6
+# Each reason to start over has a bound; this one holds if one of them should fail.
+_MOST_RESTARTS = 30
 # With these libcurl gives up what was refused: our guard, no way to rewind, or five tries; or
 # GOAWAY gave an error, which libcurl (8.23) takes for one of each stream.
 _AFTER_REFUSAL = (
@@ -76,6 +78,7 @@ class Sending:
         "_detours",  # how often it went elsewhere; first all share a new connection, see restart
         "_news",  # what libcurl's log told of this request: "refused", "downgrades", or nothing
         "_on_alpn",
+        "_restarts",
         "_use",  # the number of the request among those of its connection
         "code",
         "connection",
@@ -130,7 +133,7 @@ class Sending:
         self.feed: Callable[[int], bytes | None] | None = None
         self._on_alpn: Callable[[str, bool], None] | None = None
         self._news: LogNews | None = None
-        self._detours = 0
+        self._detours = self._restarts = 0
 
     def _forget_feeding(self) -> None:
         self.fed, self.fed_at, self.is_read_out = 0, 0.0, False
@@ -273,6 +276,7 @@ class Sending:
         assert request is not None
         shares = self._shares
         self.restarts = self.is_new_connection = False
+        self._restarts += 1
         self.last_activity = monotonic()
         if handle.is_burying:
             handle.end_burial()
@@ -294,6 +298,15 @@ class Sending:
         self._forget_feeding()
         if request.deadline is not None:
             handle.set_deadline(request.deadline)
+
+    def gives_up(self) -> bool:
+        """Return whether it has started over too often; `failed` says so then."""
+        if self._restarts < _MOST_RESTARTS:
+            return False
+        self.restarts = False
+        assert self.request is not None
+        self.failed = self.failed or no_connection_fits(self.request, self._restarts)
+        return True
 
     @property
     def is_fed_by_task(self) -> bool:
