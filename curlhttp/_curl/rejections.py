@@ -61,6 +61,7 @@ def found_no_connection(request: Request) -> ConnectionError:
     return ConnectionError(
         f"{request}: every connection to the server ended, or was not clean, before the request "
         "could be sent; it may be restarting",
+        request=request,
         curl_code=pycurl.E_SEND_ERROR,
     )
 

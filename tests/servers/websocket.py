@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Callable
 
+from tests.servers.connection import Connection
 from tests.servers.raw import Handler, RawConnection
 
 TEXT, BINARY, CONT, CLOSE, PING, PONG = 1, 2, 0, 8, 9, 10
@@ -48,7 +49,7 @@ def close_frame(code: int, reason: str = "") -> bytes:
     return frame(CLOSE, struct.pack("!H", code) + reason.encode())
 
 
-def read_frame(conn: RawConnection) -> tuple[int, bytes]:
+def read_frame(conn: Connection) -> tuple[int, bytes]:
     """Return opcode and payload of the client's next frame; ConnectionError at the end."""
     first, second = conn.read_exactly(2)
     length = second & 127
@@ -76,7 +77,7 @@ def speaking(talk: Callable[[RawConnection], object], *fields: str) -> Handler:
     return handler
 
 
-def echo(conn: RawConnection) -> None:
+def echo(conn: Connection) -> None:
     """Send each message back, and agree to the end."""
     while True:
         opcode, data = read_frame(conn)
