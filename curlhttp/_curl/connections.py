@@ -13,8 +13,8 @@ import os
 import select
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
@@ -383,9 +383,21 @@ def shut_down(descriptor: int, is_still: Callable[[int], bool] | None = None) ->
         is_still: says whether it was not closed meanwhile, where another thread may do that.
     """
     if descriptor >= 0:
-        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as twin:
+        with suppress(OSError), _twin_of(descriptor) as twin:
             if is_still is None or is_still(descriptor):
                 twin.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def _twin_of(descriptor: int) -> Iterator[_socket.socket]:
+    """Give a socket under a number that nobody else closes; itself where no number is left."""
+    try:
+        twin = socket.socket(fileno=os.dup(descriptor))
+    except OSError:
+        yield _borrow(descriptor)
+    else:
+        with twin:
+            yield twin
 
 
 def _bytes_read(tcp: _Borrowed) -> int:

@@ -19,6 +19,7 @@ from curlhttp._curl.connections import Connection, Connections, shut_down
 from curlhttp._curl.errors import raised_in_callback
 from curlhttp._curl.head import switches_unasked
 from curlhttp._curl.multiplexing import Multiplexing
+from curlhttp._curl.open_files import naming_lack
 from curlhttp._curl.poller import make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
 from curlhttp._curl.rejections import found_no_connection, no_head
@@ -63,7 +64,9 @@ class Driver:
 
     def __init__(self, limits: Limits, connections: int) -> None:
         self.running: dict[object, Transfer] = {}  # by pycurl's handle
-        self.poller = self._make_poller()
+        with naming_lack():
+            self.poller = self._make_poller()
+            self.multi = multi = pycurl.CurlMulti()
         self.multiplexing = Multiplexing()
         self.broken: BaseException | None = None
         self.unanswered: dict[int, Connection] = {}
@@ -78,7 +81,6 @@ class Driver:
         self._check_at = math.inf  # before this no transfer needs a look of ours
         self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
         self._read_timeouts = ReadTimeouts()
-        self.multi = multi = pycurl.CurlMulti()
         multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
         multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)

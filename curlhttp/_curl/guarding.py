@@ -79,7 +79,10 @@ class GuardedSending(Sending):
                 self.blocked = self.blocked or error
             return _BAD
         self._dials, self.blocked = True, None
-        return _Handed(*dialled[:3])
+        try:
+            return _Handed(*dialled[:3])
+        except OSError:  # no descriptor, or no such family: as if libcurl itself had failed
+            return _BAD
 
     def _on_guarded_socket(self, descriptor: int, purpose: int) -> int:
         os.set_inheritable(descriptor, False)  # pycurl's copy is, libcurl's own is not

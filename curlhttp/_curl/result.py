@@ -19,6 +19,7 @@ from curlhttp._curl.head import (
     is_odd,
     switches_unasked,
 )
+from curlhttp._curl.open_files import named_lack
 from curlhttp._curl.rejections import body_differs, no_head
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.decoders import decode_content
@@ -54,6 +55,9 @@ def finish(transfer: Transfer, code: int, message: str) -> None:
         lines = transfer.lines
         if transfer.failed is None and code != pycurl.E_OPERATION_TIMEDOUT:
             transfer.failed = transfer.blocked  # no address was left
+            if transfer.failed is None:
+                os_errno = transfer.easy.getinfo(pycurl.OS_ERRNO)
+                transfer.failed = named_lack(request, code, message, os_errno)
         # Said in place of libcurl's own error, which is only that the connection ended.
         if transfer.failed is None and switches_unasked(lines, request):
             transfer.failed = no_head(lines, request)

@@ -11,7 +11,7 @@ from curlhttp._flow.streamed import Streamed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._watch import INFO, log
-from curlhttp.exceptions import DeadlineExceeded, UnrewindableBodyError
+from curlhttp.exceptions import DeadlineExceeded, RequestException, UnrewindableBodyError
 
 __all__ = ["exchange", "exchange_in_loops", "fit"]
 
@@ -55,7 +55,11 @@ def exchange_in_loops(
         if request.route is not None or request.body is not None or request.deadline is not None:
             fit(request, now)
         # For each attempt, since a client may be used in several event loops, one after the other.
-        engine = choose()
+        try:
+            engine = choose()
+        except RequestException as error:
+            error.request = error.request or request
+            raise
         if log.takes(INFO):
             return logged(request, _unlogged(engine, kind), plan)
         if request.stream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,28 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         ended = finish(process)
     assert ended.status == 130
     assert "the same call goes on from there" in ended.err
+
+
+@pytest.mark.parametrize("kind", ["busy", "idle"])
+def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, kind: str) -> None:
+    with AppServer() as app:
+        app.route("/never", never)
+        file = tmp_path / "urls.txt"
+        ready = "/bytes/1" if kind == "idle" else "/never"
+        file.write_text(f"{app.url}{ready}\n{app.url}/never\n")
+        out = tmp_path / "out"
+        options = ("--processes", 2, "--partition", 1, "--format", "jsonl", "--timeout", 600)
+        process = start("fetch", file, "-o", out, "-q", *options, start_new_session=True)
+        try:
+            assert app.wait_for(lambda: len(app.requests) == 2)
+            assert app.wait_for(lambda: kind == "busy" or any(out.glob("manifest/0*.json")))
+            process.kill()
+            # Each worker has the other end of the pipe as well: it ends when they have.
+            _, err = process.communicate(timeout=30)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode, err) == (-signal.SIGKILL, b"")
 
 
 @pytest.mark.parametrize("source", ["file", "stdin"])

@@ -30,6 +30,7 @@ from curlhttp._models.closed import closed_amid, closed_with_client
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._network import network, now, wall
+from curlhttp.exceptions import RequestException
 
 __all__ = ["BlockingEngine"]
 
@@ -110,8 +111,10 @@ class BlockingEngine:
             driver = transfer.driver = self._drivers.lend()
             transfer.wake = _ignore
             driver.begin(transfer)
-        except BaseException:
+        except BaseException as error:
             self._pool.drop(transfer)
+            if isinstance(error, RequestException) and error.request is None:
+                error.request = request
             raise
         return transfer
 

@@ -41,6 +41,7 @@ class PooledEngine(ABC):
         self._pool = TransferPool(self._make, slots)
         self._shares = Shares()
         self._multiplexes = multiplexes
+        self.is_closed = True  # for its finalizer, where there is no descriptor for a driver
         self._driver = self._start_driver()
         self.is_closed = False
 

@@ -19,6 +19,7 @@ from curlhttp._config import Limits
 from curlhttp._curl.caller import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import MultiEngine
+from curlhttp._curl.open_files import naming_lack
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body.body import Body
@@ -245,7 +246,8 @@ class SteppedEngine(MultiEngine):
     def gate(self) -> _JobGate:
         """Return a closed gate, for a caller to wait at."""
         if not self._alarm:
-            self._alarm = socket.socketpair()
+            with naming_lack():
+                self._alarm = socket.socketpair()
             for end in self._alarm:
                 end.setblocking(False)
             self._driver.poller.watch(self._alarm[0].fileno(), 1)

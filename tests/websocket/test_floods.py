@@ -1,0 +1,243 @@
+"""A server that sends without end: memory, waits and the close of a WebSocket stay bounded."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from curlhttp.exceptions import ReadTimeout, WebSocketClosed, WebSocketRefused
+from tests.servers import Certs, RawConnection, RawServer, respond_and_close, response
+from tests.servers.websocket import (
+    BINARY,
+    CLOSE,
+    CONT,
+    PING,
+    PONG,
+    TEXT,
+    close_frame,
+    echo,
+    frame,
+    read_frame,
+    speaking,
+)
+from tests.support.colours import AnyClient
+from tests.support.pace import paced
+
+pytest.importorskip("websockets", reason="the extra ws is not installed")
+pytestmark = pytest.mark.anyio
+
+Make = Callable[..., AnyClient]
+
+NEVER = 30.0
+KIB = 1024
+FLOODS = {
+    "pings": (b"", frame(PING, b"are you there?")),
+    "empty pings": (b"", frame(PING)),
+    "pongs": (b"", frame(PONG)),
+    "messages": (b"", frame(BINARY, bytes(5000))),
+    "empty messages": (b"", frame(TEXT)),
+    "pings amid a message": (frame(TEXT, b"begun", fin=False), frame(PING)),
+    "bytes after the end": (close_frame(1000), bytes(1000)),
+}
+WITHOUT_MESSAGES = ["pings", "empty pings", "pongs", "pings amid a message"]
+
+
+def flooding(kind: str) -> Callable[[RawConnection], None]:
+    """Return what sends without end, and reads nothing."""
+    first, again = FLOODS[kind]
+
+    def talk(conn: RawConnection) -> None:
+        conn.send(first)
+        many = again * (64 * KIB // len(again))
+        while True:
+            conn.send(many)
+
+    return talk
+
+
+def url_of(server: RawServer) -> str:
+    return server.url.replace("http", "ws", 1)
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_close_ends_in_its_time(
+    client: AnyClient, certs: Certs, kind: str, is_tls: bool
+) -> None:
+    context = certs.server_context() if is_tls else None
+    with RawServer(speaking(flooding(kind)), context) as server, anyio.fail_after(NEVER):
+        ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
+        await ws.close()
+        assert ws.real.close_code is not None
+
+
+@pytest.mark.parametrize("kind", WITHOUT_MESSAGES)
+async def test_recv_ends_in_its_time(client: AnyClient, kind: str) -> None:
+    with RawServer(speaking(flooding(kind))) as server, anyio.fail_after(NEVER):
+        ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
+        for seconds in (0, paced(0.05)):
+            with pytest.raises(ReadTimeout):
+                await ws.recv(seconds)
+        await ws.close()
+
+
+async def test_recv_does_not_wait_for_the_end_of_what_follows_the_end(client: AnyClient) -> None:
+    talk = flooding("bytes after the end")
+    with RawServer(speaking(talk)) as server, anyio.fail_after(NEVER):
+        ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
+        with pytest.raises(WebSocketClosed) as caught:
+            await ws.recv(None)
+        assert caught.value.code == 1000
+
+
+@pytest.mark.parametrize("opcode", [TEXT, BINARY])
+@pytest.mark.parametrize("most", [None, 2**20])
+async def test_pieces_without_data_have_a_bound(
+    client: AnyClient, opcode: int, most: int | None
+) -> None:
+    def talk(conn: RawConnection) -> None:
+        conn.send(frame(opcode, b"begun", fin=False))
+        while True:
+            conn.send(frame(CONT, fin=False) * 1000)
+
+    with RawServer(speaking(talk)) as server, anyio.fail_after(NEVER):
+        ws = await client.websocket(url_of(server), max_size=most, close_timeout=paced(0.05))
+        with pytest.raises(WebSocketClosed, match="without data") as caught:
+            await ws.recv(None)
+        assert caught.value.code == 1008
+
+
+@pytest.mark.parametrize("opcode", [TEXT, BINARY])
+async def test_a_message_of_many_small_pieces_is_put_together(
+    client: AnyClient, opcode: int
+) -> None:
+    count = 20_000
+
+    def talk(conn: RawConnection) -> None:
+        conn.send(frame(opcode, b"<", fin=False) + frame(CONT, b"ab", fin=False) * count)
+        conn.send(frame(CONT, b">"))
+        echo(conn)
+
+    with RawServer(speaking(talk)) as server:
+        async with await client.websocket(url_of(server)) as ws:
+            expected = "<" + "ab" * count + ">"
+            assert await ws.recv() == (expected if opcode == TEXT else expected.encode())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FLOODS if kind != "bytes after the end"])
+async def test_while_nobody_receives_little_is_kept_and_others_have_their_turn(
+    client: AnyClient, kind: str
+) -> None:
+    with RawServer(speaking(flooding(kind))) as server, anyio.fail_after(NEVER):
+        url, limit = url_of(server), paced(0.05)
+        ws = await client.websocket(url, ping_interval=limit / 5, close_timeout=limit)
+        connection = ws.real._connection
+        for _ in range(20):
+            await anyio.sleep(limit / 20)
+            kept = connection.inbox.size + len(connection._raw) + connection._stream.unsent()
+            assert kept < 2048 * KIB
+        await ws.close()
+
+
+@pytest.mark.parametrize("kind", ["one frame", "many pieces"])
+async def test_an_unbounded_message_that_nobody_asks_for_is_not_read_ahead(
+    client: AnyClient, kind: str
+) -> None:
+    size = 64 << 20
+    head = frame(BINARY, fin=False) if kind == "many pieces" else b"\x82\x7f" + size.to_bytes(8)
+    piece = frame(CONT, bytes(KIB), fin=False) if kind == "many pieces" else bytes(KIB)
+    blocked = threading.Event()
+
+    def talk(conn: RawConnection) -> None:
+        conn.send(head)
+        conn.sock.settimeout(0.2)
+        try:
+            for _ in range(size // KIB):
+                conn.send(piece)
+        except TimeoutError:
+            blocked.set()
+
+    with RawServer(speaking(talk)) as server, anyio.fail_after(NEVER):
+        ws = await client.websocket(
+            url_of(server), max_size=None, ping_interval=0.02, close_timeout=paced(0.05)
+        )
+        assert await anyio.to_thread.run_sync(blocked.wait, NEVER)
+        await ws.close()
+
+
+# --- pongs ---
+
+
+def little_buffered(conn: RawConnection) -> None:
+    conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
+
+
+async def test_each_ping_of_a_server_that_reads_is_answered(client: AnyClient) -> None:
+    data = [b"%d" % number for number in range(100)]
+
+    def talk(conn: RawConnection) -> None:
+        conn.send(b"".join(frame(PING, each) for each in data))
+        assert [read_frame(conn) for _ in data] == [(PONG, each) for each in data]
+        conn.send(frame(TEXT, b"all"))
+        echo(conn)
+
+    with RawServer(speaking(talk)) as server:
+        async with await client.websocket(url_of(server)) as ws:
+            assert await ws.recv() == "all"
+
+
+async def test_of_a_server_that_does_not_read_the_last_ping_is_answered(make_client: Make) -> None:
+    count = 5_000
+    reads = threading.Event()
+
+    def talk(conn: RawConnection) -> None:
+        little_buffered(conn)
+        for number in range(count):
+            conn.send(frame(PING, b"%125d" % number))
+        conn.send(frame(TEXT, b"sent"))
+        reads.wait(NEVER)
+        seen = 0
+        while read_frame(conn) != (PONG, b"%125d" % (count - 1)):
+            seen += 1
+        conn.send(frame(TEXT, b"%d" % seen))
+        echo(conn)
+
+    client = make_client(socket_options=[(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)])
+    with RawServer(speaking(talk)) as server:
+        async with await client.websocket(url_of(server)) as ws:
+            assert await ws.recv() == "sent"
+            assert ws.real._connection._stream.unsent() < 64 * KIB
+            reads.set()
+            assert int(await ws.recv()) < count - 1
+
+
+# --- what a server says about the end ---
+
+
+async def test_a_reason_to_close_cannot_write_to_a_terminal(client: AnyClient) -> None:
+    reason = "\x1b]0;owned\x07\x9b2J\r\nforged \u202e"
+
+    def talk(conn: RawConnection) -> None:
+        conn.send(close_frame(4000, reason))
+        assert read_frame(conn)[0] == CLOSE
+
+    with RawServer(speaking(talk)) as server:
+        ws = await client.websocket(url_of(server))
+        with pytest.raises(WebSocketClosed) as caught:
+            await ws.recv()
+    assert str(caught.value).isprintable()
+    assert "owned" in str(caught.value)
+    assert caught.value.reason == reason
+
+
+async def test_a_refusal_cannot_write_to_a_terminal(client: AnyClient) -> None:
+    answer = response(b"", "403 \x1b]0;owned\x07 no")
+    with RawServer(respond_and_close(answer)) as server:
+        with pytest.raises(WebSocketRefused) as caught:
+            await client.websocket(url_of(server))
+    assert str(caught.value).isprintable()
