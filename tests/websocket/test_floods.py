@@ -191,31 +191,6 @@ async def test_each_ping_of_a_server_that_reads_is_answered(client: AnyClient) -
             assert await ws.recv() == "all"
 
 
-async def test_of_a_server_that_does_not_read_the_last_ping_is_answered(make_client: Make) -> None:
-    count = 5_000
-    reads = threading.Event()
-
-    def talk(conn: RawConnection) -> None:
-        little_buffered(conn)
-        for number in range(count):
-            conn.send(frame(PING, b"%125d" % number))
-        conn.send(frame(TEXT, b"sent"))
-        reads.wait(NEVER)
-        seen = 0
-        while read_frame(conn) != (PONG, b"%125d" % (count - 1)):
-            seen += 1
-        conn.send(frame(TEXT, b"%d" % seen))
-        echo(conn)
-
-    client = make_client(socket_options=[(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)])
-    with RawServer(speaking(talk)) as server:
-        async with await client.websocket(url_of(server)) as ws:
-            assert await ws.recv() == "sent"
-            assert ws.real._connection._stream.unsent() < 64 * KIB
-            reads.set()
-            assert int(await ws.recv()) < count - 1
-
-
 # --- what a server says about the end ---
 
 
