@@ -1,180 +1,253 @@
-"""A multiplexed connection that a NAT or a load balancer forgets: one round of requests is lost."""
+"""A connection that many requests share goes silent, and costs those that are under way on it.
+
+A relay forgets it as a NAT does: it stays open, and nothing gets through.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
-from curlhttp import Timeout
+import curlhttp
+from curlhttp import Hedge, Timeout
 from curlhttp import exceptions as e
-from curlhttp.httpx import AsyncTransport
-from tests.servers import Certs, H2Server, Relay
-from tests.support.colours import AnyClient
-from tests.support.pace import PACE
-from tests.support.ways import EVERY_WAY_OF_CLIENTS, Ask
+from curlhttp._curl import connections, driver
+from tests.servers import Certs, DatagramRelay, H2Server, Relay
+from tests.servers.caddy import Caddy, has_caddy
+from tests.support.colours import COLOURS, AnyClient
+from tests.support.ways import EVERY_WAY, Ask, make_ask
 
-SOON = 0.3 * PACE  # seconds
+pytestmark = pytest.mark.anyio
+
+MakeClient = Callable[..., AnyClient]
+ON_A_LOOP = pytest.mark.colours("asyncio", "uvloop", "trio")
+SHORT = Timeout(read=0.5)
+AT_ONCE = 8
 
 
 @pytest.fixture
 def relay(h2_app: H2Server) -> Iterator[Relay]:
+    """Return a relay before the HTTP/2 server."""
     with Relay(h2_app.port) as relay:
         yield relay
 
 
-def url_of(relay: Relay, path: str = "/") -> str:
-    return f"https://127.0.0.1:{relay.port}{path}"
+@pytest.fixture
+def url(relay: Relay) -> str:
+    return f"https://127.0.0.1:{relay.port}"
 
 
-@EVERY_WAY_OF_CLIENTS
-@pytest.mark.parametrize("limit", ["read", "total"])
-async def test_one_request_is_lost_to_a_silent_connection(
-    ask: Ask, relay: Relay, limit: str
-) -> None:
-    timeout = Timeout(**{limit: SOON})
-    await ask(url_of(relay), timeout=Timeout(read=30))
-    assert relay.freeze() == 1
+@pytest.fixture
+def h2_client(make_client: MakeClient) -> AnyClient:
+    return make_client(http2=True, timeout=Timeout(read=30))
+
+
+async def lost(ask: Callable[..., Awaitable[Any]], url: str, **options: Any) -> None:
+    """Send a request that waits out a timeout."""
     with pytest.raises(e.Timeout):
-        await ask(url_of(relay), timeout=timeout)
-    for _ in range(3):
-        assert (await ask(url_of(relay), timeout=Timeout(read=30))).status_code == 200
+        await ask(url, **options)
+
+
+async def lose_at_once(client: AnyClient, url: str, count: int = AT_ONCE) -> None:
+    async with anyio.create_task_group() as tasks:
+        for _ in range(count):
+            tasks.start_soon(lambda: lost(client.get, url, timeout=SHORT))
+
+
+@EVERY_WAY
+async def test_the_next_request_opens_another_connection_in_every_way(
+    make_client: MakeClient, certs: Certs, relay: Relay, url: str, way: str, tmp_path: Path
+) -> None:
+    client = make_client(http2=True)
+    with curlhttp.requests.Session() as session:
+        session.verify = str(certs.ca_path)
+        session.mount("https://", curlhttp.requests.adapters.HTTPAdapter(http2=True))
+        ask: Ask = make_ask(client, way, tmp_path, session)
+        limit = 0.5 if "session" in way else SHORT
+        assert (await ask(url)).status_code == 200
+        relay.forget()
+        if way == "map":
+            limit = Timeout(read=0.5)
+        with pytest.raises((e.Timeout, curlhttp.requests.exceptions.Timeout)):
+            await ask(url, timeout=limit)
+        assert (await ask(url)).status_code == 200
     assert relay.connections == 2
 
 
-async def is_asked(server: H2Server, path: str) -> None:
-    """Wait until a request for the path has come in."""
-    with anyio.fail_after(30):
-        while path not in [record.path for record in server.requests]:
-            await anyio.sleep(0.005)
-
-
-@pytest.mark.colours("asyncio", "uvloop", "trio")
-async def test_those_under_way_end_by_their_own_timeouts_and_others_share_a_new_connection(
-    client: AnyClient, relay: Relay, h2_app: H2Server
+@ON_A_LOOP
+async def test_a_silent_connection_costs_each_request_on_it_once(
+    h2_client: AnyClient, h2_app: H2Server, relay: Relay, url: str
 ) -> None:
-    ends: list[str] = []
+    await h2_client.get(url)
+    relay.forget()
+    await lose_at_once(h2_client, url)
+    found = await h2_client.gather(AT_ONCE, "GET", url)
+    found += await h2_client.gather(AT_ONCE, "POST", url, content=b"pay")
+    assert [response.status_code for response in found] == [200] * 2 * AT_ONCE
+    assert relay.connections == 2
+    assert len(h2_app.requests) == 1 + 2 * AT_ONCE
 
-    async def wait(name: str, timeout: Timeout) -> None:
-        with pytest.raises(e.Timeout):
-            await client.get(url_of(relay, "/stall"), timeout=timeout)
-        ends.append(name)
 
+@ON_A_LOOP
+async def test_further_requests_share_another_one_while_others_wait_on_it(
+    h2_client: AnyClient, relay: Relay, url: str
+) -> None:
+    ended = anyio.Event()
+
+    async def wait_long() -> None:
+        with suppress(e.RequestException):
+            await h2_client.get(url)
+        ended.set()
+
+    await h2_client.get(url)
+    relay.forget()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait, "patient", Timeout(read=30, total=4 * SOON))
-        await is_asked(h2_app, "/stall")
-        relay.freeze()
-        await wait("hasty", Timeout(read=SOON))
+        tasks.start_soon(wait_long)
+        while not relay.swallowed:
+            await anyio.sleep(0.001)
+        await lose_at_once(h2_client, url)
         for _ in range(3):
-            responses = await client.gather(5, "GET", url_of(relay))
-            assert [response.status_code for response in responses] == [200] * 5
-        assert ends == ["hasty"]
+            found = await h2_client.gather(AT_ONCE, "GET", url)
+            assert [response.status_code for response in found] == [200] * AT_ONCE
+        assert not ended.is_set()  # it ends by its own timeout
         assert relay.connections == 2
-    assert ends == ["hasty", "patient"]
+        tasks.cancel_scope.cancel()
+    assert (await h2_client.get(url)).status_code == 200
+    assert relay.connections <= 3  # the other pool went with its last request
 
 
-@pytest.mark.colours("asyncio", "uvloop", "trio")
+@ON_A_LOOP
 async def test_a_silent_connection_is_closed_with_the_last_of_many_that_end_at_once(
-    client: AnyClient, relay: Relay
+    h2_client: AnyClient, relay: Relay, url: str
 ) -> None:
-    await client.get(url_of(relay))
-    relay.freeze()
+    await h2_client.get(url)
+    relay.forget()
     ended = 0
 
     async def wait() -> None:
         nonlocal ended
         with pytest.raises(e.Timeout):
-            await client.get(url_of(relay), timeout=Timeout(total=SOON))
+            await h2_client.get(url, timeout=Timeout(total=0.5))
         ended += 1
 
     async with anyio.create_task_group() as tasks:
         for _ in range(10):
             tasks.start_soon(wait)
     assert ended == 10
-    assert (await client.get(url_of(relay))).status_code == 200
+    assert (await h2_client.get(url)).status_code == 200
     with anyio.fail_after(30):
-        while not relay.are_frozen_closed():
+        while not relay.ended:
             await anyio.sleep(0.01)
     assert relay.connections == 2
 
 
-@pytest.mark.colours("asyncio", "trio")
-async def test_a_slow_server_that_answers_others_keeps_its_connection(
-    client: AnyClient, relay: Relay, h2_app: H2Server
+@ON_A_LOOP
+async def test_another_origin_keeps_its_connection(
+    h2_client: AnyClient, h2_app: H2Server, relay: Relay, url: str
 ) -> None:
-
-    async def wait() -> None:
-        with pytest.raises(e.ReadTimeout):
-            await client.get(url_of(relay, "/stall"), timeout=Timeout(read=SOON))
-        ended.set()
-
-    ended = anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait)
-        await is_asked(h2_app, "/stall")
-        while not ended.is_set():
-            assert (await client.get(url_of(relay))).status_code == 200
-            await anyio.sleep(SOON / 20)
-    await client.get(url_of(relay))
-    assert relay.connections == 1
-
-
-@pytest.mark.colours("asyncio", "trio")
-async def test_a_caller_that_gives_up_first_leaves_a_silent_connection_too(
-    client: AnyClient, relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("curlhttp._curl.driver._LONG", SOON / 2)
-    await client.get(url_of(relay))
-    relay.freeze()
-    with anyio.move_on_after(SOON) as scope:
-        await client.get(url_of(relay))
-    assert scope.cancelled_caught
-    assert (await client.get(url_of(relay), timeout=30)).status_code == 200
+    await h2_client.get(url)
+    await h2_client.get(h2_app.url)
+    relay.forget()
+    await lost(h2_client.get, url, timeout=SHORT)
+    await h2_client.get(h2_app.url)
+    await h2_client.get(url)
+    assert h2_app.connections == 3
     assert relay.connections == 2
 
 
-@pytest.mark.colours("asyncio", "uvloop", "trio")
-async def test_a_retry_goes_to_a_new_connection(client: AnyClient, relay: Relay) -> None:
-    await client.get(url_of(relay))
-    relay.freeze()
-    response = await client.get(url_of(relay), timeout=Timeout(read=SOON), retry=1)
-    assert (response.status_code, relay.connections) == (200, 2)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how long a socket was silent")
-@pytest.mark.colours("asyncio", "trio")
-async def test_a_post_goes_out_on_no_connection_that_was_silent_for_long(
-    client: AnyClient, relay: Relay, h2_app: H2Server, monkeypatch: pytest.MonkeyPatch
+@ON_A_LOOP
+async def test_a_connection_on_which_another_stream_still_gets_bytes_stays_in_use(
+    h2_client: AnyClient, h2_app: H2Server
 ) -> None:
-    monkeypatch.setattr("curlhttp._curl.connections._UNPROVEN", SOON / 2)
-    await client.get(url_of(relay))
-    await anyio.sleep(SOON)
-    relay.freeze()
-    response = await client.post(url_of(relay, "/echo"), content=b"once", timeout=30)
-    assert (response.status_code, relay.connections) == (200, 2)
-    assert [record.method for record in h2_app.requests] == ["GET", "POST"]
+    async with await h2_client.stream("GET", h2_app.url + "/drip?n=1000&interval=0.02") as stream:
+
+        async def read() -> None:
+            with suppress(e.RequestException):
+                await stream.read()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await lost(h2_client.get, h2_app.url + "/stall", timeout=Timeout(read=1.0))
+            for method in ("GET", "POST"):
+                assert (await h2_client.request(method, h2_app.url)).status_code == 200
+            assert h2_app.connections == 1
+            tasks.cancel_scope.cancel()
 
 
-async def test_a_silent_connection_without_tls_is_left_too(make_client: Any) -> None:
+@pytest.mark.parametrize("limit", [Timeout(read=None, total=0.5), Timeout(read=0.5)])
+async def test_whichever_timeout_ran_out_the_next_request_opens_another_connection(
+    h2_client: AnyClient, relay: Relay, url: str, limit: Timeout
+) -> None:
+    await h2_client.get(url)
+    relay.forget()
+    await lost(h2_client.get, url, timeout=limit)
+    assert (await h2_client.post(url, content=b"pay")).status_code == 200
+    assert relay.connections == 2
+
+
+async def test_a_body_that_stalls_tells_it_as_well(
+    h2_client: AnyClient, relay: Relay, url: str
+) -> None:
+    async with await h2_client.stream("GET", url + "/big", timeout=SHORT) as stream:
+        relay.forget()
+        with pytest.raises(e.ReadTimeout):
+            await stream.read()
+    assert (await h2_client.get(url)).status_code == 200
+    assert relay.connections == 2
+
+
+@pytest.mark.parametrize("settings", [{"retry": 1}, {"retry": 2, "hedge": Hedge(after=0.1)}])
+async def test_a_retry_goes_to_another_connection(
+    make_client: MakeClient, relay: Relay, url: str, settings: dict[str, Any]
+) -> None:
+    client = make_client(http2=True, timeout=Timeout(read=30), **settings)
+    await client.get(url)
+    relay.forget()
+    response = await client.get(url, timeout=SHORT)
+    assert response.status_code == 200
+    assert len(response.attempts) >= 2
+
+
+async def test_a_probe_of_a_breaker_goes_to_another_connection(
+    make_client: MakeClient, relay: Relay, url: str
+) -> None:
+    breaker = curlhttp.CircuitBreaker(failure_threshold=1, recovery_timeout=0.01)
+    client = make_client(http2=True, timeout=Timeout(read=30), breaker=breaker)
+    await client.get(url)
+    relay.forget()
+    await lost(client.get, url, timeout=SHORT)
+    while True:
+        with suppress(e.CircuitBreakerOpen):
+            assert (await client.get(url)).status_code == 200
+            break
+        await anyio.sleep(0.01)
+
+
+async def test_a_silent_connection_without_tls_is_left_too(make_client: MakeClient) -> None:
     client = make_client(http2="prior-knowledge")
     with H2Server() as server, Relay(server.port) as relay:
         url = f"http://127.0.0.1:{relay.port}/"
         await client.get(url)
-        relay.freeze()
+        relay.forget()
         with pytest.raises(e.ReadTimeout):
-            await client.get(url, timeout=Timeout(read=SOON))
+            await client.get(url, timeout=SHORT)
         for _ in range(3):
             assert (await client.get(url, timeout=30)).status_code == 200
         assert relay.connections == 2
 
 
 @pytest.mark.colours("blocking")
-async def test_a_blocking_map_over_http_2_loses_one_round(make_client: Any, relay: Relay) -> None:
+async def test_a_blocking_map_over_http_2_loses_one_round(
+    make_client: MakeClient, relay: Relay, url: str
+) -> None:
     client = make_client(http2=True)
-    url = url_of(relay)
 
     async def statuses(count: int, timeout: Timeout) -> list[Any]:
         results = client.map([url] * count, timeout=timeout, concurrency=4)
@@ -182,23 +255,97 @@ async def test_a_blocking_map_over_http_2_loses_one_round(make_client: Any, rela
 
     assert await statuses(4, Timeout(read=30)) == [200] * 4
     opened = relay.connections
-    relay.freeze()
-    assert all(isinstance(one, e.ReadTimeout) for one in await statuses(4, Timeout(read=SOON)))
+    relay.forget()
+    assert all(isinstance(one, e.ReadTimeout) for one in await statuses(4, SHORT))
     assert await statuses(40, Timeout(read=30)) == [200] * 40
     assert relay.connections == opened + 1
 
 
-@pytest.mark.parametrize("colour", ["asyncio", "trio"], indirect=True)
-async def test_a_transport_for_httpx_loses_one_request(
-    relay: Relay, certs: Certs, anyio_backend: Any
+# --- what was not known to be silent
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how long a socket was silent")
+@pytest.mark.colours(*COLOURS)
+@pytest.mark.parametrize("kept", ["idle", "in use"])
+async def test_a_post_does_not_risk_a_connection_that_was_silent_for_long(
+    h2_client: AnyClient,
+    h2_app: H2Server,
+    relay: Relay,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    kept: str,
 ) -> None:
-    httpx = pytest.importorskip("httpx")
-    transport = AsyncTransport(verify=certs.ca_path, http2=True)
-    async with httpx.AsyncClient(transport=transport, timeout=30) as client:
-        await client.get(url_of(relay))
-        relay.freeze()
-        with pytest.raises(httpx.ReadTimeout):
-            await client.get(url_of(relay), timeout=httpx.Timeout(30, read=SOON))
-        for _ in range(3):
-            assert (await client.get(url_of(relay))).status_code == 200
+    async def wait_long() -> None:
+        with suppress(e.RequestException):
+            await h2_client.get(url + "/stall")
+
+    await h2_client.get(url)
+    async with anyio.create_task_group() as tasks:
+        if kept == "in use" and not h2_client.is_blocking:
+            tasks.start_soon(wait_long)
+            assert await anyio.to_thread.run_sync(
+                h2_app.wait_for, lambda: len(h2_app.requests) == 2
+            )
+        relay.forget()
+        monkeypatch.setattr(connections, "_UNPROVEN", 0.0)
+        await anyio.sleep(0.1)  # the system counts milliseconds
+        assert (await h2_client.post(url, content=b"pay")).status_code == 200
+        assert relay.connections == 2
+        assert sum(record.method == "POST" for record in h2_app.requests) == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_post_goes_on_a_connection_that_was_heard(
+    h2_client: AnyClient, relay: Relay, url: str
+) -> None:
+    for _ in range(3):
+        await h2_client.get(url)
+        await h2_client.post(url, content=b"pay")
+    assert relay.connections == 1
+
+
+@ON_A_LOOP
+async def test_requests_that_are_given_up_tell_it_as_well(
+    h2_client: AnyClient, relay: Relay, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller with a time limit around the client never lets a timeout of ours run out."""
+    await h2_client.get(url)
+    relay.forget()
+    monkeypatch.setattr(driver, "_LONG", 0.2)
+    with anyio.move_on_after(0.5):
+        await h2_client.get(url)
+    assert (await h2_client.get(url)).status_code == 200
     assert relay.connections == 2
+
+
+# --- HTTP/3
+
+
+@pytest.fixture
+def caddy(tmp_path: Path, certs: Certs) -> Iterator[Caddy]:
+    with Caddy(tmp_path, certs) as server:
+        yield server
+
+
+@pytest.mark.skipif(not has_caddy(), reason="caddy is not installed")
+@ON_A_LOOP
+@pytest.mark.parametrize("how", ["forgotten", "killed"])
+async def test_a_silent_connection_of_http_3_costs_each_request_on_it_once(
+    make_client: MakeClient, caddy: Caddy, how: str
+) -> None:
+    client = make_client(http3=True, timeout=Timeout(read=30, connect=30))
+    with DatagramRelay(caddy.port) as relay:
+        url = f"https://localhost:{relay.port}"
+        assert (await client.get(url)).http_version == "HTTP/3"
+        before = relay.connections
+        if how == "forgotten":
+            relay.forget()
+        else:
+            await anyio.to_thread.run_sync(caddy.kill)
+        await lose_at_once(client, url)
+        if how == "killed":
+            await anyio.to_thread.run_sync(caddy.start)
+        found = await client.gather(AT_ONCE, "GET", url)
+        found += await client.gather(AT_ONCE, "POST", url, content=b"pay")
+        assert {response.http_version for response in found} == {"HTTP/3"}
+        assert relay.connections == before + 1

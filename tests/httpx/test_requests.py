@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.httpx.clients import AnyHTTPX, Make
-from tests.servers import AppServer, Certs, RawServer, payload, respond, respond_and_close
+from tests.servers import AppServer, Certs, RawServer, Relay, payload, respond, respond_and_close
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -186,6 +186,22 @@ async def test_http2_is_spoken_where_it_is_asked_for(
         f"{h2_app.url}/echo", json={"a": 1}
     )
     assert sent.json()["body"] == '{"a":1}'
+
+
+@WITHOUT_UVLOOP
+async def test_a_connection_that_went_silent_costs_one_request(
+    h2_app: AppServer, make_httpx: Make, certs: Certs, library: Any
+) -> None:
+    client = make_httpx(transport={"http2": True, "verify": str(certs.ca_path)})
+    with Relay(h2_app.port) as relay:
+        url = f"https://127.0.0.1:{relay.port}"
+        assert (await client.get(url)).status_code == 200
+        relay.forget()
+        with pytest.raises(library.ReadTimeout):
+            await client.get(url, timeout=0.5)
+        assert (await client.get(url)).status_code == 200
+        assert (await client.post(url, content=b"pay")).status_code == 200
+        assert relay.connections == 2
 
 
 async def test_the_connection_of_a_response_is_known(

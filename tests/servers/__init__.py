@@ -24,7 +24,7 @@ from tests.servers.raw import (
     stall_at_once,
 )
 from tests.servers.record import Record, payload
-from tests.servers.relay import Relay
+from tests.servers.relay import DatagramRelay, Relay
 from tests.servers.unix import UnixDoor
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "BlackHole",
     "Certs",
     "Connection",
+    "DatagramRelay",
     "DoHServer",
     "Goaway",
     "H2Server",

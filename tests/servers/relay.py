@@ -1,4 +1,8 @@
-"""A relay that forgets connections without a word, as a NAT or a load balancer may."""
+"""A relay that forgets connections without a word, as NATs and load balancers do.
+
+It forwards bytes or datagrams between clients and a server. What it has forgotten stays open and
+takes what is sent, but nothing gets through, and neither side is told.
+"""
 
 from __future__ import annotations
 
@@ -6,118 +10,174 @@ import contextlib
 import selectors
 import socket
 import threading
-from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_PIECE = 1 << 16
+_SECONDS = 30.0
 
 
-@dataclass(eq=False)
-class _Pair:
-    """One connection through the relay; frozen, it is read no more and stays open."""
+class _Way(NamedTuple):
+    """What arrives at one socket goes out at another one."""
 
-    ends: dict[socket.socket, socket.socket]
-    is_frozen: bool = field(default=False)
+    source: socket.socket
+    target: socket.socket
+    connection: int
 
 
-class Relay:
-    """Pass bytes on to a server on loopback, until `freeze`: use it as a context manager.
+class _Relay:
+    """Forward until told to forget; use it as a context manager.
 
     Args:
-        port: the server's.
+        port: of the server, on loopback.
 
     Attributes:
-        port: the relay's own.
-        connections: how many were made through it.
+        port: to connect to instead.
+        connections: how many clients came.
+        swallowed: how many pieces were taken and not forwarded.
+        ended: how many connections their clients closed that were forgotten.
     """
 
+    kind = socket.SOCK_STREAM
+
     def __init__(self, port: int) -> None:
-        self._target = port
+        self._server = ("127.0.0.1", port)
+        self.connections = self.swallowed = self.ended = 0
+        self._forgotten = 0  # connections up to this number
         self._selector = selectors.DefaultSelector()
-        self._pairs: list[_Pair] = []
-        self._lock = threading.Lock()
-        self._stopping = False
-        self.connections = 0
-        self._server = socket.create_server(("127.0.0.1", 0), backlog=1000)
-        self.port: int = self._server.getsockname()[1]
-        self._selector.register(self._server, selectors.EVENT_READ)
+        self._inside = socket.socket(socket.AF_INET, self.kind)
+        self._inside.bind(("127.0.0.1", 0))
+        self.port: int = self._inside.getsockname()[1]
+        self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ended = False
 
-    def freeze(self) -> int:
-        """Forget all connections of now; later ones are passed on. Return how many there were."""
-        with self._lock:
-            living = [pair for pair in self._pairs if not pair.is_frozen]
-            for pair in living:
-                pair.is_frozen = True
-                for end in pair.ends:
-                    self._selector.unregister(end)
-            return len(living)
+    def forget(self) -> None:
+        """Forward nothing more on the connections of now; new ones are forwarded."""
+        self._forgotten = self.connections
 
-    def are_frozen_closed(self) -> bool:
-        """Return whether the client has closed all connections that were forgotten."""
-        with self._lock:
-            frozen = [pair for pair in self._pairs if pair.is_frozen]
-        return all(_has_ended(next(iter(pair.ends))) for pair in frozen)
+    def forget_all(self) -> None:
+        """Forward nothing more on any connection, those to come included."""
+        self._forgotten = 1 << 30
 
-    def __enter__(self) -> Relay:
+    def is_forgotten(self, connection: int) -> bool:
+        """Return whether nothing is forwarded on a connection, counted from 1."""
+        return connection <= self._forgotten
+
+    def __enter__(self) -> Self:
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._selector.register(self._inside, selectors.EVENT_READ)
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stopping = True
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
-            self._thread.join()
-        for pair in self._pairs:
-            for end in pair.ends:
-                end.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended = True
+        self._wake.send(b"x")
+        self._thread.join(_SECONDS)
+        for key in list(self._selector.get_map().values()):
+            assert isinstance(key.fileobj, socket.socket)
+            key.fileobj.close()
+            if key.data is not None:
+                key.data.target.close()
         self._selector.close()
-        self._server.close()
+        self._wake.close()
 
     def _run(self) -> None:
-        while not self._stopping:
-            for key, _ in self._selector.select(1):
-                if key.fileobj is self._server:
-                    self._accept()
-                else:
-                    with self._lock:
-                        self._pass_on(key.data, key.fileobj)  # type: ignore[arg-type]
+        while not self._ended:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._inside:
+                    self._greet()
+                elif key.data is not None and key.fd in self._selector.get_map():
+                    self._forward(key.data)
 
-    def _accept(self) -> None:
-        client, _ = self._server.accept()
-        if self._stopping:
-            client.close()
-            return
-        server = socket.create_connection(("127.0.0.1", self._target))
-        pair = _Pair({client: server, server: client})
-        with self._lock:
-            self.connections += 1
-            self._pairs.append(pair)
-            for end in pair.ends:
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._selector.register(end, selectors.EVENT_READ, pair)
+    def _greet(self) -> None:
+        raise NotImplementedError
 
-    def _pass_on(self, pair: _Pair, source: socket.socket) -> None:
-        if pair.is_frozen or source not in pair.ends:
-            return  # it ended, or was frozen, after the look at all sockets
+    def _forward(self, way: _Way) -> None:
+        raise NotImplementedError
+
+    def _watch(self, source: socket.socket, target: socket.socket) -> None:
+        way = _Way(source, target, self.connections)
+        self._selector.register(source, selectors.EVENT_READ, way)
+
+
+class Relay(_Relay):
+    """A relay of TCP connections."""
+
+    def __enter__(self) -> Self:
+        self._inside.listen(1024)
+        return super().__enter__()
+
+    def _greet(self) -> None:
+        client, _ = self._inside.accept()
+        self.connections += 1
+        server = socket.create_connection(self._server, _SECONDS)
+        self._watch(client, server)
+        self._watch(server, client)
+
+    def _forward(self, way: _Way) -> None:
         try:
-            data = source.recv(65536)
-            if data:
-                pair.ends[source].sendall(data)
+            piece = way.source.recv(_PIECE)
+            if piece and self.is_forgotten(way.connection):
+                self.swallowed += 1
                 return
+            way.target.sendall(piece)
         except OSError:
-            pass
-        for end in pair.ends:
-            self._selector.unregister(end)
-            end.close()
-        pair.ends.clear()
-        self._pairs.remove(pair)
+            piece = b""
+        if not piece:
+            self._end(way)
+
+    def _end(self, way: _Way) -> None:
+        self._selector.unregister(way.source)
+        if self.is_forgotten(way.connection):
+            if way.source.getpeername() == self._server:
+                return  # not even that gets through
+            self.ended += 1
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(way.target)
+        way.source.close()
+        way.target.close()
 
 
-def _has_ended(end: socket.socket) -> bool:
-    """Read what a frozen end has, and return whether that was all."""
-    end.setblocking(False)
-    try:
-        while end.recv(65536):
-            pass
-    except BlockingIOError:
-        return False
-    except ConnectionResetError:
-        pass
-    return True
+class DatagramRelay(_Relay):
+    """A relay of UDP datagrams, such as those of QUIC: an address of a client is a connection."""
+
+    kind = socket.SOCK_DGRAM
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self._ways: dict[object, _Way] = {}
+        self._clients: dict[int, Any] = {}
+
+    def _greet(self) -> None:
+        piece, client = self._inside.recvfrom(_PIECE)
+        way = self._ways.get(client)
+        if way is None:
+            self.connections += 1
+            server = socket.socket(socket.AF_INET, self.kind)
+            server.connect(self._server)
+            server.setblocking(False)  # an error that was reported may be gone
+            self._watch(server, self._inside)
+            way = self._ways[client] = _Way(server, self._inside, self.connections)
+            self._clients[server.fileno()] = client
+        if self.is_forgotten(way.connection):
+            self.swallowed += 1
+        else:
+            with contextlib.suppress(OSError):  # the server is gone
+                way.source.send(piece)
+
+    def _forward(self, way: _Way) -> None:
+        with contextlib.suppress(OSError):
+            piece = way.source.recv(_PIECE)
+            if self.is_forgotten(way.connection):
+                self.swallowed += 1
+            else:
+                way.target.sendto(piece, self._clients[way.source.fileno()])

@@ -149,7 +149,9 @@ async def test_an_unbounded_message_that_nobody_asks_for_is_not_read_ahead(
     client: AnyClient, kind: str
 ) -> None:
     size = 64 << 20
-    head = frame(BINARY, fin=False) if kind == "many pieces" else b"\x82\x7f" + size.to_bytes(8)
+    head = (
+        frame(BINARY, fin=False) if kind == "many pieces" else b"\x82\x7f" + size.to_bytes(8, "big")
+    )
     piece = frame(CONT, bytes(KIB), fin=False) if kind == "many pieces" else bytes(KIB)
     blocked = threading.Event()
 
