@@ -11,7 +11,7 @@ import pycurl
 from curlhttp import exceptions as e
 from curlhttp._config import Transport
 from curlhttp._curl.libcurl_log import stream_reset_by_us
-from curlhttp._models.request import Request
+from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.timings import Timings
 
 __all__ = [
@@ -51,7 +51,6 @@ class TransferFailure(NamedTuple):
     deadline_passed: bool
     aborted_resend: bool  # our guard stopped libcurl from sending a request twice
     refused: bool = False  # the server said that it did not process the request
-    told_to_leave: bool = False  # the server sent GOAWAY on the HTTP/2 connection
     is_odd: bool = False  # what libcurl took for a head does not begin with a status line
     is_connected: bool = True  # a connection was there that it could go out on
     refusal: str = ""  # why the server refused TLS, where that is known of the connection
@@ -85,7 +84,6 @@ _TABLE: dict[int, _Kind] = {
     pycurl.E_COULDNT_RESOLVE_PROXY: e.ProxyError,
     pycurl.E_COULDNT_RESOLVE_HOST: e.ConnectionError,
     _WEIRD_SERVER_REPLY: e.RemoteProtocolError,
-    pycurl.E_HTTP2: e.RemoteProtocolError,
     pycurl.E_PARTIAL_FILE: e.ChunkedEncodingError,
     pycurl.E_TOO_MANY_REDIRECTS: e.TooManyRedirects,
     pycurl.E_GOT_NOTHING: e.ConnectionError,
@@ -125,6 +123,7 @@ _BY_FACTS = frozenset(
         pycurl.E_ABORTED_BY_CALLBACK,
         pycurl.E_BAD_FUNCTION_ARGUMENT,
         pycurl.E_RECV_ERROR,
+        pycurl.E_HTTP2,
         pycurl.E_INTERFACE_FAILED,
     }
 )
@@ -195,6 +194,8 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return _no_handshake(failure)
     if code == pycurl.E_RECV_ERROR:
         return _cut_off(failure)
+    if code == pycurl.E_HTTP2:
+        return _ended(failure)
     if code == pycurl.E_UNSUPPORTED_PROTOCOL:
         if failure.sent:
             return e.RemoteProtocolError, "the answer is not HTTP"
@@ -240,7 +241,6 @@ _WHAT = {
     pycurl.E_COULDNT_RESOLVE_HOST: "the host name could not be resolved",
     pycurl.E_COULDNT_RESOLVE_PROXY: "the proxy's name could not be resolved",
     _WEIRD_SERVER_REPLY: "the server broke HTTP in its header block",
-    pycurl.E_HTTP2: "the server broke HTTP/2, or closed the connection before it answered",
     HTTP2_STREAM: "the server ended the HTTP/2 stream",
     pycurl.E_PARTIAL_FILE: "the response body ended early",
     pycurl.E_BAD_CONTENT_ENCODING: "the response has a transfer coding that nobody asked for",
@@ -253,12 +253,23 @@ _WHAT = {
 
 
 def _is_left_unanswered(failure: TransferFailure) -> bool:
-    """Return whether the server closed an HTTP/2 connection, as on a reload, without an answer."""
-    if failure.has_head or not failure.sent:
+    """Return whether the server left a stream of HTTP/2 unanswered, as on a reload."""
+    if failure.code != HTTP2_STREAM or failure.has_head or not failure.sent:
         return False
-    if failure.code == HTTP2_STREAM:
-        return stream_reset_by_us(failure.message) > 0
-    return failure.code == pycurl.E_HTTP2 and failure.told_to_leave
+    return stream_reset_by_us(failure.message) > 0
+
+
+def _ended(failure: TransferFailure) -> tuple[_Kind, str]:
+    """Return what became of a request whose HTTP/2 connection ended."""
+    if "nghttp2" in failure.message:
+        return e.RemoteProtocolError, "the server broke HTTP/2"
+    if failure.has_head:
+        return e.ChunkedEncodingError, _CUT_BODY
+    if not failure.sent:
+        return e.ConnectionError, _NOT_SENT
+    if failure.request.method in IDEMPOTENT:
+        return e.ConnectionError, "the HTTP/2 connection ended before an answer came"
+    return e.ConnectionError, _WITHOUT_ANSWER
 
 
 def _timed_out(failure: TransferFailure) -> tuple[_Kind, str]:

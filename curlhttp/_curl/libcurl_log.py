@@ -7,14 +7,16 @@ from typing import Literal, TypeAlias
 
 import pycurl
 
-__all__ = ["LogNews", "news_in", "stream_reset_by_us"]
+__all__ = ["LogNews", "is_left_out_by_goaway", "news_in", "stream_reset_by_us"]
 
 LogNews: TypeAlias = Literal["refused", "goaway", "downgrades", "alpn"]
 
 _TEXT = int(pycurl.INFOTYPE_TEXT)
 _REFUSED = re.compile(rb"HTTP/[23] stream \d+ refused by server").match
 _GOAWAY = re.compile(rb"received GOAWAY, error=\d+, last_stream=(\d+)").match
-_RESET_BY_US = re.compile(r"HTTP/2 stream (\d+) reset by curl").match
+_RESET_BY_US = re.compile(r"HTTP/2 stream (\d+) reset by curl(?: \(error 0x([0-9a-f]+))?").match
+# What nghttp2 resets a stream with by itself, because of what came on it (RFC 9113, section 7).
+_OWN_REASONS = frozenset({0x1, 0x2, 0x3, 0x5, 0x6, 0x7, 0x8, 0x9})
 
 
 def news_in(kind: int, text: bytes) -> tuple[LogNews, int] | None:
@@ -54,3 +56,12 @@ def stream_reset_by_us(message: str) -> int:
     """
     found = _RESET_BY_US(message)
     return 0 if found is None else int(found[1])
+
+
+def is_left_out_by_goaway(message: str) -> bool:
+    """Return whether libcurl ended a stream for a reason that only a GOAWAY can have given.
+
+    It ends those beyond the last stream that the server may have processed.
+    """
+    found = _RESET_BY_US(message)
+    return found is not None and found[2] is not None and int(found[2], 16) not in _OWN_REASONS

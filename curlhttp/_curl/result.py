@@ -246,7 +246,6 @@ def _error_of(transfer: Transfer) -> RequestException:
             timings=transfer.timings(),
             deadline_passed=request.is_late(monotonic()),
             aborted_resend=code == pycurl.E_ABORTED_BY_CALLBACK and transfer.sends > 1,
-            told_to_leave=transfer.is_told_to_leave,
             refused=transfer.is_refused() and not transfer.is_second,
             is_connected=transfer.sends > 0,
             refusal=transfer.note_refusal(),

@@ -20,7 +20,12 @@ from curlhttp._config import SocketOption
 from curlhttp._curl.connections import Connection, Connections, Route
 from curlhttp._curl.errors import HTTP2_STREAM, raised_in_callback, refused_tls
 from curlhttp._curl.handle import Handle
-from curlhttp._curl.libcurl_log import LogNews, news_in, stream_reset_by_us
+from curlhttp._curl.libcurl_log import (
+    LogNews,
+    is_left_out_by_goaway,
+    news_in,
+    stream_reset_by_us,
+)
 from curlhttp._curl.rejections import came_early
 from curlhttp._models.body.body import rewind
 from curlhttp._models.request import Request
@@ -345,7 +350,8 @@ class Sending:
         stream, connection = self._stream_reset(), self.connection
         if stream and connection is not None and stream > connection.last_stream:
             return True
-        return self._news == "refused"
+        # Another request may have read the GOAWAY, of which only the reason is told here.
+        return self._news == "refused" or (stream > 0 and is_left_out_by_goaway(self.message))
 
     def _may_be_left_out(self) -> bool:
         """Return whether the server may have said so, of a request that it may see twice."""

@@ -291,6 +291,71 @@ async def test_the_streams_that_goaway_does_not_leave_out_are_not_sent_again(
     assert sum(record.method == "POST" for record in h2_app.requests) == 6
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_connection_that_ends_unanswered_costs_no_get_and_a_post_is_not_doubled(
+    h2_client: AnyClient, h2_app: H2Server, tmp_path: Path, way: str
+) -> None:
+    """As Apache ends it, whose GOAWAY leaves nothing out."""
+    h2_app.memory.counts.clear()
+
+    def end_once(record: Record, stream: Stream) -> None:
+        stream.memory.counts[record.target] += 1
+        if stream.memory.counts[record.target] > 1:
+            stream.reply(200, b"hello")
+        else:
+            stream.close_connection()
+
+    h2_app.stream_route("/end-once", end_once)
+    await h2_client.get(h2_app.url)
+    if way in ("get", "download"):
+        assert await WAYS[way](h2_client, h2_app.url + "/end-once", tmp_path) == b"hello"
+        assert len(seen(h2_app, "/end-once")) == 2
+    else:
+        with pytest.raises(e.ConnectionError, match="may have been processed") as caught:
+            await WAYS[way](h2_client, h2_app.url + "/end-once", tmp_path)
+        assert caught.value.request_sent
+        assert len(seen(h2_app, "/end-once")) == 1
+
+
+@pytest.mark.colours("asyncio", "uvloop", "trio")
+async def test_a_post_that_goaway_left_out_goes_out_again_though_a_get_read_that(
+    h2_client: AnyClient, h2_app: H2Server
+) -> None:
+    """libcurl logs a GOAWAY for one request, and a GET is not listened to."""
+    h2_app.memory.counts.clear()
+
+    def stall_once(record: Record, stream: Stream) -> None:
+        stream.memory.counts[record.target] += 1
+        if stream.memory.counts[record.target] > 1:
+            stream.reply(200, b"hello")
+
+    def leave_out(record: Record, stream: Stream) -> None:
+        if not stream.memory.counts["left out"]:
+            stream.memory.counts["left out"] = 1
+            stream.session.goaway(1, 0xFFFFFC7A)  # as Apache 2.4 does
+        else:
+            stream.reply(200, b"hello")
+
+    h2_app.stream_route("/stall-once", stall_once)
+    h2_app.stream_route("/leave-out", leave_out)
+    found: list[Any] = []
+
+    async def send(method: str, path: str) -> None:
+        found.append(await h2_client.request(method, h2_app.url + path))
+
+    await h2_client.get(h2_app.url)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(send, "GET", "/stall-once?a")
+        while len(h2_app.requests) < 2:
+            await anyio.sleep(0.001)
+        tasks.start_soon(send, "POST", "/stall-once?b")
+        while len(h2_app.requests) < 3:
+            await anyio.sleep(0.001)
+        tasks.start_soon(send, "GET", "/leave-out")
+    assert [response.content for response in found] == [b"hello"] * 3
+    assert len(seen(h2_app, "/stall-once?b")) == 2
+
+
 # --- many at once
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pycurl
 import pytest
 
-from curlhttp._curl.libcurl_log import news_in, stream_reset_by_us
+from curlhttp._curl.libcurl_log import is_left_out_by_goaway, news_in, stream_reset_by_us
 
 TEXT = int(pycurl.INFOTYPE_TEXT)
 
@@ -44,6 +44,27 @@ def test_any_other_line_is_none(line: bytes) -> None:
 def test_what_a_server_sends_is_no_news(kind: str) -> None:
     line = b"HTTP/2 stream 3 refused by server\n"
     assert news_in(int(getattr(pycurl, kind)), line) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("0x0 NO_ERROR", True),
+        ("0x1 PROTOCOL_ERROR", False),
+        ("0x8 CANCEL", False),
+        ("0xb ENHANCE_YOUR_CALM", True),
+        ("0xfffffc7a unknown", True),
+    ],
+)
+def test_a_reason_that_nghttp2_has_for_no_stream_is_that_of_a_goaway(
+    reason: str, expected: bool
+) -> None:
+    assert is_left_out_by_goaway(f"HTTP/2 stream 7 reset by curl (error {reason})") is expected
+
+
+def test_what_the_server_reset_is_not_left_out_by_a_goaway() -> None:
+    assert not is_left_out_by_goaway("HTTP/2 stream 7 reset by server (error 0xb)")
+    assert not is_left_out_by_goaway("HTTP/2 stream 7 reset by curl")
 
 
 def test_a_message_tells_which_stream_libcurl_has_ended() -> None:
