@@ -13,7 +13,7 @@ from curlhttp._flow.exchange import exchange
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url.url import URL
-from curlhttp._run import run_here, run_sync
+from curlhttp._run import run_here, run_sync, send_sync
 from curlhttp._signatures import show_verbs
 from curlhttp._stream import StreamedResponse
 
@@ -114,7 +114,7 @@ class Client(Core):
             RequestException: it could not be sent, or no response came of it.
         """
         built = self._request_by(method, url, options)
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def send(self, request: Request | UserRequest) -> Response:
         """Send a request that build_request made, or a Request with the client's settings.
@@ -123,7 +123,7 @@ class Client(Core):
             RequestException: no response came of it.
         """
         built = self.complete(request)
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def stream(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
@@ -144,37 +144,37 @@ class Client(Core):
     def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send GET; see request."""
         built = self._request("GET", url, options)
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send OPTIONS; see request."""
         built = self._request("OPTIONS", url, options)
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
         built = self._request("HEAD", url, unfollowed(options))
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send POST; see request."""
         built = self._request("POST", url, options)
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PUT; see request."""
         built = self._request("PUT", url, options)
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send PATCH; see request."""
         built = self._request("PATCH", url, options)
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send DELETE; see request."""
         built = self._request("DELETE", url, options)
-        return run_sync(self.flow, built)
+        return send_sync(self.flow, built)
 
     def download(
         self,

@@ -20,7 +20,7 @@ from curlhttp._httpx.trace import failure_events, head_events, trace_of
 from curlhttp._httpx.watched import watched
 from curlhttp._httpx.wire_stream import WireStream, tell
 from curlhttp._models.body.body import rewind
-from curlhttp._run import run_sync
+from curlhttp._run import send_sync
 from curlhttp._watch import DEBUG, log
 from curlhttp.exceptions import RequestException
 
@@ -198,7 +198,7 @@ class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
         Raises:
             httpx.TransportError: no response came of it; the engine's own error is its cause.
         """
-        return run_sync(self._respond, request)
+        return send_sync(self._respond, request)
 
     def close(self) -> None:
         """Close the connections; a transport that is used again makes new ones."""

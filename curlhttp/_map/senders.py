@@ -16,7 +16,7 @@ from curlhttp._flow.streamed import Streamed
 from curlhttp._models.closed import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._run import run_sync
+from curlhttp._run import send_sync
 
 if TYPE_CHECKING:
     from curlhttp._core import Core
@@ -151,7 +151,7 @@ class InlineSender:
     def start(self, request: Request, finish: Finish) -> bool:
         outcome: Response | Exception
         try:
-            outcome = run_sync(self._core.flow, request)
+            outcome = send_sync(self._core.flow, request)
         except Exception as error:
             outcome = error
         finish(outcome)

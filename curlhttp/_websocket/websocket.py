@@ -69,7 +69,7 @@ class WebSocket(_WebSocket):
             TypeError: it is something else.
             WebSocketClosed: the WebSocket is closed, or its connection broke.
         """
-        run_sync(self._connection.send, message)
+        run_sync(lambda: self._connection.send(message))
 
     def recv(self, timeout: float | None = None) -> Message:
         """Return the next message: str of text, bytes of binary.
@@ -82,7 +82,7 @@ class WebSocket(_WebSocket):
             WebSocketClosed: there are no more.
             RuntimeError: another thread receives on it.
         """
-        return run_sync(self._connection.receive, timeout)
+        return run_sync(lambda: self._connection.receive(timeout))
 
     def ping(self, data: bytes = b"") -> None:
         """Send a ping, and do not wait for its pong; see `latency` for those of the keepalive.
@@ -90,7 +90,7 @@ class WebSocket(_WebSocket):
         Args:
             data: at most 125 bytes.
         """
-        run_sync(self._connection.ping, data)
+        run_sync(lambda: self._connection.ping(data))
 
     def close(self, code: int = _NORMAL, reason: str = "") -> None:
         """Close it, and wait up to close_timeout for the server to agree; may be called twice.

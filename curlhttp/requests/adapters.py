@@ -14,7 +14,7 @@ from curlhttp._config import Limits, transport_for
 from curlhttp._models.head import REDIRECT_STATUSES
 from curlhttp._models.url.url import URL
 from curlhttp._network import network
-from curlhttp._run import run_sync
+from curlhttp._run import send_sync
 from curlhttp._watch import INFO, Watch, log
 from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import is_plain, send_again, send_once
@@ -326,7 +326,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             engine = self._checkpoint.around(engine)
         if log.takes(INFO):
             return _logged(engine, sent)
-        return _open(engine, sent) if sent.stream else run_sync(engine.perform, sent)
+        return _open(engine, sent) if sent.stream else send_sync(engine.perform, sent)
 
     def _make_engine(self) -> BlockingEngine:
         from curlhttp._curl.engines.blocking import BlockingEngine
@@ -348,7 +348,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
 
 def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
     with Watch(sent) as watch:
-        response = _open(engine, sent) if sent.stream else run_sync(engine.perform, sent)
+        response = _open(engine, sent) if sent.stream else send_sync(engine.perform, sent)
         watch.answered(response._head, response.timings, response.request)
     return response
 
@@ -356,7 +356,7 @@ def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse | StreamedRes
 def _open(engine: Engine, sent: CoreRequest) -> StreamedResponse:
     from curlhttp._stream import StreamedResponse
 
-    return StreamedResponse(sent, run_sync(engine.open, sent), engine)
+    return StreamedResponse(sent, send_sync(engine.open, sent), engine)
 
 
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:

@@ -12,7 +12,7 @@ from curlhttp._flow.upgrade import Upgraded, upgrade
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
-from curlhttp._run import run_sync
+from curlhttp._run import send_sync
 from curlhttp.exceptions import (
     ConnectionError,
     DeadlineExceeded,
@@ -82,7 +82,7 @@ def ask(
     request = build(client) if build else client.build_request("GET", "http://a.test/x?y=1")
     send = upgrade(lambda: engine, lambda: engine.clock[0])
     try:
-        return run_sync(send, request), engine.stream
+        return send_sync(send, request), engine.stream
     except RequestException as error:
         facts = engine.stream.aborted, error.request is request, error.request_sent
         if facts != (1, True, True):

@@ -16,7 +16,7 @@ import curlhttp
 import curlhttp._network
 from curlhttp import exceptions as e
 from curlhttp import requests
-from curlhttp._run import run_sync
+from curlhttp._run import send_sync
 from curlhttp.testing import Answer, Mock, Route, Sent, mock, refused, reset, silent, unreachable
 from tests.servers import AppServer
 from tests.support.colours import ONE_OF_EACH, AnyClient
@@ -109,7 +109,7 @@ async def test_a_mock_opens_no_connection_for_other_protocols(client: AnyClient)
         with pytest.raises(AssertionError, match="the mock has no WebSockets"):
             request = client.real.build_request("GET", API)
             if client.is_blocking:
-                run_sync(engine.connect, request)
+                send_sync(engine.connect, request)
             await engine.connect(request)
 
 
