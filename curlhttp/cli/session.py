@@ -96,7 +96,7 @@ class KeptSession:
         text = self._text_of(self._path)
         if text is not None:
             self._read(text)
-        self.cookies = self._read_cookies()
+        self.cookies: _SessionCookies = self._read_cookies()
 
     def _read_cookies(self) -> _SessionCookies:
         text = self._text_of(self._cookie_path)

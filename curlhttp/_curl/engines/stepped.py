@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from time import monotonic
 from types import MethodType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from curlhttp._config import Limits
 from curlhttp._curl.caller import Waited
@@ -124,8 +124,9 @@ class SteppedEngine(MultiEngine):
         """
         job = _Job(finish)
         self._jobs.add(job)
-        # Its coroutine is made here: from the first moment it has a job, which `cancel` ends.
-        job.coroutine = cast("Coroutine[object, None, object]", call(argument))
+        # Its coroutine is made here and stored with no call between, not even of `cast`: from the
+        # first moment on it has a job, which `cancel` ends.
+        job.coroutine = call(argument)  # type: ignore[assignment]  # most are coroutines
         self._step(job)
 
     def run_once(self, *, waits: bool = True) -> None:

@@ -6,8 +6,10 @@ import contextlib
 import hashlib
 import io
 import os
+import queue
 import socket
 import ssl
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -255,10 +257,31 @@ def tees_and_stores_streams(app: AppServer) -> None:
     assert Path("stored.bin").read_bytes() == body
 
 
+class _LateQueue(queue.Queue[dict[str, str]]):
+    """Jobs that wait until every thread of a pool is made.
+
+    A SessionThread starts its worker before it has the queues for what comes back: a worker that
+    is answered faster than that ends with an AttributeError, and its answer is lost.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = threading.Event()
+
+    def get_nowait(self) -> dict[str, str]:
+        assert self.is_open.wait(30)
+        return super().get_nowait()
+
+
 def maps_requests_over_threads(app: AppServer) -> None:
-    jobs = [{"method": "GET", "url": f"{app.url}/bytes/{n}"} for n in range(1, 21)]
-    jobs.append({"method": "GET", "url": "http://127.0.0.1:1/"})
-    answers, errors = threaded.map(jobs, num_processes=4)
+    jobs = _LateQueue()
+    for number in range(1, 21):
+        jobs.put({"method": "GET", "url": f"{app.url}/bytes/{number}"})
+    jobs.put({"method": "GET", "url": "http://127.0.0.1:1/"})
+    pool: Any = threaded.pool.Pool(jobs, num_processes=4)
+    jobs.is_open.set()
+    pool.join_all()
+    answers, errors = list(pool.responses()), list(pool.exceptions())
     assert sorted(len(answer.content) for answer in answers) == list(range(1, 21))
     assert [type(error.exception).__name__ for error in errors] == ["ConnectionError"]
 
