@@ -383,6 +383,8 @@ class Sending:
             connection.refusal = refused_tls(
                 self.message, self.request.transport, connection.ends_in_alert
             )
+            if connection.refusal and connection.multiplexes:
+                self.connections.end(connection)  # libcurl keeps it until it has read its end
         return connection.refusal
 
     def _stream_reset(self) -> int:
