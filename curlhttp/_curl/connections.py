@@ -222,6 +222,47 @@ class Connection:
         return not before or not now or now - before >= size
 
 
+class _OfUnixSocket(Connection):
+    """All open connections by one Unix socket: they have no ports to be told apart by.
+
+    They are clean if each of them is; one that just gets its answer is not.
+    """
+
+    __slots__ = ("_inodes", "_poller")
+
+    def __init__(self, descriptor: int, origin: str) -> None:
+        super().__init__(descriptor, False, False, origin)
+        self._inodes: dict[int, int] = {}  # by descriptor, whose numbers are used again
+        self._poller = _select.poll()
+        self.add(descriptor)
+
+    def add(self, descriptor: int) -> None:
+        """Note one more."""
+        self._inodes[descriptor] = os.fstat(descriptor).st_ino
+        self._poller.register(descriptor, _SPEAKS)
+        if not self.is_quarantined:
+            self.events = self._look
+
+    def are_closed(self) -> bool:
+        """Return whether libcurl has closed all of them."""
+        return not [descriptor for descriptor in list(self._inodes) if self._is_open(descriptor)]
+
+    def _look(self, wait: int) -> list[tuple[int, int]]:
+        return [event for event in self._poller.poll(wait) if self._is_open(event[0])]
+
+    def _is_open(self, descriptor: int) -> bool:
+        with suppress(OSError):
+            if os.fstat(descriptor).st_ino == self._inodes[descriptor]:
+                return True
+        del self._inodes[descriptor]
+        self._poller.unregister(descriptor)
+        return False
+
+    def has_spoken(self) -> bool:
+        """Return False: what there is to read may be an answer that was asked for."""
+        return False
+
+
 class _Borrowed(_socket.socket):  # not Python's, whose __init__ costs as much as all else here
     """A socket that is another's to close."""
 
@@ -272,9 +313,13 @@ class Connections:
 
     def spoil(self, route: Route | None) -> None:
         """Forget a connection, so that no further request goes out on it."""
-        connection = None if route is None else self._by_route.pop(route, None)
-        if connection is not None:
-            del self._routes[connection.descriptor]
+        connection = None if route is None else self._by_route.get(route)
+        if connection is None or route is None:
+            return
+        if isinstance(connection, _OfUnixSocket):  # which of them it is nobody knows
+            connection.quarantine()
+            return
+        del self._by_route[route], self._routes[connection.descriptor]
 
     def end(self, connection: Connection) -> None:
         """End a connection that libcurl keeps, though no request may go out on it."""
@@ -307,8 +352,9 @@ class Connections:
             is_tls: it is TLS all the way, or up to a proxy.
             origin: of the request that it was opened for.
         """
-        if not route[3]:  # a socket without a port, such as a unix socket, has no route of its own
-            return None
+        if not route[3]:  # a Unix socket has no route of its own
+            may_be_kept = not multiplexes and not is_tls and hasattr(select, "poll")
+            return self._add_unnamed(route, sockets[-1], origin) if may_be_kept else None
         # libcurl may have given up the one that it opened, and have taken another for the request.
         descriptor = _bound_to(route[3], sockets)
         if descriptor is None:
@@ -319,6 +365,14 @@ class Connections:
             self.spoil(route)
         self._routes[descriptor] = route
         connection = self._by_route[route] = Connection(descriptor, multiplexes, is_tls, origin)
+        return connection
+
+    def _add_unnamed(self, route: Route, descriptor: int, origin: str) -> Connection:
+        others = self._by_route.get(route)
+        if isinstance(others, _OfUnixSocket) and not others.are_closed():
+            others.add(descriptor)
+            return others
+        connection = self._by_route[route] = _OfUnixSocket(descriptor, origin)
         return connection
 
     def open(self) -> list[Connection]:

@@ -150,8 +150,7 @@ def _route(transport: Transport) -> list[Option]:
     if transport.happy_eyeballs_ms is not None:
         options.append((_HAPPY_EYEBALLS_TIMEOUT_MS, transport.happy_eyeballs_ms))
     if transport.unix_socket is not None:
-        # It has no port to be known by, so no second request may go out on it (see Connections).
-        options += [(pycurl.UNIX_SOCKET_PATH, transport.unix_socket), (pycurl.FORBID_REUSE, 1)]
+        options.append((pycurl.UNIX_SOCKET_PATH, transport.unix_socket))
     return options
 
 

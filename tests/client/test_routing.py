@@ -12,7 +12,17 @@ import pytest
 
 import curlhttp
 from curlhttp import Client, requests
-from tests.servers import AppServer, Certs, DoHServer, H2Server, HTTPProxy, UnixDoor, refused_port
+from tests.servers import (
+    AppConnection,
+    AppServer,
+    Certs,
+    DoHServer,
+    H2Server,
+    HTTPProxy,
+    Record,
+    UnixDoor,
+    refused_port,
+)
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.ways import EVERY_WAY_OF_CLIENTS, make_ask
 
@@ -66,11 +76,63 @@ async def test_a_unix_socket_is_connected_to_whatever_the_url(
     for _ in range(2):
         assert (await client.get("http://docker/")).content == b"hello"
     assert app.requests[-1].header("host") == "docker"
-    assert door.connections == 2  # such connections cannot be told apart: each is used once
+    assert door.connections == 1
     other = make_client()
     assert (await other.get("http://docker/", uds=str(door.path))).ok
     with refused_port() as port, pytest.raises(curlhttp.ConnectionError):
         await client.get(f"http://127.0.0.1:{port}/", uds=None)
+
+
+async def test_a_unix_socket_that_was_closed_while_idle_takes_no_request_along(
+    make_client: MakeClient, app: AppServer, door: UnixDoor
+) -> None:
+    client = make_client(uds=door.path)
+    for number in range(1, 4):
+        assert (await client.post("http://docker/upload", content=b"abc")).json()["length"] == 3
+        assert door.connections == number
+        door.close_all()
+    assert len(app.requests) == 3
+
+
+async def test_what_a_unix_socket_said_out_of_turn_is_no_answer(
+    make_client: MakeClient, app: AppServer, door: UnixDoor
+) -> None:
+    client = make_client(uds=door.path)
+    for number in range(1, 4):
+        assert (await client.get("http://docker/")).content == b"hello"
+        assert door.connections == number
+        door.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+
+
+async def test_many_requests_share_the_connections_of_a_unix_socket(
+    make_client: MakeClient, app: AppServer, door: UnixDoor
+) -> None:
+    client = make_client(uds=door.path)
+    urls = [f"http://docker/bytes/{size}" for size in range(1, 101)]
+    results = [result async for result in client.map(urls, concurrency=4, ordered=True)]
+    assert [len(result.content) for result in results] == list(range(1, 101))
+    used = door.connections
+    assert used < 100
+    for _ in range(5):  # all are idle now
+        assert (await client.get("http://docker/")).content == b"hello"
+    assert door.connections <= used + 1  # the client's own, where map brings its own
+
+
+async def test_an_answer_with_two_framings_leaves_a_unix_socket(
+    make_client: MakeClient, app: AppServer, door: UnixDoor
+) -> None:
+    def answer(record: Record, conn: AppConnection) -> None:
+        conn.send(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"2\r\nok\r\n0\r\n\r\n"
+        )
+
+    app.route("/twice", answer)
+    client = make_client(uds=door.path)
+    assert (await client.get("http://docker/twice")).content == b"ok"
+    for _ in range(2):
+        assert (await client.get("http://docker/")).content == b"hello"
+        assert door.connections == 2
 
 
 @EVERY_WAY_OF_CLIENTS

@@ -51,6 +51,15 @@ class UnixDoor:
         for each in (self._listening, *self._open):
             each.close()
 
+    def close_all(self) -> None:
+        """Close the connections that are there, and wait until their clients can see it."""
+        for each in self._open:
+            _shut(each)
+
+    def say(self, text: bytes) -> None:
+        """Send bytes that nobody asked for, on the newest connection."""
+        self._open[-2].sendall(text)
+
     def _start(self, work: object, *arguments: socket.socket) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
         self._threads.append(thread)
