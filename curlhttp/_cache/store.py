@@ -169,7 +169,7 @@ class ResponseStore:
                 "the cache in %s fails, requests go on without it: %s: %s",
                 self.where,
                 type(error).__name__,
-                error,
+                str(error),  # a handler may keep what it is given, and an error keeps its frames
             )
 
 

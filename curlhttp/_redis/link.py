@@ -187,7 +187,7 @@ class Link:
                 "the store %s gives no answer, this process goes on by itself: %s: %s",
                 self._address.where,
                 type(error).__name__,
-                error,
+                str(error),  # a handler may keep what it is given, and an error keeps its frames
             )
 
     def close(self) -> None:

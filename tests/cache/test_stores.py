@@ -163,6 +163,7 @@ async def test_a_file_that_is_damaged_meanwhile_fails_no_request(
         assert len(engine.sent) == 4
     assert [each.name for each in caplog.records] == ["curlhttp"]
     assert "requests go on without it" in caplog.records[0].getMessage()
+    assert {type(value) for value in caplog.records[0].args or ()} == {str}  # none keeps frames
     assert caplog.records[0].exc_info is None
 
 

@@ -72,14 +72,14 @@ async def test_no_more_are_under_way_over_all_than_the_limit(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     route = AtOnce(app, 0.02)
-    clients = [
-        make_client(concurrency_limit=ConcurrencyLimit(2, store=make_store(redis)))
-        for _ in range(3)
-    ]
+    stores = [make_store(redis) for _ in range(3)]
+    clients = [make_client(concurrency_limit=ConcurrencyLimit(2, store=s)) for s in stores]
     async with anyio.create_task_group() as tasks:
         for client in clients:
             tasks.start_soon(client.gather, 5, "GET", route.url)
     assert route.most == 2
+    for store in stores:
+        store.close()  # which sends what was told
     assert in_redis(redis) == 0
 
 

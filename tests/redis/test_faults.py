@@ -200,6 +200,9 @@ def test_requests_go_on_where_redis_takes_nothing_and_the_log_is_short(
             assert client.get(app.url).status_code == 200
     said = [each.getMessage() for each in caplog.records if "store" in each.getMessage()]
     assert "gives no answer" in said[0]
+    given = [value for each in caplog.records for value in each.args or ()]
+    assert given
+    assert not any(isinstance(value, BaseException) for value in given)  # would keep the client
     # What changes nothing is answered still where there is no memory.
     assert ["answers again" in text for text in said[1:]] in ([], [True])
 
