@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from curlhttp._building import UNSET, RequestBuilder, checked_size, parser
 from curlhttp._config import HTTP2, HTTP3, Cert, Limits, Proxies
@@ -16,6 +16,7 @@ from curlhttp._models.request import Request, fields_of
 from curlhttp._models.scrub import shown_url
 from curlhttp._models.taught import teaching
 from curlhttp._models.timeout import Timeout, TimeoutInput
+from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._policy.auth import as_auth
 from curlhttp._routing import Routing
@@ -63,7 +64,7 @@ _DEFAULT_MAX_REDIRECTS = 30
 
 
 @teaching("client")
-class Core(RequestBuilder):
+class Core(Unpicklable, RequestBuilder):
     """All of a client but its verbs; within the package, what maps and downloads need of it.
 
     Attributes:
@@ -75,6 +76,8 @@ class Core(RequestBuilder):
         is_closed: no more requests are sent.
         keepers: what looks after the WebSockets, by event loop or engine.
     """
+
+    _why_not = "it holds connections and credentials; make a new one where it is needed"
 
     gate: MakeGate
     exchange: Exchange
@@ -376,12 +379,6 @@ class Core(RequestBuilder):
             raise TypeError("Client is blocking: write `with`, or use curlhttp.AsyncClient")
 
         __exit__, __aexit__ = __enter__, __aenter__
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be pickled or copied: it holds connections and "
-            "credentials; make a new one where it is needed"
-        )
 
 
 show_constructor(Core.__init__)

@@ -14,6 +14,7 @@ from curlhttp._models.closed import closed_with_client
 from curlhttp._models.events import ServerSentEvent
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Response
+from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._policy.reconnect import Reconnections
 from curlhttp._run import run_sync
 
@@ -81,8 +82,10 @@ def _enlisted(core: Core, stream: Stream) -> Stream:
     return stream
 
 
-class _EventStream:
+class _EventStream(Unpicklable):
     """What both kinds of streams show of themselves."""
+
+    _why_not = "it holds a connection; send what its events say"
 
     def __init__(self, events: Events) -> None:
         self._events = events

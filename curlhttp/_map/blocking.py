@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from curlhttp._map.senders import Sender, Senders
 from curlhttp._map.work import MapResult, Work
+from curlhttp._models.unpicklable import Unpicklable
 from curlhttp.exceptions import ConnectionError
 
 __all__ = ["Results"]
@@ -14,12 +15,14 @@ __all__ = ["Results"]
 Self = TypeVar("Self", bound="Results")
 
 
-class Results:
+class Results(Unpicklable):
     """The results of a map, one by one; those that are not wanted are not waited for.
 
     Iterate over it once, in one thread at a time. When that ends early, by `close`, at the end of
     a `with` or when it is dropped, requests under way are cancelled and no others are sent.
     """
+
+    _why_not = "its requests are under way; pass on its results, which can be pickled"
 
     def __init__(self, senders: Senders, work: Work) -> None:
         self._senders = senders

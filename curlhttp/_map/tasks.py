@@ -19,6 +19,7 @@ from curlhttp._background import BackgroundTasks, background_tasks
 from curlhttp._engine import Gate
 from curlhttp._loops import running_loop
 from curlhttp._map.work import Item, Job, MapResult, Work
+from curlhttp._models.unpicklable import Unpicklable
 
 if TYPE_CHECKING:
     from curlhttp._core import Core
@@ -29,13 +30,15 @@ __all__ = ["AsyncResults"]
 Self = TypeVar("Self", bound="AsyncResults")
 
 
-class AsyncResults:
+class AsyncResults(Unpicklable):
     """The results of a map, one by one; requests go on whether or not they are waited for.
 
     Iterate over it once, in one task at a time. When that ends early, by `aclose`, at the end of
     an `async with`, when it is cancelled or dropped, requests under way are cancelled and no
     others are sent.
     """
+
+    _why_not = "its requests are under way; pass on its results, which can be pickled"
 
     def __init__(self, core: Core, work: Work, source: AsyncIterator[Item] | None) -> None:
         self._run = _RunningMap(core, work, source)

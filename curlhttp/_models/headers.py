@@ -268,6 +268,12 @@ class Headers(MutableMapping[str, str]):
         twin._replace([field for field in self._read() if field[0].lower() not in secret])
         return twin
 
+    def without_secrets(self) -> Headers:
+        """Return these headers as an error's pickle has them: no credentials, URLs scrubbed."""
+        twin = self.without_credentials()
+        twin._replace([(name, scrub_field(name, value)) for name, value in twin._fields])
+        return twin
+
     def with_type(self, content_type: str) -> Headers:
         """Return these headers with a Content-Type, which they lack; do not change them.
 

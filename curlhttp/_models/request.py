@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from curlhttp._models.body.arguments import encode_body
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.scrub import shown_url
+from curlhttp._models.scrub import scrub_url, shown_url
 from curlhttp._models.shown import Shown
 from curlhttp._models.url.url import URL, parse_url
 
@@ -355,6 +355,16 @@ class Request(Shown):
         twin.url = twin.url.without_userinfo()
         if twin.body is not None and twin.body.is_secret:
             twin.body = None
+        return twin
+
+    def without_secrets(self) -> Request:
+        """Return a copy without credentials, the secrets of its URLs masked as in a message.
+
+        Pickled errors have this one: an error is kept to be read, not to be sent again.
+        """
+        twin = self.without_credentials()
+        twin.url = URL(scrub_url(twin.url))
+        twin._headers = twin._shared_headers = twin._shared_headers.without_secrets()
         return twin
 
     def derive(self, **changes: Any) -> Request:  # Any: of each attribute its own type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from datetime import timedelta
@@ -11,7 +12,7 @@ from curlhttp._models.attempt import Attempt
 from curlhttp._models.charsets import chosen_charset, decode, known_charset
 from curlhttp._models.head import Head, phrase_of
 from curlhttp._models.headers import Headers
-from curlhttp._models.scrub import scrub_url
+from curlhttp._models.scrub import scrub_block, scrub_url
 from curlhttp._models.taught import TaughtAttributes
 from curlhttp._models.timings import Counted, Timings, timings_of
 from curlhttp.exceptions import HTTPError, JSONDecodeError
@@ -289,6 +290,18 @@ class Response(TaughtAttributes):
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
+
+    def without_secrets(self: Self) -> Self:
+        """Return a copy that holds no credentials and no secrets of URLs; its body is the same.
+
+        Pickled errors have this one, see `Request.without_secrets`.
+        """
+        twin = copy.copy(self)  # by __getstate__: of a stream it is what was received
+        twin.request = self.request.without_secrets()
+        twin._head = Head(scrub_block(self._head.block), scrub_block(self._head.trailers))
+        twin._headers = twin._cookies = None
+        twin._history = [response.without_secrets() for response in self._history or ()]
+        return twin
 
     def __getstate__(self) -> dict[str, object]:
         strip = getattr(self.request, "without_credentials", None)

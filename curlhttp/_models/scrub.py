@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "is_secret_header",
+    "scrub_block",
     "scrub_field",
     "scrub_text",
     "scrub_url",
@@ -78,6 +79,27 @@ def scrub_field(name: str, value: str) -> str:
     if "://" in value or name.lower() in _FIELDS_WITH_URLS:
         return scrub_text(_USERINFO_WITHIN.sub("//***@", value))
     return value
+
+
+def scrub_block(block: bytes) -> bytes:
+    """Return the fields of a received head, or trailers, as scrub_field shows them.
+
+    Args:
+        block: lines as they came; what has no name, such as a folded line, goes with the one ahead.
+    """
+    lines: list[str] = []
+    hides = False  # the line ahead was a secret, and what continues it is one, too
+    for line in block.decode("latin-1").splitlines(keepends=True):
+        name, colon, value = line.partition(":")
+        if line[0] in " \t":
+            lines.append(line if not hides else "")
+        elif colon and not line.startswith("HTTP/"):
+            kept = value.rstrip("\r\n")
+            hides = (shown := scrub_field(name.strip(), kept)) != kept
+            lines.append(f"{name}: {shown.strip()}{value[len(kept) :]}")
+        else:
+            lines.append(line)
+    return "".join(lines).encode("latin-1", "replace")
 
 
 def scrub_text(text: str) -> str:

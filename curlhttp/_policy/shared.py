@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.waiting_line import Limit, Wake
 from curlhttp.exceptions import Timeout
@@ -148,10 +149,14 @@ class Shared(Limit[InLine]):
         self._release_leavers()
 
 
-class ObtainingAuth(Auth):
+class ObtainingAuth(Unpicklable, Auth):
     """Authenticate by what is obtained first, and shared by all requests."""
 
     __slots__ = ("shared",)
+
+    _why_not = (
+        "it holds credentials, and what its requests share; make a new one where it is needed"
+    )
 
     obtains = True
 
@@ -191,9 +196,3 @@ class ObtainingAuth(Auth):
     def auth_flow(self, request: Request) -> AuthFlow:
         """Refuse: this cannot be done by a generator alone, since requests wait for each other."""
         raise TypeError(f"{type(self).__name__} is for clients, and not to be called by a flow")
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"{type(self).__name__} cannot be pickled or copied: it holds credentials, and what "
-            "its requests share; make a new one where it is needed"
-        )

@@ -15,6 +15,7 @@ from curlhttp._engine import Engine
 from curlhttp._models.masks import Masks
 from curlhttp._models.request import Request
 from curlhttp._models.scrub import shown_url
+from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._record.engine import RecordingEngine
 from curlhttp._record.har import Exchanged, JSONObject, empty_log, write_log
 from curlhttp._record.matching import Key, Part, key_of, key_of_entry, nearest, only
@@ -59,8 +60,10 @@ class _Tape:
                 self._is_new = False
 
 
-class _Recording:
+class _Recording(Unpicklable):
     """What records have in common: the tape, and what engines ask of it."""
+
+    _why_not = "it is the one to write its file; make one a process, each with its own path"
 
     def __init__(self, tape: _Tape, *, keeps_errors: bool) -> None:
         self._tape = tape

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from curlhttp._engine import Engine
+from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._models.url.url import URL
 from curlhttp._run import run_sync
 from curlhttp._websocket.handshake import Settings, Wanted, shake_hands
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["OpeningWebSocket", "open_async", "open_blocking"]
 
 
-class OpeningWebSocket:
+class OpeningWebSocket(Unpicklable):
     """What AsyncClient.websocket returns: await it, or use it in `async with`."""
 
     def __init__(self, opened: Coroutine[object, None, AsyncWebSocket]) -> None:

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from curlhttp._models.response import Response
+from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._run import run_sync
 from curlhttp.exceptions import WebSocketClosed
 
@@ -18,8 +19,10 @@ __all__ = ["AsyncWebSocket", "WebSocket"]
 _NORMAL, _GONE, _FAILED = 1000, 1001, 1011
 
 
-class _WebSocket:
+class _WebSocket(Unpicklable):
     """What both have in common."""
+
+    _why_not = "it holds a connection; open a new one where it is needed"
 
     def __init__(self, connection: WebSocketConnection) -> None:
         self._connection = connection

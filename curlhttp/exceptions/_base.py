@@ -83,10 +83,11 @@ class RequestException(OSError):
         return _rebuild, (type(self), self.args, self._facts())
 
     def _facts(self) -> dict[str, object]:
-        """Return the attributes that travel with a pickle: no credentials."""
+        """Return the attributes that travel with a pickle: no credentials, no secrets of URLs."""
         facts = dict(self.__dict__)
-        if (strip := getattr(self.request, "without_credentials", None)) is not None:
-            facts["request"] = strip()
+        for name in ("request", "response"):
+            if (strip := getattr(facts.get(name), "without_secrets", None)) is not None:
+                facts[name] = strip()
         return facts
 
 

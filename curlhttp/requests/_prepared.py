@@ -8,7 +8,7 @@ from json import JSONEncoder
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models.headers import SENSITIVE
-from curlhttp._models.scrub import without_userinfo
+from curlhttp._models.scrub import scrub_field, scrub_url, without_userinfo
 from curlhttp.exceptions import InvalidJSONError
 from curlhttp.requests._encoding import RequestEncodingMixin
 from curlhttp.requests._header_check import are_known, check_header
@@ -230,6 +230,17 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             from curlhttp.requests.auth import without_auths
 
             twin.hooks = without_auths(twin.hooks)
+        return twin
+
+    def without_secrets(self) -> PreparedRequest:
+        """Return a copy without credentials, the secrets of its URLs masked as in a message.
+
+        Pickled errors have this one: an error is kept to be read, not to be sent again.
+        """
+        twin = self.without_credentials()
+        twin.url = scrub_url(twin.url) if isinstance(twin.url, str) else twin.url
+        for name, value in (twin.headers or {}).items():
+            twin.headers[name] = scrub_field(name, to_native_string(value, "latin-1"))
         return twin
 
     def prepare_method(self, method: str | bytes | None) -> None:

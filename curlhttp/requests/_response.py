@@ -6,11 +6,12 @@ response (headers, cookies, encoding, reason, elapsed) is computed here when it 
 
 from __future__ import annotations
 
+import copy
 import datetime
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._models import response as _core
-from curlhttp._models.scrub import scrub_text, without_userinfo
+from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url, without_userinfo
 from curlhttp.exceptions import (
     HTTPError,
 )
@@ -269,6 +270,23 @@ class Response(ResponseBody, metaclass=_AnyResponse):
         if isinstance(self.url, str):
             state["url"] = without_userinfo(self.url)
         return state
+
+    def without_secrets(self) -> Response:
+        """Return a copy that holds no credentials and no secrets of URLs; its body is the same.
+
+        Pickled errors have this one, see `PreparedRequest.without_secrets`.
+        """
+        twin = copy.copy(self)  # by __getstate__
+        if (strip := getattr(self.request, "without_secrets", None)) is not None:
+            twin.request = strip()
+        twin.url = scrub_url(twin.url) if isinstance(twin.url, str) else twin.url
+        twin.headers = CaseInsensitiveDict(
+            (name, scrub_field(name, value)) for name, value in twin.headers.items()
+        )
+        twin.cookies = copy.copy(twin.cookies)
+        twin.cookies.clear()
+        twin.history = [response.without_secrets() for response in twin.history]
+        return twin
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -356,12 +357,27 @@ def test_a_client_shows_its_base() -> None:
 
 
 @BOTH
-def test_a_client_can_be_neither_pickled_nor_copied(kind: Any) -> None:
-    """S82: it says so."""
+def test_what_holds_connections_can_be_neither_pickled_nor_copied(
+    kind: Any, tmp_path: Path
+) -> None:
+    """S82: it says so, be it in an object that somebody hands to another process."""
     client = kind(auth=("user", "secret"))
-    for action in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match=f"a {kind.__name__} cannot be pickled or copied"):
-            action(client)
+    web_socket = curlhttp.WebSocket if kind is Client else curlhttp.AsyncWebSocket
+    for thing in (
+        client,
+        client.sse("http://127.0.0.1/"),
+        client.map(["http://127.0.0.1/"]),
+        client.har(tmp_path / "a.har"),
+        curlhttp.Record(tmp_path / "b.har"),
+        web_socket.__new__(web_socket),
+        {"within": web_socket.__new__(web_socket)},
+    ):
+        name = "WebSocket" if isinstance(thing, dict) else type(thing).__name__
+        for action in (pickle.dumps, copy.copy, copy.deepcopy):
+            if action is copy.copy and isinstance(thing, dict):
+                continue  # which copies nothing in it
+            with pytest.raises(TypeError, match=f"{name} cannot be pickled or copied: it"):
+                action(thing)
 
 
 async def test_a_client_can_be_subclassed(colour: str, app: AppServer) -> None:

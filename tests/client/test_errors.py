@@ -80,6 +80,59 @@ async def test_neither_a_pickled_response_nor_an_error_carries_credentials(
     assert "Authorization" in sent  # of the one that was pickled
 
 
+async def test_no_pickled_error_carries_the_secrets_of_urls(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    def elsewhere(record: Any, conn: Any) -> None:
+        fields = [("Location", "/status/503?token=s3cret-1"), ("Set-Cookie", "a=s3cret-2")]
+        conn.reply(302, headers=fields)
+
+    app.route("/elsewhere", elsewhere)
+    own = {"Referer": "http://a.test/?token=s3cret-3", "X-Api-Key": "s3cret-4", "X": "kept"}
+    client = make_client(retry=1, headers=own, max_redirects=0)
+    away = f"http://127.0.0.1:{refused_port()}"
+    token = "?access_token=s3cret-5"
+    errors: list[BaseException] = []
+
+    async def fails(work: Callable[[], Any]) -> None:
+        with pytest.raises(e.RequestException) as caught:
+            await work()
+        errors.append(caught.value)
+
+    async def opened(url: str) -> None:
+        async with await client.websocket(url):
+            raise AssertionError("that is no WebSocket")
+
+    async def read(url: str) -> None:
+        async with await client.stream("GET", url) as stream:
+            await stream.read()
+            stream.real.raise_for_status()
+
+    await fails(lambda: client.get(app.url + "/elsewhere" + token))
+    await fails(lambda: client.get(app.url + "/truncated" + token))
+    await fails(lambda: read(app.url + "/truncated" + token))
+    await fails(lambda: read(app.url + "/status/404" + token))
+    await fails(lambda: client.get(away + token))
+    await fails(lambda: opened(away.replace("http", "ws", 1) + token))
+    await fails(lambda: opened(app.url.replace("http", "ws", 1) + "/status/403" + token))
+    granting = curlhttp.OAuth2ClientCredentials(app.url + "/status/400" + token, "me", "s3cret-6")
+    await fails(lambda: client.get(app.url, auth=granting))
+    again = make_client(headers=own)
+    answer = await again.get(app.url + "/elsewhere" + token)
+    with pytest.raises(e.HTTPError) as refused:
+        answer.raise_for_status()
+    for error in (*errors, refused.value):
+        data = pickle.dumps(error)
+        assert b"s3cret" not in data, error
+        twin = pickle.loads(data)
+        assert str(twin) == str(error)
+        assert type(twin) is type(error)
+    twin = pickle.loads(pickle.dumps(refused.value))
+    assert (twin.request.headers["x"], twin.response.status_code) == ("kept", 503)
+    assert [each.status_code for each in twin.response.history] == [302]
+    assert answer.url.endswith("?token=s3cret-1")  # of the one that was pickled
+
+
 async def test_a_pickled_request_can_be_sent_with_its_credentials(
     make_client: MakeClient, app: AppServer
 ) -> None:

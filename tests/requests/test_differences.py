@@ -435,6 +435,37 @@ def test_a_pickled_response_or_error_carries_no_credentials(
     assert answer.url.startswith(url)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_pickled_error_carries_no_secrets_of_urls(
+    session: requests.Session, app: AppServer, stream: bool
+) -> None:
+    app.route(
+        "/elsewhere",
+        lambda record, conn: conn.reply(
+            302, headers=[("Location", "/status/404?token=s3cret-1"), ("Set-Cookie", "a=s3cret-2")]
+        ),
+    )
+    own = {"Referer": "http://a.test/?token=s3cret-3", "X-Api-Key": "s3cret-4", "X": "kept"}
+    url = app.url + "/elsewhere?access_token=s3cret-5"
+    answer = session.get(url, headers=own, stream=stream)
+    with pytest.raises(requests.HTTPError) as refused:
+        answer.raise_for_status()
+    with pytest.raises(requests.ReadTimeout) as stalled:
+        session.get(app.url + "/stall?token=s3cret-6", headers=own, timeout=(30, 0.05))
+    values: list[Any] = [refused.value, stalled.value]
+    for value in values:
+        data = pickle.dumps(value)
+        assert b"s3cret" not in data
+        again: Any = pickle.loads(data)
+        assert str(again) == str(value)
+        assert again.request.headers["X"] == "kept"
+        assert again.request.url.endswith("token=***")
+    twin: Any = pickle.loads(pickle.dumps(refused.value))
+    assert (twin.response.status_code, twin.response.history[0].status_code) == (404, 302)
+    assert answer.url.endswith("?token=s3cret-1")  # of the one that was pickled
+    answer.close()
+
+
 def test_a_pickled_prepared_request_has_what_it_needs(
     session: requests.Session, app: AppServer
 ) -> None:
