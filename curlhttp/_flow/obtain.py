@@ -59,16 +59,19 @@ async def send_with_obtained(
     obtained = await _obtain(obtaining, request, beside, client)
     response = await send(obtaining.apply(request.copy(), obtained.value))
     if not obtaining.refuses(response):
+        obtaining.shared.accept()
         return response
-    obtaining.shared.forget(obtained.value)
-    if not obtained.is_kept or rewind(request.body):
+    is_worth_it = obtaining.shared.refuse(obtained.value, client.clock.now())
+    if not is_worth_it or not obtained.is_kept or rewind(request.body):
         return response
     await response.discard()  # before others wait for its connection, or its place
     obtained = await _obtain(obtaining, request, beside, client)
     again = await send(obtaining.apply(request.copy(), obtained.value))
     again.history = [response, *again.history]
     if obtaining.refuses(again):
-        obtaining.shared.forget(obtained.value)
+        obtaining.shared.refuse(obtained.value, client.clock.now())
+    else:
+        obtaining.shared.accept()
     return again
 
 
@@ -96,6 +99,8 @@ async def _obtain(
             shared.finish(place, obtained)
             return obtained
     except Exception as error:
+        if isinstance(error, RequestException) and error.request is None:
+            error.request = request.without_credentials()
         if place.is_first and not isinstance(error, _OF_ONE_REQUEST):
             shared.finish(place, error)
         else:

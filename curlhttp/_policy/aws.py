@@ -13,9 +13,10 @@ from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
 from curlhttp._models.body.body import Body
 from curlhttp._models.request import Request
+from curlhttp._models.scrub import shown_text
 from curlhttp._models.url.url import URL
 from curlhttp._policy.shared import Call, Obtained, ObtainingAuth, Steps, Value
-from curlhttp.exceptions import UnrewindableBodyError
+from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
     from botocore.auth import SigV4Auth
@@ -72,7 +73,8 @@ class AWSSigV4(ObtainingAuth):
 
     Raises:
         ImportError: botocore is not installed.
-        botocore.exceptions.NoCredentialsError: of a request: botocore found none.
+        RequestException: of a request: botocore found no credentials, or could not get or renew
+            them. Its `__cause__` is botocore's error.
         UnrewindableBodyError: of a request: its body can neither be signed nor go unsigned.
 
     Source: "AWS Signature Version 4 for API requests" in the IAM User Guide.
@@ -100,6 +102,14 @@ class AWSSigV4(ObtainingAuth):
         return Obtained((yield Call(self._keys, blocks=True)))
 
     def _keys(self) -> Keys:
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            return self._current_keys()
+        except BotoCoreError as error:
+            raise RequestException(f"no AWS credentials: {shown_text(str(error))}") from error
+
+    def _current_keys(self) -> Keys:
         source = self._source
         if isinstance(source, tuple):
             return Keys(*source)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator
+from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from curlhttp._models.request import Request
@@ -21,6 +22,9 @@ from curlhttp.exceptions import Timeout
 
 __all__ = ["Call", "Function", "InLine", "Obtained", "ObtainingAuth", "Shared", "Steps", "Value"]
 
+
+_REFUSED_AT_ONCE = 4  # in a row, before there is a rest: of 1 second, 2, 4, ...
+_LONGEST_REST = 60.0
 
 Value: TypeAlias = Any  # the Auth knows
 
@@ -81,6 +85,8 @@ class Shared(Limit[InLine]):
 
     def __init__(self) -> None:
         self.latest: Obtained | None = None
+        self._refused_in_row = 0
+        self._rests_until = -inf
         super().__init__(None)
 
     def _clear(self) -> None:
@@ -141,12 +147,36 @@ class Shared(Limit[InLine]):
             following.is_first = True
             wakes.append(following.wake)
 
-    def forget(self, value: object) -> None:
-        """Drop what was refused, unless there is something newer."""
+    def refuse(self, value: object, now: float) -> bool:
+        """Drop what a server refused, unless there is something newer.
+
+        A server that refuses whatever is obtained would have each request obtain another: the
+        token server would be flooded, and lock the user out. So after some in a row, what was
+        refused is kept for a while.
+
+        Args:
+            value: what was obtained.
+            now: in monotonic seconds.
+
+        Returns:
+            whether it is worth to obtain another.
+        """
         with self._lock:
             if self.latest is not None and self.latest.value is value:
+                if now < self._rests_until:
+                    return False
                 self.latest = None
+                self._refused_in_row += 1
+                more = self._refused_in_row - _REFUSED_AT_ONCE
+                if more >= 0:
+                    self._rests_until = now + min(2.0**more, _LONGEST_REST)
         self._release_leavers()
+        return True
+
+    def accept(self) -> None:
+        """Note that a server took what was obtained."""
+        if self._refused_in_row:
+            self._refused_in_row, self._rests_until = 0, -inf
 
 
 class ObtainingAuth(Unpicklable, Auth):

@@ -16,7 +16,8 @@ from urllib.parse import quote, unquote_to_bytes
 import pytest
 
 import curlhttp
-from curlhttp import AWSSigV4
+from curlhttp import AWSSigV4, RequestException
+from curlhttp._policy.aws import Keys
 from tests.servers import AppServer
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
@@ -306,7 +307,7 @@ async def test_credentials_are_those_of_a_profile(
 
 
 @ONE_OF_EACH
-async def test_no_credentials_are_botocores_error(
+async def test_no_credentials_are_an_error_of_the_request(
     scripted: Scripted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from botocore.exceptions import NoCredentialsError
@@ -317,9 +318,38 @@ async def test_no_credentials_are_botocores_error(
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     client, engine = scripted([])
-    with pytest.raises(NoCredentialsError):
+    with pytest.raises(RequestException, match="no AWS credentials: ") as caught:
         await client.get("https://s3.test/", auth=AWSSigV4("r", "s3"))
+    assert isinstance(caught.value.__cause__, NoCredentialsError)
+    assert str(caught.value.request) == "GET https://s3.test/"
     assert engine.sent == []
+
+
+@ONE_OF_EACH
+async def test_credentials_that_cannot_be_renewed_are_an_error_of_the_request(
+    scripted: Scripted,
+) -> None:
+    from botocore.exceptions import CredentialRetrievalError
+
+    class Failing:
+        calls = 0
+
+        def get_frozen_credentials(self) -> Keys:
+            self.calls += 1
+            if self.calls == 1:
+                raise CredentialRetrievalError(provider="sso", error_msg="the token \x1b[2J ended")
+            return Keys("AK", SECRET, None)
+
+    client, engine = scripted([200])
+    signing = AWSSigV4("r", "s3", Failing())
+    with pytest.raises(RequestException, match=r"no AWS credentials: .* sso: the token ") as caught:
+        await client.get("https://s3.test/", auth=signing)
+    assert isinstance(caught.value.__cause__, CredentialRetrievalError)
+    assert "\x1b" not in str(caught.value)
+    assert caught.value.request is not None
+    assert not caught.value.request_sent
+    assert (await client.get("https://s3.test/", auth=signing)).status_code == 200  # tried again
+    assert len(engine.sent) == 1
 
 
 def test_nothing_of_the_keys_is_shown() -> None:

@@ -168,6 +168,59 @@ async def test_a_token_without_an_end_is_used_until_it_is_refused(scripted: Scri
 
 
 @ONE_OF_EACH
+async def test_a_server_that_refuses_every_token_floods_no_token_server(
+    scripted: Scripted,
+) -> None:
+    def refuse(request: Any) -> Answer:
+        return grant(f"t{len(engine.sent)}") if str(request.url) == TOKEN_URL else Answer(401)
+
+    def asked() -> tuple[int, int]:
+        fetches = sum(sent.url == TOKEN_URL for sent in engine.sent)
+        posts = len(engine.sent) - fetches
+        engine.sent.clear()
+        return fetches, posts
+
+    client, engine = scripted(refuse, auth=credentials())
+    for expected in (2, 2), (2, 2), (1, 1):
+        assert (await client.post(URL, content=b"x")).status_code == 401
+        assert asked() == expected
+    for _ in range(20):
+        assert (await client.post(URL, content=b"x")).status_code == 401
+    assert asked() == (0, 20)  # with the token that was refused last
+    engine.advance(1.0)
+    for _ in range(20):
+        await client.post(URL, content=b"x")
+    assert asked() == (1, 21)
+    for _ in range(3600):
+        engine.advance(1.0)
+        await client.post(URL, content=b"x")
+    fetches, posts = asked()
+    assert 50 < fetches < 70
+    assert posts - fetches == 3600
+
+
+@ONE_OF_EACH
+async def test_a_token_that_is_taken_ends_the_rest_after_many_refused_ones(
+    scripted: Scripted,
+) -> None:
+    refusing = True
+
+    def answer(request: Any) -> Answer:
+        if str(request.url) == TOKEN_URL:
+            return grant(f"t{len(engine.sent)}")
+        return Answer(401 if refusing else 200)
+
+    client, engine = scripted(answer, auth=credentials())
+    for _ in range(10):
+        await client.get(URL)
+    refusing = False
+    assert (await client.get(URL)).status_code == 200
+    refusing, before = True, len(engine.sent)
+    await client.get(URL)
+    assert len(engine.sent) - before == 3  # refused, another token, refused
+
+
+@ONE_OF_EACH
 async def test_a_token_does_not_go_to_where_a_redirect_leads(scripted: Scripted) -> None:
     client, engine = scripted([grant(), moved("http://evil.test/"), 200], auth=credentials())
     await client.get(URL)
