@@ -14,6 +14,7 @@ import pytest
 
 import curlhttp
 from curlhttp._curl.version import check_libcurl
+from tests.support.inner import run_script
 
 ROOT = Path(curlhttp.__file__).parent
 LOOPS = {"anyio", "asyncio", "sniffio", "trio", "uvloop"}
@@ -448,3 +449,27 @@ def test_a_safe_libcurl_is_not_warned_of(version: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_libcurl(version)
+
+
+_IN_A_SUBINTERPRETER = """
+try:
+    import _interpreters as interpreters
+    run = interpreters.exec
+except ImportError:  # before Python 3.13
+    import _xxsubinterpreters as interpreters
+    run = interpreters.run_string
+number = interpreters.create()
+try:
+    said = run(number, "import curlhttp")
+except Exception as error:
+    said = error
+interpreters.destroy(number)
+print(getattr(said, "formatted", said))
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="all interpreters share one GIL")
+def test_an_isolated_subinterpreter_says_that_it_cannot_load_it() -> None:
+    said = run_script(_IN_A_SUBINTERPRETER)
+    assert "ImportError" in said
+    assert "curlhttp runs in the main interpreter alone" in said

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import warnings
 
-import pycurl
+try:
+    import pycurl
+except ImportError as error:
+    if "subinterpreters" not in str(error):
+        raise
+    raise ImportError(
+        "curlhttp runs in the main interpreter alone: pycurl cannot be loaded by isolated "
+        "subinterpreters (PEP 684). Use threads, or processes.",
+        name="pycurl",
+    ) from error
 
 __all__ = ["check_libcurl", "has_http3", "has_negotiate", "libcurl_version"]
 

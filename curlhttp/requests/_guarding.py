@@ -58,5 +58,6 @@ class GuardedSession:
         self._guard = guard
 
     def _put_on_guard(self, adapter: object) -> None:
-        if self._guard is not None and isinstance(adapter, GuardedAdapter):
-            adapter.guard = self._guard
+        guard = self._guard
+        if guard is not None and isinstance(adapter, GuardedAdapter) and adapter.guard is not guard:
+            adapter.guard = guard

@@ -284,6 +284,8 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
         options: t.AdapterOptions = kwargs
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
+        if self._guard is not None:
+            self._put_on_guard(adapter)  # which need not have been mounted
         started = preferred_clock()
         expected = expect(follows)
         try:

@@ -46,6 +46,21 @@ def test_a_guard_may_be_set_later_and_taken_off(app: AppServer) -> None:
         Session(guard="10.0.0.0/8")  # type: ignore[arg-type]
 
 
+def test_an_adapter_that_was_not_mounted_is_on_guard(app: AppServer) -> None:
+    class Own(Session):
+        def get_adapter(self, url: str) -> adapters.BaseAdapter:
+            return adapters.HTTPAdapter()
+
+    with Session(guard=PublicOnly()) as session, Own(guard=PublicOnly()) as own:
+        session.adapters["http://"] = adapters.HTTPAdapter()
+        for each in session, own:
+            with pytest.raises(BlockedAddress):
+                each.get(app.url)
+        session.guard = None
+        assert session.get(app.url).ok
+    assert app.connections == 1
+
+
 def test_a_pickled_session_keeps_its_guard(app: AppServer) -> None:
     with Session(guard=PublicOnly()) as session, pickle.loads(pickle.dumps(session)) as twin:
         with pytest.raises(BlockedAddress):
