@@ -296,12 +296,23 @@ class Response(TaughtAttributes):
 
         Pickled errors have this one, see `Request.without_secrets`.
         """
+        return self._scrubbed({})
+
+    def _scrubbed(self: Self, done: dict[int, Response]) -> Self:
+        # Each response in a history has one of its own, with the same ones ahead of it.
+        if (known := done.get(id(self))) is not None:
+            return cast(Self, known)
         twin = copy.copy(self)  # by __getstate__: of a stream it is what was received
-        twin.request = self.request.without_secrets()
-        twin._head = Head(scrub_block(self._head.block), scrub_block(self._head.trailers))
-        twin._headers = twin._cookies = None
-        twin._history = [response.without_secrets() for response in self._history or ()]
+        done[id(self)] = twin
+        if (strip := getattr(self.request, "without_secrets", None)) is not None:
+            twin.request = strip()
+        twin._scrub()
+        twin.history = [past._scrubbed(done) for past in self.history]
         return twin
+
+    def _scrub(self) -> None:
+        self._head = Head(scrub_block(self._head.block), scrub_block(self._head.trailers))
+        self._headers = self._cookies = None
 
     def __getstate__(self) -> dict[str, object]:
         strip = getattr(self.request, "without_credentials", None)

@@ -271,22 +271,12 @@ class Response(ResponseBody, metaclass=_AnyResponse):
             state["url"] = without_userinfo(self.url)
         return state
 
-    def without_secrets(self) -> Response:
-        """Return a copy that holds no credentials and no secrets of URLs; its body is the same.
-
-        Pickled errors have this one, see `PreparedRequest.without_secrets`.
-        """
-        twin = copy.copy(self)  # by __getstate__
-        if (strip := getattr(self.request, "without_secrets", None)) is not None:
-            twin.request = strip()
-        twin.url = scrub_url(twin.url) if isinstance(twin.url, str) else twin.url
-        twin.headers = CaseInsensitiveDict(
-            (name, scrub_field(name, value)) for name, value in twin.headers.items()
-        )
-        twin.cookies = copy.copy(twin.cookies)
-        twin.cookies.clear()
-        twin.history = [response.without_secrets() for response in twin.history]
-        return twin
+    def _scrub(self) -> None:
+        self.url = scrub_url(self.url) if isinstance(self.url, str) else self.url
+        fields = [(name, scrub_field(name, value)) for name, value in self.headers.items()]
+        self.headers = CaseInsensitiveDict(fields)
+        self.cookies = copy.copy(self.cookies)
+        self.cookies.clear()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

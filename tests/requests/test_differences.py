@@ -457,7 +457,6 @@ def test_a_pickled_error_carries_no_secrets_of_urls(
         data = pickle.dumps(value)
         assert b"s3cret" not in data
         again: Any = pickle.loads(data)
-        assert str(again) == str(value)
         assert again.request.headers["X"] == "kept"
         assert again.request.url.endswith("token=***")
     twin: Any = pickle.loads(pickle.dumps(refused.value))
