@@ -109,7 +109,11 @@ class Gate(Protocol):
     """Something that one caller waits at until another one opens it."""
 
     def open(self) -> object:
-        """Let the caller go on; never waits, may be called twice."""
+        """Let the caller go on; never waits, may be called twice.
+
+        Returns:
+            False if the event loop has ended in which it would go on.
+        """
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
         """Return what ends when the gate is open, or after so many seconds."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from curlhttp._engine import Send
@@ -33,6 +34,8 @@ __all__ = ["send_with_obtained"]
 class _NeedsAsyncClient(TypeError):
     """Report an async function in Client."""
 
+
+_LAP = 1.0  # seconds until a request in line looks whether the one that fetches is still there
 
 # What ended the fetch is an affair of the request that did it: another may well succeed.
 _OF_ONE_REQUEST = (ClientClosed, DeadlineExceeded, PoolTimeout, _NeedsAsyncClient)
@@ -91,9 +94,15 @@ async def _obtain(
     try:
         shared.join(place, is_usable)
         if not (place.is_first or place.outcome):
-            await woken.wait(request.pool_seconds(now()))
-            if not (place.is_first or place.outcome):
-                raise _too_late(request, method, now())
+            seconds = request.pool_seconds(now())
+            ends = inf if seconds is None else now() + seconds
+            while not (place.is_first or place.outcome):
+                if (left := ends - now()) <= 0:
+                    raise _too_late(request, method, now())
+                await woken.wait(min(left, _LAP))
+                shared.pass_over_ended(place)
+                woken = client.gate()  # a gate that was waited at in vain is of no use
+                place.wake = woken.open
         if place.outcome is None:
             obtained = await _fetch(method, request, beside, client)
             shared.finish(place, obtained)

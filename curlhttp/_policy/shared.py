@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator
+from itertools import islice
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
@@ -133,6 +134,19 @@ class Shared(Limit[InLine]):
         for each in woken:
             each.wake()
         self._release_leavers()
+
+    def pass_over_ended(self, place: InLine) -> None:
+        """Take the first out of the line if its event loop ended without it.
+
+        A loop that is closed by hand cancels no task, so that nobody else would tell.
+
+        Args:
+            place: of who looks, which does so if it is the next one.
+        """
+        with self._lock:
+            first, following = [*islice(self._line, 2), None, None][:2]
+        if first is not None and following is place and first.wake() is False:
+            self.leave(first)
 
     def leave(self, place: InLine) -> None:
         """Leave the line, which takes no lock that this thread may have."""

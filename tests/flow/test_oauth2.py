@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import copy
 import json
@@ -301,6 +302,41 @@ async def test_one_fetch_serves_all_that_wait(
         tokens.gate.set()
     assert [response.status_code for response in results] == [200] * 20
     assert tokens.asked == 1
+
+
+async def test_a_fetch_whose_loop_was_closed_by_hand_holds_up_nobody(
+    client: AnyClient, app: AppServer, tokens: TokenServer
+) -> None:
+    auth = OAuth2ClientCredentials(tokens.url, "me", "s3cret")
+    tokens.gate.clear()
+    loop = asyncio.new_event_loop()
+    other = curlhttp.AsyncClient()
+    task = loop.create_task(other.get(app.url + "/api", auth=auth))
+    thread = threading.Thread(target=loop.run_until_complete, args=(_until(lambda: tokens.asked),))
+    thread.start()
+    await anyio.to_thread.run_sync(thread.join)
+    results: list[Any] = []
+
+    async def gather() -> None:
+        results.extend(await client.gather(3, "GET", app.url + "/api", auth=auth))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(gather)
+            while len(auth.shared._line) < 4:
+                await anyio.sleep(0.005)
+            loop.close()  # and nobody cancels its task
+            tokens.gate.set()
+    assert [response.status_code for response in results] == [200] * 3
+    assert tokens.asked == 2
+    assert not task.done()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    await other.aclose()
+
+
+async def _until(done: Callable[[], object]) -> None:
+    while not done():
+        await asyncio.sleep(0.005)
 
 
 async def test_a_limit_of_one_request_at_once_holds_up_no_fetch(

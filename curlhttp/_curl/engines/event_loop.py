@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 from weakref import WeakSet
@@ -50,10 +49,17 @@ class SharedGate:
         self._gate = gate
         self._call_soon = call_soon
 
-    def open(self) -> None:
-        """Let the task go on; never waits, may be called twice."""
-        with suppress(RuntimeError):  # the loop has ended, and the task with it
+    def open(self) -> bool:
+        """Let the task go on; never waits, may be called twice.
+
+        Returns:
+            False if its loop has ended, and the task with it.
+        """
+        try:
             self._call_soon(self._gate.open)
+        except RuntimeError:
+            return False
+        return True
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
         """Return what ends when it is open, or after so many seconds."""
