@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from curlhttp._models.url.url import parse_url
 from curlhttp.exceptions import RequestException
@@ -17,9 +17,10 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     from curlhttp._models.url.url import URL
 
-__all__ = ["ADDRESSES", "HostMap", "IPVersion", "UnixSocket", "address_fields"]
+__all__ = ["ADDRESSES", "AddressMap", "HostMap", "IPVersion", "UnixSocket", "address_fields"]
 
 HostMap: TypeAlias = "Mapping[str, str] | None"
+AddressMap: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
 UnixSocket: TypeAlias = "str | os.PathLike[str] | None"
 IPVersion: TypeAlias = "Literal[4, 6] | None"
 
@@ -37,13 +38,15 @@ ADDRESSES = frozenset(
 )
 """The names of these settings."""
 
+_Value = TypeVar("_Value")
+
 _LONGEST_SOCKET = 107  # bytes of sockaddr_un.sun_path on Linux, without the NUL at the end
 
 
 def address_fields(
     *,
     uds: UnixSocket = None,
-    resolve: HostMap = None,
+    resolve: AddressMap = None,
     connect_to: HostMap = None,
     local_address: str | None = None,
     interface: str | None = None,
@@ -55,7 +58,7 @@ def address_fields(
 
     Args:
         uds: the path of a Unix socket to connect to, whatever the URL.
-        resolve: addresses by "host:port", or by "host" for all ports.
+        resolve: an address, or several, by "host:port", or by "host" for all ports.
         connect_to: "other:port", or "other" for the same port, by "host:port" or "host".
         local_address: the address to connect from.
         interface: the name of the network interface to connect through.
@@ -67,9 +70,11 @@ def address_fields(
         TypeError: one that goes by host is no mapping.
         ValueError: one of them is not what it should be.
     """
+    detours, addresses = _detours(connect_to or {}, resolve or {})
     fields = {
         "unix_socket": None if uds is None else _socket_path(uds),
-        "connect_to": _detours(connect_to or {}, resolve or {}),
+        "connect_to": detours,
+        "addresses": addresses,
         "local_address": None if local_address is None else (_own_address(local_address), 0),
         "interface": None if interface is None else _interface(interface),
         "doh": None if doh is None else _doh(doh),
@@ -127,26 +132,38 @@ def _milliseconds(seconds: float | None) -> int | None:
 # --- which host is another ---
 
 
-def _detours(connect_to: Mapping[str, str], resolve: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what both maps come to, as CURLOPT_CONNECT_TO has it.
+def _detours(
+    connect_to: Mapping[str, str], resolve: Mapping[str, str | Sequence[str]]
+) -> tuple[tuple[str, ...], tuple[tuple[str, str, tuple[str, ...]], ...]]:
+    """Return what both maps come to: Transport.connect_to, and Transport.addresses.
 
-    An entry of CURLOPT_RESOLVE would stay in libcurl's cache of names, for other requests too.
+    One address for each host is a detour as well: an entry of CURLOPT_RESOLVE would stay in
+    libcurl's cache of names, so that such requests need connections and names of their own.
     """
     for name, given in (("connect_to", connect_to), ("resolve", resolve)):
         if not isinstance(given, Mapping):
             raise TypeError(f"{name} must be a mapping by host, not {type(given).__name__}")
-    addresses = {_place(key, "resolve"): _address(key, value) for key, value in resolve.items()}
-    found = {place: (address, "") for place, address in addresses.items()}
+    named = {_place(key, "resolve"): _of_host(key, value) for key, value in resolve.items()}
+    has_several = any(len(addresses) > 1 for addresses in named.values())
+    found = {} if has_several else {place: (found[0], "") for place, found in named.items()}
     for key, value in connect_to.items():
         place = _place(key, "connect_to")
         host, port = _place(value, "connect_to")
-        address = addresses.get((host, port or place[1])) or addresses.get((host, ""))
-        found[place] = (address or host, port)
-    # The first entry that fits counts: those for one port before those for all.
-    ordered = sorted(found.items(), key=lambda entry: not entry[0][1])
-    return tuple(
-        f"{_shown(host)}:{port}:{_shown(to)}:{to_port}" for (host, port), (to, to_port) in ordered
+        address = None
+        if not has_several:
+            address = named.get((host, port or place[1])) or named.get((host, ""))
+        found[place] = (address[0] if address else host, port)
+    detours = tuple(
+        f"{_shown(host)}:{port}:{_shown(to)}:{to_port}"
+        for (host, port), (to, to_port) in _by_port(found)
     )
+    several = _by_port(named) if has_several else []
+    return detours, tuple((host, port, addresses) for (host, port), addresses in several)
+
+
+def _by_port(places: Mapping[tuple[str, str], _Value]) -> list[tuple[tuple[str, str], _Value]]:
+    """Return the entries for one port before those for all: the first that fits counts."""
+    return sorted(places.items(), key=lambda entry: not entry[0][1])
 
 
 def _place(text: str, setting: str) -> tuple[str, str]:
@@ -157,6 +174,13 @@ def _place(text: str, setting: str) -> tuple[str, str]:
     url = _url_of(f"https://{text}", wanted)
     has_port = text.rpartition("]")[2].rpartition(":")[2].isdigit() and ":" in text
     return url.host.strip("[]"), str(url.port) if has_port else ""
+
+
+def _of_host(key: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
+    if not several:
+        raise ValueError(f"resolve must give an IP address for {key!r}")
+    return tuple(dict.fromkeys(_address(key, each) for each in several))
 
 
 def _address(key: str, value: str) -> str:

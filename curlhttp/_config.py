@@ -218,13 +218,14 @@ class Transport:
         ip_version: 4 or 6 to use these addresses only, or None.
         connect_to: "host:port:other:port", each a host to connect to instead of the URL's, whose
             certificate is for the URL's host all the same; "" for any (CURLOPT_CONNECT_TO).
+        addresses: (host, port or "", addresses) of hosts that are not looked up, those for one
+            port first; only where a host has several (CURLOPT_RESOLVE).
         doh: the URL of the server that is asked for addresses (CURLOPT_DOH_URL), or None.
         certificates: the server's certificate is wanted: no TLS session is resumed, since then the
             server sends none (CURLOPT_SSL_SESSIONID_CACHE).
         happy_eyeballs_ms: how many milliseconds IPv6 has before IPv4 is tried as well; None for
             libcurl's own, 200.
-        unix_socket: the path of a socket to connect to instead, or None; each request connects
-            anew, since such connections cannot be told apart.
+        unix_socket: the path of a socket to connect to instead, or None.
         guard: says which addresses may be dialled, or None; compared by identity.
         negotiate: sign in by GSSAPI (CURLAUTH_NEGOTIATE); the connections are for such alone.
         judged: what it lets the proxy dial for the URL's host, or None.
@@ -240,6 +241,7 @@ class Transport:
     interface: str | None = None
     ip_version: Literal[4, 6] | None = None
     connect_to: tuple[str, ...] = ()
+    addresses: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     doh: str | None = None
     happy_eyeballs_ms: int | None = None
     unix_socket: str | None = None
@@ -251,7 +253,7 @@ class Transport:
     @property
     def lane(self) -> Lane | None:
         """Return what libcurl would not keep connections and names apart by, None for nothing."""
-        lane = (self.doh, self.negotiate, self.http3 == "auto")
+        lane = (self.doh, self.negotiate, self.http3 == "auto", self.addresses)
         return lane if any(lane) else None
 
 

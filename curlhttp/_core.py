@@ -32,7 +32,7 @@ from curlhttp._settings import (
 from curlhttp._signatures import show_constructor
 
 if TYPE_CHECKING:
-    from curlhttp._addresses import HostMap, IPVersion, UnixSocket
+    from curlhttp._addresses import AddressMap, HostMap, IPVersion, UnixSocket
     from curlhttp._building import RequestOptions
     from curlhttp._cache.cache import Cache
     from curlhttp._cache.client import ClientCaching
@@ -111,7 +111,7 @@ class Core(Unpicklable, RequestBuilder):
         pins: Pins = None,
         proxies: Proxies = None,
         uds: UnixSocket = None,
-        resolve: HostMap = None,
+        resolve: AddressMap = None,
         connect_to: HostMap = None,
         local_address: str | None = None,
         interface: str | None = None,

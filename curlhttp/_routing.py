@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from curlhttp._addresses import ADDRESSES, HostMap, IPVersion, UnixSocket, address_fields
+from curlhttp._addresses import (
+    ADDRESSES,
+    AddressMap,
+    HostMap,
+    IPVersion,
+    UnixSocket,
+    address_fields,
+)
 from curlhttp._config import HTTP2, HTTP3, Cert, Proxies, Proxy, Transport, transport_for, varied
 from curlhttp._network import now
 from curlhttp._policy.environment import (
@@ -45,8 +52,8 @@ class RouteOptions(TypedDict, total=False):
         pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256, one
             of which the server must have (CURLOPT_PINNEDPUBLICKEY). Other hosts have none.
         uds: the path of a Unix socket to connect to, whatever the URL (CURLOPT_UNIX_SOCKET_PATH).
-        resolve: an IP address by "host:port", or by "host" for all its ports: names that are not
-            looked up.
+        resolve: an IP address, or a list of them, by "host:port", or by "host" for all its ports:
+            names that are not looked up. A proxy is told the first.
         connect_to: "host:port" to connect to, or "host" for the same port, by "host:port" or
             "host" of the URL, whose name stays that of TLS and Host (CURLOPT_CONNECT_TO).
         local_address: the IP address to connect from (CURLOPT_INTERFACE).
@@ -62,7 +69,7 @@ class RouteOptions(TypedDict, total=False):
     cert: Cert
     pins: Pins
     uds: UnixSocket
-    resolve: HostMap
+    resolve: AddressMap
     connect_to: HostMap
     local_address: str | None
     interface: str | None

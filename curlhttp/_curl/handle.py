@@ -16,6 +16,7 @@ import pycurl
 
 from curlhttp._config import Lane, Limits, Transport
 from curlhttp._curl.options import (
+    address_options,
     base_options,
     body_headers,
     connect_ms,
@@ -164,6 +165,9 @@ class Handle:
                 self._set_target(request.url.target)
             self.multiplexes = may_multiplex(request)
             self.wait_to_share(self.multiplexes)
+            if transport.addresses and transport.judged is None:
+                for option, value in address_options(transport, request.url):
+                    easy.setopt(option, value)
         body = request.body
         if body is not None or request.method != self._method or self._has_body:
             self._set_method(request)

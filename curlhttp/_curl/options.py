@@ -6,6 +6,7 @@ Options that pycurl has no name for are raw numbers of curl.h.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from typing import cast
 
@@ -13,8 +14,18 @@ import pycurl
 
 from curlhttp._config import TLS, Limits, Proxy, Transport, Verify
 from curlhttp._models.timeout import Timeout
+from curlhttp._models.url.url import URL
 
-__all__ = ["base_options", "body_headers", "connect_ms", "limit_options", "transport_options"]
+__all__ = [
+    "address_options",
+    "addresses_of",
+    "base_options",
+    "body_headers",
+    "connect_ms",
+    "dialled",
+    "limit_options",
+    "transport_options",
+]
 
 _Identity = tuple[str | bytes, str | bytes, str | None]
 Option = tuple[int, object]  # a number of setopt's, and a value
@@ -25,6 +36,8 @@ _DOH_SSL_VERIFYPEER, _DOH_SSL_VERIFYHOST = 306, 307
 _PROXY_SSL_OPTIONS = 261
 _FOREVER_MS = 2**31 - 1  # 0 would mean libcurl's own default, 300 s for connecting
 _BUFFER = 128 * 1024  # bytes per read: 1 MiB bodies cost a fifth less CPU than with 16 KiB
+
+_DETOUR = re.compile(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)").fullmatch
 
 _HTTP_VERSIONS = {
     False: pycurl.CURL_HTTP_VERSION_1_1,
@@ -140,7 +153,7 @@ def _route(transport: Transport) -> list[Option]:
         # The proxy dials this address. TLS, Host and cookies stay with the URL's host; http goes
         # through a tunnel then (CURLOPT_CONNECT_TO).
         host, port = transport.judged.address, transport.judged.dialled_port
-        options.append((pycurl.CONNECT_TO, [f"::{f'[{host}]' if ':' in host else host}:{port}"]))
+        options.append((pycurl.CONNECT_TO, [f"::{_shown(host)}:{port}"]))
     elif transport.connect_to:
         options.append((pycurl.CONNECT_TO, list(transport.connect_to)))
     if transport.doh is not None:
@@ -152,6 +165,42 @@ def _route(transport: Transport) -> list[Option]:
     if transport.unix_socket is not None:
         options.append((pycurl.UNIX_SOCKET_PATH, transport.unix_socket))
     return options
+
+
+def dialled(transport: Transport, host: str, port: int) -> tuple[str, int]:
+    """Return where CURLOPT_CONNECT_TO leads instead: the first entry that fits."""
+    for entry in transport.connect_to:
+        match = _DETOUR(entry)
+        assert match is not None
+        name, its_port, other, other_port = match.groups()
+        if name.strip("[]") in ("", host) and its_port in ("", str(port)):
+            return other.strip("[]") or host, int(other_port or port)
+    return host, port
+
+
+def addresses_of(transport: Transport, host: str, port: int) -> tuple[str, ...]:
+    """Return the addresses that a host was given; () if it is to be looked up."""
+    for name, its_port, addresses in transport.addresses:
+        if name == host and its_port in ("", str(port)):
+            return addresses
+    return ()
+
+
+def address_options(transport: Transport, url: URL) -> list[Option]:
+    """Return what has the host of a URL dialled at the addresses that it was given."""
+    host, port = dialled(transport, url.host, url.port)
+    addresses = addresses_of(transport, host, port)
+    if transport.proxy is not None and addresses:  # which takes one address
+        return [(pycurl.CONNECT_TO, [f"::{_shown(addresses[0])}:{port}"])]
+    entry = f"{_shown(host)}:{port}:{','.join(map(_shown, addresses))}"
+    return [
+        (pycurl.CONNECT_TO, list(transport.connect_to)),
+        (pycurl.RESOLVE, [entry] if addresses else []),
+    ]
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _local_end(address: str, interface: str | None) -> list[Option]:

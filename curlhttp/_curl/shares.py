@@ -13,6 +13,9 @@ from curlhttp._config import Lane
 __all__ = ["Shares"]
 
 
+_MOST = 256  # lanes; each request may have one of its own
+
+
 class Shares:
     """One pycurl.CurlShare for each lane, for handles that one thread uses at a time.
 
@@ -29,6 +32,8 @@ class Shares:
         """Return what has the connections and names of a lane; None for the curl_multi."""
         if lane in self._by_lane:
             return self._by_lane[lane]
+        if len(self._by_lane) > _MOST:  # which its handles keep until they leave the lane
+            del self._by_lane[next(each for each in self._by_lane if each is not None)]
         share = self._by_lane[lane] = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_DNS)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from curlhttp._models.headers import Headers
     from curlhttp._models.request import Request
     from curlhttp._models.timeout import Timeout
+    from curlhttp._models.url.url import URL
 
 __all__ = ["as_curl", "masked_body"]
 
@@ -56,7 +57,7 @@ def as_curl(request: Request, *, secrets: bool = False) -> str:
         line.add("--location")
     _add_method(line, request)
     if transport is not None:
-        _add_transport(line, transport, is_tls=request.url.scheme == "https")
+        _add_transport(line, transport, request.url)
     if request.timeout is not None:
         _add_timeout(line, request.timeout)
     _add_headers(line, request)
@@ -163,7 +164,8 @@ def _add_timeout(line: _Command, timeout: Timeout) -> None:
 # --- how it travels ---
 
 
-def _add_transport(line: _Command, transport: Transport, *, is_tls: bool) -> None:
+def _add_transport(line: _Command, transport: Transport, url: URL) -> None:
+    is_tls = url.scheme == "https"
     if transport.http3 and is_tls:
         line.add("--http3")
     elif transport.http2 == "prior-knowledge":
@@ -177,7 +179,7 @@ def _add_transport(line: _Command, transport: Transport, *, is_tls: bool) -> Non
             line.add("--pinnedpubkey", transport.pins)
     if transport.proxy is not None:
         _add_proxy(line, transport.proxy, transport.tls)
-    _add_route(line, transport)
+    _add_route(line, transport, url)
 
 
 def _add_tls(line: _Command, tls: TLS) -> None:
@@ -230,7 +232,7 @@ def _add_proxy(line: _Command, proxy: Proxy, tls: TLS) -> None:
             _add_authorities(line, tls, "proxy-")
 
 
-def _add_route(line: _Command, transport: Transport) -> None:
+def _add_route(line: _Command, transport: Transport, url: URL) -> None:
     if transport.local_address is not None:
         address, port = transport.local_address
         if address:
@@ -243,6 +245,9 @@ def _add_route(line: _Command, transport: Transport) -> None:
         line.add(f"--ipv{transport.ip_version}")
     for place in transport.connect_to:
         line.add("--connect-to", place)
+    for host, its_port, addresses in transport.addresses:
+        listed = ",".join(f"[{each}]" if ":" in each else each for each in addresses)
+        line.add("--resolve", f"{host}:{its_port or url.port}:{listed}")
     if transport.doh is not None:
         line.add("--doh-url", transport.doh if line.secrets else Masks().url(transport.doh))
     if transport.happy_eyeballs_ms is not None:

@@ -128,7 +128,7 @@ class CachePolicy:
             (url or str(request.url)).partition("#")[0],
             request.get_header("host"),  # the caller's own; else the URL has it
             transport.unix_socket,
-            transport.connect_to,
+            transport.connect_to + transport.addresses,
             # What came from a server that nobody checked is not for those who check it.
             (tls.verify is not False, tls.check_hostname, transport.pins),
         )

@@ -43,7 +43,7 @@ class ConnectionOptions:
     retry: int
     version: str | None
     proxy: str | None
-    resolve: dict[str, str]
+    resolve: dict[str, list[str]]
     unix_socket: str | None
     insecure: bool
     cacert: str | None
@@ -138,14 +138,16 @@ def _headers(
     return found
 
 
-def _addresses(_: click.Context, __: click.Parameter, lines: tuple[str, ...]) -> dict[str, str]:
-    """Read --resolve as curl does: HOST:PORT:ADDRESS."""
-    found: dict[str, str] = {}
+def _addresses(
+    _: click.Context, __: click.Parameter, lines: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Read --resolve as curl does: HOST:PORT:ADDRESS[,ADDRESS]."""
+    found: dict[str, list[str]] = {}
     for line in lines:
-        host, port, address = (*line.split(":", 2), "", "")[:3]
-        if not (host and port.isdigit() and address):
-            raise click.BadParameter(f"{line!r} is not HOST:PORT:ADDRESS")
-        found[f"{host}:{port}"] = address.strip("[]")
+        host, port, listed = (*line.split(":", 2), "", "")[:3]
+        if not (host and port.isdigit() and listed):
+            raise click.BadParameter(f"{line!r} is not HOST:PORT:ADDRESS[,ADDRESS]")
+        found[f"{host}:{port}"] = [address.strip("[]") for address in listed.split(",")]
     return found
 
 
@@ -174,7 +176,8 @@ _OPTIONS = (
     click.option("--http3", "version", flag_value="3", help="Try HTTP/3, else what there is."),
     click.option("-x", "--proxy", metavar="URL",
                  help="Go through a proxy; it beats the variables HTTP_PROXY and so on."),
-    click.option("--resolve", multiple=True, callback=_addresses, metavar="HOST:PORT:ADDRESS",
+    click.option("--resolve", multiple=True, callback=_addresses,
+                 metavar="HOST:PORT:ADDRESS[,ADDRESS]",
                  help="Connect to this address, without a look-up. May be repeated."),
     click.option("--unix-socket", metavar="PATH",
                  help="Connect to this socket, whatever the URL."),

@@ -191,7 +191,9 @@ def test_write_out_shows_no_control_characters_of_a_server() -> None:
 
 def test_names_are_resolved_as_told(app: AppServer) -> None:
     url = f"http://nobody.invalid:{app.port}/"
-    assert run("get", url, "--resolve", f"nobody.invalid:{app.port}:127.0.0.1").out == b"hello"
+    place = f"nobody.invalid:{app.port}"
+    assert run("get", url, "--resolve", f"{place}:127.0.0.1").out == b"hello"
+    assert run("get", url, "--resolve", f"{place}:[::1],127.0.0.1").out == b"hello"
 
 
 def test_a_unix_socket_is_asked(tmp_path: Path) -> None:

@@ -185,6 +185,60 @@ async def test_a_name_is_resolved_to_the_address_that_is_given(
         assert named.requests[-1].header("host") == f"made.up:{named.port}"
 
 
+@on_linux
+@pytest.mark.parametrize("with_port", [True, False])
+async def test_the_next_address_is_dialled_where_nobody_listens_at_the_first(
+    make_client: MakeClient, named: AppServer, app: AppServer, with_port: bool
+) -> None:
+    for server in named, app:
+        key = f"made.up:{server.port}" if with_port else "made.up"
+        given = {key: ["127.0.0.2", "127.0.0.1", "127.0.0.2"], "other.up": "127.0.0.1"}
+        client, before = make_client(resolve=given), server.connections
+        for _ in range(2):
+            assert (await client.get(server.at("made.up"))).ok
+        assert server.requests[-1].header("host") == f"made.up:{server.port}"
+        assert (await client.get(server.at("made.up") + "/other")).status_code == 404
+        assert server.connections == before + 1
+        assert (await client.get(app.at("other.up"))).ok
+        with pytest.raises(curlhttp.ConnectionError):
+            await client.get(server.at("third.up"))
+        with pytest.raises(curlhttp.ConnectionError):
+            await client.get("http://made.up:1/")
+        if with_port:
+            with pytest.raises(curlhttp.ConnectionError):
+                await client.get(server.at("made.up"), resolve={key: ["127.0.0.2", "127.0.0.3"]})
+        assert (await client.get(server.url)).ok
+    assert {shake.sni for shake in named.handshakes} == {"made.up", None}
+
+
+@on_linux
+async def test_many_lists_of_addresses_are_each_their_own_requests(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    client = make_client()
+    for number in range(600):
+        given = {"made.up": [f"127.0.1.{number % 200 + 1}", f"127.0.{number // 200 + 2}.1"]}
+        with pytest.raises(curlhttp.ConnectionError):
+            await client.get("http://made.up:1/", resolve=given)
+        if number % 50 == 0:
+            given["made.up"].append("127.0.0.1")
+            assert (await client.get(app.at("made.up"), resolve=given)).ok
+            with pytest.raises(curlhttp.ConnectionError):
+                await client.get(app.at("made.up"))
+
+
+@on_linux
+async def test_a_host_that_takes_the_place_may_have_several_addresses(
+    make_client: MakeClient, named: AppServer
+) -> None:
+    client = make_client(
+        connect_to={"made.up:443": f"other.up:{named.port}"},
+        resolve={"other.up": ["127.0.0.2", "127.0.0.1"]},
+    )
+    assert (await client.get("https://made.up/")).ok
+    assert named.handshakes[-1].sni == "made.up"
+
+
 async def test_an_address_that_was_given_counts_for_its_host_and_port_alone(
     make_client: MakeClient, app: AppServer
 ) -> None:
@@ -421,6 +475,8 @@ _REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a long path": ({"uds": "/" + "x" * 108}, "uds must be a path of 1 to 107 bytes"),
     "a path with NUL": ({"uds": "/a\0b"}, "uds must be a path"),
     "a name to resolve to": ({"resolve": {"a:1": "b"}}, "resolve must give an IP address"),
+    "a name in a list": ({"resolve": {"a:1": ["127.0.0.1", "b"]}}, "an IP address for 'a:1', not"),
+    "an empty list": ({"resolve": {"a:1": []}}, "resolve must give an IP address for 'a:1'"),
     "a URL to resolve": ({"resolve": {"http://a": "127.0.0.1"}}, "resolve takes"),
     "a port that is none": ({"resolve": {"a:99999": "127.0.0.1"}}, "resolve takes"),
     "an entry of libcurl's": ({"resolve": {"-a:1": "127.0.0.1", "b c": "::1"}}, "resolve takes"),
@@ -474,3 +530,17 @@ async def test_a_proxy_is_led_to_the_address_that_is_given(
         client = make_client(proxies=proxy.url, resolve={"made.up": "127.0.0.1"})
         assert (await client.get(named.at("made.up"))).ok
         assert named.handshakes[-1].sni == "made.up"
+
+
+async def test_a_proxy_is_led_to_the_first_address_of_several(
+    make_client: MakeClient, named: AppServer, app: AppServer
+) -> None:
+    with HTTPProxy() as proxy:
+        given = {"made.up": ["127.0.0.1", "127.0.0.2"], "other.up": ["127.0.0.1", "127.0.0.3"]}
+        client = make_client(proxies=proxy.url, resolve=given)
+        assert (await client.get(named.at("made.up"))).ok
+        assert named.handshakes[-1].sni == "made.up"
+        for name in ("made.up", "other.up"):
+            assert (await client.get(app.at(name))).ok
+        assert (await client.get(app.url)).ok
+        assert proxy.tunnels

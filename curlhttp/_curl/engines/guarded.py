@@ -6,7 +6,6 @@ resolved and judged here, and the proxy is handed the address.
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from curlhttp._config import Transport
 from curlhttp._curl.guarding import blocked_target, check_scheme
 from curlhttp._curl.lookups import Lookups
+from curlhttp._curl.options import addresses_of, dialled
 from curlhttp._engine import ByteStream, Engine, HedgePlan, Incoming, connector
 from curlhttp._models.guard import JudgedTarget
 from curlhttp._models.request import Request
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "GuardedEngine"]
 
-_ENTRY = re.compile(r"(\[.*?\]|[^:]*):(\d*):(\[.*?\]|[^:]*):(\d*)").fullmatch
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
 
 
@@ -75,12 +74,14 @@ class Checkpoint:
             RequestException: no address is left, or none was found in time.
         """
         transport, url = request.transport, request.url
-        host, port = _detour(transport.connect_to, url.host, url.port)
+        host, port = dialled(transport, url.host, url.port)
         family = _FAMILIES[transport.ip_version]
         assert transport.proxy is not None
         if transport.proxy.url.startswith("socks4"):
             family = socket.AF_INET  # it knows no other
-        addresses = await self._addresses(request, host, family, engine)
+        addresses = list(addresses_of(transport, host, port))
+        if not addresses:
+            addresses = await self._addresses(request, host, family, engine)
         # Anew for each request, as of connections.
         address = _first_judged(request, addresses, port)
         return self._told(transport, judged=JudgedTarget(url.host, url.port, address, port))
@@ -110,17 +111,6 @@ class Checkpoint:
             f"{request}: the host name was not resolved within {request.timeout.connect} s",
             request=request,
         )
-
-
-def _detour(entries: tuple[str, ...], host: str, port: int) -> tuple[str, int]:
-    """Return where CURLOPT_CONNECT_TO leads instead: the first entry that fits."""
-    for entry in entries:
-        match = _ENTRY(entry)
-        assert match is not None
-        name, its_port, other, other_port = match.groups()
-        if name.strip("[]") in ("", host) and its_port in ("", str(port)):
-            return other.strip("[]") or host, int(other_port or port)
-    return host, port
 
 
 def _first_judged(request: Request, addresses: list[str], port: int) -> str:
