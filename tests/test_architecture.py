@@ -57,7 +57,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_network.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, "datetime"}),
     "_run.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
     "_watch.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_flow": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS}),
+    "_flow": (
+        (*VALUES, *SEAM, *POLICY, *FLOW, "curlhttp._download.file_lock"),
+        {"pycurl", *LOOPS, *SOCKETS},
+    ),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
     # the edge
     "_addresses.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),

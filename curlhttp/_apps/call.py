@@ -60,12 +60,20 @@ class AppCall:
         Raises:
             RequestException: it has.
         """
-        request, now = self.request, monotonic()
-        if request.is_late(now):
+        self.check_deadline()
+        read = self.request.timeout.read
+        if read is not None and monotonic() - since > read - early:
+            raise silence(self.request, has_head=self.head is not None)
+
+    def check_deadline(self) -> None:
+        """Raise what the total ends the call with, if it has run out.
+
+        Raises:
+            DeadlineExceeded: it has.
+        """
+        request = self.request
+        if request.is_late(monotonic()):
             raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
-        read = request.timeout.read
-        if read is not None and now - since > read - early:
-            raise silence(request, has_head=self.head is not None)
 
     def told(self, error: BaseException) -> BaseException:
         """Return an error that says what it is about."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
+
+import anyio.lowlevel
 
 from curlhttp._engine import Gate
 
 __all__ = ["Changes"]
+
+_STRETCH = 0.005  # seconds that an app may run between two of its messages that wait for nothing
 
 
 class Changes:
@@ -19,6 +24,7 @@ class Changes:
     def __init__(self, make_gate: Callable[[], Gate]) -> None:
         self._make_gate = make_gate
         self._waiting: set[Gate] = set()
+        self._turn_due = monotonic() + _STRETCH
 
     def tell(self) -> None:
         """Wake all who wait."""
@@ -37,3 +43,15 @@ class Changes:
             await gate.wait(seconds)
         finally:
             self._waiting.discard(gate)
+
+    async def give_turn(self) -> None:
+        """Let the loop run others now and then, within a message of the app.
+
+        An app whose messages never wait would keep the loop to itself: no timeout could end its
+        request, and nobody could cancel it. A turn for every message would cost more than most
+        messages do.
+        """
+        if monotonic() >= self._turn_due:
+            for _ in range(2):  # anyio on asyncio cancels nobody who was told in the same turn
+                await anyio.lowlevel.checkpoint()
+            self._turn_due = monotonic() + _STRETCH

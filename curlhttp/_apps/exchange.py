@@ -8,6 +8,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+import anyio.lowlevel
+
 from curlhttp._apps.call import ERROR, AppCall
 from curlhttp._apps.changes import Changes
 from curlhttp._apps.messages import RefusedMessage, head_of
@@ -32,6 +34,7 @@ __all__ = ["AppExchange"]
 
 _ROOM = 64 * 1024  # bytes that a streamed response may be ahead of its reader
 _EARLY = 0.002  # seconds that timers of event loops may be
+_TURNS = 8  # of the loop, in which an app that was due by now may be heard
 
 _Message = dict[str, Any]  # Any: what a message holds depends on its type
 
@@ -143,6 +146,7 @@ class AppExchange(AppCall):
         self._take(body, more=False)
 
     async def _receive(self) -> _Message:
+        await self.changes.give_turn()
         if not (self._is_read or self._is_gone):
             return await self._receive_body()
         while not (self._is_gone or self._has_all):
@@ -169,6 +173,7 @@ class AppExchange(AppCall):
         return {"type": "http.request", "body": piece, "more_body": bool(piece)}
 
     async def _send(self, message: _Message) -> None:
+        await self.changes.give_turn()
         if self._is_gone:
             raise OSError("the client has gone")  # as ASGI 2.4 has it
         kind = message["type"]
@@ -218,8 +223,21 @@ class AppExchange(AppCall):
         """
         while not is_over():
             await self.changes.wait(self.patience())
-            if not is_over():
-                self.check_time(self._last_activity, _EARLY)
+            await self._check_patience(is_over)
+
+    async def _check_patience(self, is_over: Callable[[], object]) -> None:
+        """Raise what a timeout ends the wait with, unless the app is heard of first.
+
+        A loop that was late itself wakes both sides at once, in any order: who is late may be this
+        process, and not the app.
+        """
+        for _ in range(_TURNS):
+            patience = self.patience()
+            if is_over() or patience is None or patience > _EARLY:
+                return
+            await anyio.lowlevel.checkpoint()
+        if not is_over():
+            self.check_time(self._last_activity, _EARLY)
 
     def patience(self) -> float | None:
         """Return for how many seconds the app may be silent from now on, None without end."""
@@ -231,10 +249,14 @@ class AppExchange(AppCall):
             limits.append(request.deadline - now)
         return max(0.0, min(limits)) if limits else None
 
-    def give_up_late(self) -> None:
-        """Fail if a timeout has run out."""
+    async def give_up_late(self, is_over: Callable[[], object]) -> None:
+        """Fail if a timeout has run out.
+
+        Args:
+            is_over: see wait.
+        """
         try:
-            self.check_time(self._last_activity, _EARLY)
+            await self._check_patience(is_over)
         except RequestException as error:
             self.abort(error)
 
@@ -271,6 +293,8 @@ class AppExchange(AppCall):
         Raises:
             BaseException: there is no more, since the exchange failed.
         """
+        if not (self._has_all or self.done):  # of an app that always has more, no wait would ask
+            self.check_deadline()
         if not self._pieces:
             self._last_activity = monotonic()  # before, the caller did not wait
             await self.wait(lambda: self._pieces or self.done)

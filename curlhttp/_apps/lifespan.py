@@ -104,6 +104,7 @@ class Lifespan:
             self._changes.tell()
 
     async def _receive(self) -> dict[str, str]:
+        await self._changes.give_turn()
         if not self._asked:
             self._asked = True
             return {"type": "lifespan.startup"}
@@ -112,6 +113,7 @@ class Lifespan:
         return {"type": "lifespan.shutdown"}
 
     async def _send(self, message: dict[str, Any]) -> None:
+        await self._changes.give_turn()
         kind = message["type"]
         if kind == "lifespan.startup.complete":
             self._is_up = True

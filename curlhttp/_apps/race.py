@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from curlhttp._apps.exchange import AppExchange
@@ -36,8 +37,7 @@ async def race(
             )
             await first.changes.wait(patience)
             for exchange in running:
-                if not _is_over(exchange):
-                    exchange.give_up_late()
+                await exchange.give_up_late(partial(_is_over, exchange))
             if after is None or monotonic() < latest + after:
                 continue
             again = None if any(one.head for one in running) else await plan.again()

@@ -254,6 +254,7 @@ class AppSocket:
         return self._protocol.state.name == "OPEN"
 
     async def _receive(self) -> _Message:
+        await self.changes.give_turn()
         while not self._inbox:
             await self.changes.wait()
         message = self._inbox[0]
@@ -264,6 +265,7 @@ class AppSocket:
         return message
 
     async def _send(self, message: _Message) -> None:
+        await self.changes.give_turn()
         kind = message["type"]
         if self.is_gone:
             raise OSError("the client has gone")  # as ASGI 2.4 has it

@@ -13,7 +13,7 @@ import hishel
 
 from curlhttp import _fork
 from curlhttp._policy.cache import Kept
-from curlhttp._policy.cache_entry import twins
+from curlhttp._policy.cache_entry import has_body, is_sealed, seal, twins
 
 if TYPE_CHECKING:
     from hishel import BaseStorage
@@ -70,7 +70,7 @@ class ResponseStore:
         """Return what `choose` takes of what is stored under a key, with its body."""
         with self._guarded() as storage:
             if storage is not None:
-                entry = choose(storage.get_entries(key))
+                entry = choose(_sealed(storage, key))
                 if entry is not None:
                     return _whole(storage, entry)
         return None
@@ -81,6 +81,7 @@ class ResponseStore:
             if storage is not None:
                 for old in twins(entry, storage.get_entries(key)):
                     storage.remove_entry(old.id)
+                seal(entry, key, body)
                 response = hishel.Response(
                     entry.response.status_code, entry.response.headers, iter((body,))
                 )
@@ -90,10 +91,11 @@ class ResponseStore:
                 return _faults.seen is None and stored.response.stream is not response.stream
         return False
 
-    def update(self, entry: hishel.Entry) -> None:
+    def update(self, key: str, entry: hishel.Entry) -> None:
         """Store the fields of a response anew."""
         with self._guarded() as storage:
             if storage is not None:
+                seal(entry, key)
                 storage.update_headers(entry.id, entry.response.headers)
 
     def remove(self, entry: hishel.Entry) -> None:
@@ -174,12 +176,26 @@ class ResponseStore:
 
 
 def _whole(storage: BaseStorage, entry: hishel.Entry) -> Kept | None:
-    """Return a stored response with its body; one that lost a part of it is removed."""
+    """Return a stored response with its body; one whose body is another one now is removed."""
     try:
-        return Kept(entry, b"".join(entry.response.stream or ()))  # type: ignore[arg-type]
-    except RuntimeError:  # cleared meanwhile, or damaged: no fault of the store
-        storage.remove_entry(entry.id)
-        return None
+        body = b"".join(entry.response.stream or ())  # type: ignore[arg-type]
+        if has_body(entry, body):
+            return Kept(entry, body)
+    except (RuntimeError, TypeError, ValueError):  # cleared meanwhile, or damaged
+        pass  # no fault of the store
+    storage.remove_entry(entry.id)
+    return None
+
+
+def _sealed(storage: BaseStorage, key: str) -> list[hishel.Entry]:
+    """Return what is stored under a key and is as it was stored; the rest is removed."""
+    intact = []
+    for entry in storage.get_entries(key):
+        if is_sealed(entry, key):
+            intact.append(entry)
+        else:
+            storage.remove_entry(entry.id)
+    return intact
 
 
 class _Faults(threading.local):

@@ -30,6 +30,7 @@ __all__ = ["CacheStore", "Caching", "caching"]
 # No server failed: what is stored takes the place of none of these.
 _OWN_FAULTS = (BlockedAddress, ClientClosed, ResponseTooLarge)
 _NO_TIMES = Timings(0, 0, 0, 0, 0, 0, False, None)
+_MOST_DECODED = 64 * 2**20  # bytes, to see whether a coded body has its end
 _NAME = "curlhttp"  # of this cache in Cache-Status (RFC 9211)
 
 
@@ -50,7 +51,7 @@ class CacheStore(Protocol):
     def put(self, key: str, entry: hishel.Entry, body: bytes) -> bool:
         """Store a response in place of that which answered the same; return whether it is."""
 
-    def update(self, entry: hishel.Entry) -> None:
+    def update(self, key: str, entry: hishel.Entry) -> None:
         """Store the fields of a response anew."""
 
     def remove(self, entry: hishel.Entry) -> None:
@@ -207,7 +208,7 @@ class _CachedRequest:
         if fresh is None:  # it speaks of another response than the stored one
             await self._offload(self._store.remove, kept.entry)
             return await self._fetch(send, None, "miss")
-        await self._offload(self._store.update, fresh)
+        await self._offload(self._store.update, self._key, fresh)
         age = self._policy.use(self._request, fresh, now).age
         return self._give(Kept(fresh, kept.body), age, "fwd=stale; fwd-status=304", response)
 
@@ -219,19 +220,28 @@ class _CachedRequest:
         _marked(response, status)
         entry = self._policy.storable(request, response, began, self._clock.wall())
 
-        async def keep(body: bytes) -> None:
-            if await self._offload(self._store.put, self._key, entry, body):
+        def put(body: bytes, is_whole: bool) -> bool:
+            whole = is_whole or _is_whole(response, body)
+            return entry is not None and whole and self._store.put(self._key, entry, body)
+
+        async def keep(body: bytes, is_whole: bool) -> None:
+            if await self._offload(put, body, is_whole):
                 _marked(response, f"{status}; stored")
 
         if entry is None and old is not None and response.status_code < 500:
             await self._offload(self._store.remove, old.entry)
         if isinstance(response, Streamed):
             if entry is not None:
-                response.read_by(partial(_Watched, most=self._store.max_body, keep=keep))
+
+                async def keep_read(body: bytes) -> None:
+                    await keep(body, response.has_decoded_all())
+
+                response.read_by(partial(_Watched, most=self._store.max_body, keep=keep_read))
             return response
+        is_decoded = response._coded is not None
         body = _as_it_came(response)
         if entry is not None and body is not None and len(body) <= self._store.max_body:
-            await keep(body)
+            await keep(body, is_decoded)
         return response
 
     # from the store
@@ -291,6 +301,18 @@ def _as_it_came(response: Response) -> bytes | None:
     if is_decoded and response.content and "content-encoding" in response.headers:
         return None
     return response.content
+
+
+def _is_whole(response: Response, body: bytes) -> bool:
+    """Return whether a body, which nobody has decoded, has its end as far as its coding tells.
+
+    What was cut where only the coding shows it would fail whoever gets it decoded from the cache.
+    """
+    try:
+        decode_content(body, response.headers, _MOST_DECODED)
+    except RequestException:
+        return False
+    return True
 
 
 def _decode(response: Response) -> None:

@@ -8,8 +8,9 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
+from curlhttp._download.file_lock import lock_file
 from curlhttp._engine import Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -24,6 +25,8 @@ _MOST = 4 * 1024 * 1024  # bytes of a file that are read
 _LINE = re.compile(r'(\.?)([0-9a-z_.-]{1,253}) "(\d{8} \d\d:\d\d:\d\d|unlimited)"')
 _DATE = "%Y%m%d %H:%M:%S"
 _FOR_EVER = 4102444800.0  # 2100-01-01
+_PATIENCE = 1.0  # seconds to wait for the lock of one who may stand still, and then do without
+_ASKED_EVERY = 0.002  # seconds
 _TITLE = "# Hosts that are asked by HTTPS alone (HSTS), as curl --hsts keeps them.\n"
 
 
@@ -42,7 +45,8 @@ class HSTS:
         self._path = os.path.realpath(os.fspath(path))
         self._wall = wall
         self._hosts = KnownHosts()
-        self._hosts.by_name.update(_read(self._path))
+        self._hosts.by_name.update(_read(self._path) or ())
+        self._owed: set[str] = set()  # hosts of which the file does not know the latest
         if not os.path.isdir(os.path.dirname(self._path)):
             raise FileNotFoundError(f"hsts: there is no folder for {self._path}")
 
@@ -83,18 +87,29 @@ class HSTS:
         return through
 
     def _note(self, host: str, value: str) -> None:
+        name = host.rstrip(".")
+        was_owed = name in self._owed
+        # Before it is known: another thread that writes meanwhile would take it for removed.
+        self._owed.add(name)
         if self._hosts.note(host, value, self._wall()):
             # A disk that is full must not fail the request.
-            with suppress(OSError):
-                self._write(host.rstrip("."))
+            with suppress(OSError), _locked(self._path):
+                self._write()
+        elif not was_owed:
+            self._owed.discard(name)
 
-    def _write(self, host: str) -> None:
-        """Write the file anew, with what other processes have put there meanwhile."""
-        now, ours = self._wall(), self._hosts.by_name
-        for name, known in _read(self._path):
-            if name != host and (name not in ours or ours[name].expires < known.expires):
+    def _write(self) -> None:
+        """Write what the file does not know into it, and take in what others have put there."""
+        now, ours, owed = self._wall(), self._hosts.by_name, self._owed.copy()
+        theirs = _read(self._path)
+        for name, known in (theirs or {}).items():
+            if name not in owed and (name not in ours or ours[name].expires < known.expires):
                 ours[name] = known
-        # A copy, since other threads may take in others.
+        # Copies, since other threads may take in others.
+        if theirs is not None:  # else somebody has removed the file
+            for name in list(ours):
+                if name not in theirs and name not in self._owed:
+                    ours.pop(name, None)  # its host has told another client to forget it
         kept = [each for each in list(ours.items()) if each[1].expires > now]
         lines = [_line(name, known) for name, known in kept]
         folder, name = os.path.split(self._path)
@@ -103,6 +118,7 @@ class HSTS:
             with open(descriptor, "w", encoding="ascii") as file:
                 file.writelines([_TITLE, *lines])
             os.replace(new, self._path)
+            self._owed -= owed
         except BaseException:
             with suppress(OSError):
                 os.unlink(new)
@@ -115,12 +131,39 @@ def _by_https(url: URL) -> URL:
     return parse_url(f"https://{url.host}{port}/")._with(url.target, url.fragment)
 
 
-def _read(path: str) -> Iterator[tuple[str, Known]]:
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Keep other clients, of this process or another, from writing a file.
+
+    The folder is what is locked: the file itself is replaced, and one beside it would stay.
+    """
+    try:
+        descriptor = os.open(os.path.dirname(path), os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                lock_file(descriptor)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    break
+                time.sleep(_ASKED_EVERY)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: str) -> dict[str, Known] | None:
+    """Return what is in a file, None where there is none."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             text = file.read(_MOST)
     except FileNotFoundError:
-        return
+        return None
+    found = {}
     for line in text.splitlines():
         match = _LINE.fullmatch(line)
         if match is None or is_address(match[2]):
@@ -133,7 +176,8 @@ def _read(path: str) -> Iterator[tuple[str, Known]]:
             )
         except ValueError:
             continue
-        yield match[2].rstrip("."), Known(expires, bool(match[1]))
+        found[match[2].rstrip(".")] = Known(expires, bool(match[1]))
+    return found
 
 
 def _line(name: str, known: Known) -> str:

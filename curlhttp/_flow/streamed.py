@@ -101,6 +101,16 @@ class Streamed(Response):
             self._tell_end(None)
         return piece
 
+    def has_decoded_all(self) -> bool:
+        """Return whether all that came was decoded, and the coding has ended with it."""
+        if self._decoder is None:
+            return False
+        try:
+            self._decoder.finish()
+        except RequestException:
+            return False
+        return True
+
     def read_by(self, around: Callable[[Engine], Any]) -> None:  # Any: has what is asked of it here
         """Read the rest of the body through what stands around the engine."""
         self._engine = around(self._engine)

@@ -21,6 +21,7 @@ from curlhttp._policy.cache_entry import (
     BORN,
     GUARD,
     LINE,
+    STORED,
     VARY,
     WHO,
     birth_of,
@@ -30,6 +31,7 @@ from curlhttp._policy.cache_entry import (
     guard_of,
     leave_out,
     owner_of,
+    stored_at,
     variant_of,
 )
 from curlhttp._policy.cache_fields import FOR_EVER, date_of, directives, seconds_of
@@ -198,7 +200,9 @@ class CachePolicy:
         left = ttl - (seconds_of(asked.get("min-fresh")) or 0)
         verdict = Reuse.ASK
         if (
-            _is_bare(told, "no-cache")
+            # The clock was set back: nobody knows the age any more.
+            now < stored_at(entry)
+            or _is_bare(told, "no-cache")
             or "no-cache" in asked
             or (wanted is not None and age > wanted)
         ):
@@ -277,8 +281,8 @@ class CachePolicy:
             return None
         fresh = state.updating_entries[0].response.headers
         leave_out(fresh, _NOT_KEPT)
-        leave_out(fresh, (BORN,))
-        fresh[BORN] = repr(birth_of(answer.headers, began, now))
+        leave_out(fresh, (BORN, STORED))
+        fresh[BORN], fresh[STORED] = repr(birth_of(answer.headers, began, now)), repr(now)
         return state.updating_entries[0]
 
     # storing
@@ -321,7 +325,7 @@ class CachePolicy:
         leave_out(kept.headers, _listed(headers.get_list("connection")))
         if "content-encoding" in fields and "content-encoding" not in kept.headers:
             return None  # a field names it that may not: the body could not be decoded
-        kept.headers[BORN] = repr(birth_of(fields, began, now))
+        kept.headers[BORN], kept.headers[STORED] = repr(birth_of(fields, began, now)), repr(now)
         line = f"{response.http_version} {response.status_code} {response.reason}".rstrip()
         about = {LINE: line, VARY: variant_of(request, vary), GUARD: guard_of(request)}
         # must-revalidate lets a shared cache store what an Authorization got, and share it.

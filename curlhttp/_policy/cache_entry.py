@@ -16,14 +16,16 @@ from curlhttp._models.scrub import is_secret_header
 from curlhttp._policy.cache_fields import age_of, date_of
 
 __all__ = [
-    *("BORN", "GUARD", "LINE", "VARY", "WHO"),
-    *("birth_of", "born_at", "digest", "fields_of", "guard_of", "head_of", "leave_out"),
-    *("owner_of", "twins", "variant_of"),
+    *("BORN", "GUARD", "LINE", "STORED", "VARY", "WHO"),
+    *("birth_of", "born_at", "digest", "fields_of", "guard_of", "has_body", "head_of"),
+    *("is_sealed", "leave_out", "owner_of", "seal", "stored_at", "twins", "variant_of"),
 ]
 
 # Of a stored response, beside its own fields: no server can send a name with a colon.
 BORN = ":born"  # when it would have had an Age of 0, in seconds since the epoch
 GUARD, LINE, VARY, WHO = ":guard", ":line", ":vary", ":who"
+STORED = ":stored"  # when it was stored or confirmed, in seconds since the epoch
+BODY, SEAL = ":body", ":seal"  # digests: of the body, and of all else with that
 
 
 def twins(entry: hishel.Entry, entries: Iterable[hishel.Entry]) -> list[hishel.Entry]:
@@ -82,6 +84,51 @@ def birth_of(headers: hishel.Headers, began: float, now: float) -> float:
 def born_at(entry: hishel.Entry) -> float:
     """Return when a stored response would have had an Age of 0, in seconds since the epoch."""
     return float(entry.response.headers[BORN])
+
+
+def stored_at(entry: hishel.Entry) -> float:
+    """Return when a response was stored or confirmed last, in seconds since the epoch."""
+    return float(entry.response.headers[STORED])
+
+
+def seal(entry: hishel.Entry, key: str, body: bytes | None = None) -> None:
+    """Note in a response what tells later whether all of it is there, and as it was.
+
+    Args:
+        entry: what is to be stored.
+        key: what it is stored under.
+        body: of it; None where that stays as it is.
+    """
+    headers = entry.response.headers
+    if body is not None:
+        leave_out(headers, (BODY,))
+        headers[BODY] = _checksum(body)
+    leave_out(headers, (SEAL,))
+    headers[SEAL] = _seal_of(entry, key)
+
+
+def is_sealed(entry: hishel.Entry, key: str) -> bool:
+    """Return whether a response is, without its body, what was stored under a key."""
+    return entry.response.headers.get(SEAL) == _seal_of(entry, key)
+
+
+def has_body(entry: hishel.Entry, body: bytes) -> bool:
+    """Return whether a body is the one that was stored with a response."""
+    return entry.response.headers.get(BODY) == _checksum(body)
+
+
+def _seal_of(entry: hishel.Entry, key: str) -> str:
+    lines = [key, str(entry.response.status_code)]
+    for headers in (entry.request.headers, entry.response.headers):
+        names = sorted({name.lower() for name in headers} - {SEAL})
+        lines += [f"{name}: {list(headers.get_list(name) or ())!r}" for name in names]
+        lines.append("")
+    return _checksum("\n".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def _checksum(data: bytes) -> str:
+    # A CRC is as fast, and an edit by hand or two flipped blocks may keep it.
+    return hashlib.blake2b(data, digest_size=16, usedforsecurity=False).hexdigest()
 
 
 def owner_of(request: Request) -> str:

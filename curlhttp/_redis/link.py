@@ -12,13 +12,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, cast
 from weakref import WeakSet
 
 from curlhttp._policy.store import Answer, Question
 from curlhttp._redis.connecting import Address
-from curlhttp._redis.scripts import fits, keys_of, script
+from curlhttp._redis.scripts import answer_in, keys_of, script
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -33,6 +34,7 @@ _LAST_WAIT = 1.0  # seconds that the end of a program may take longer for what w
 _TICK = 0.5  # seconds after which the thread looks at what is to be asked again
 
 _log = logging.getLogger("curlhttp")
+_numbers = count()
 
 
 class Asking:
@@ -45,15 +47,17 @@ class Asking:
     Attributes:
         answer: of Redis, or None.
         error: what it said instead, which no later call will mend; or None.
+        mark: comes back with the answer, and with no other one of this process.
     """
 
-    __slots__ = ("_claims", "answer", "error", "question", "wake")
+    __slots__ = ("_claims", "answer", "error", "mark", "question", "wake")
 
     def __init__(self, question: Question | None, wake: Callable[[], object]) -> None:
         self.question = question
         self.wake: Callable[[], object] = wake
         self.answer: Answer | None = None
         self.error: Exception | None = None
+        self.mark = str(next(_numbers))
         self._claims = [True]
 
     def claim(self) -> bool:
@@ -286,7 +290,7 @@ class Link:
             question = cast(Question, call.question)
             found, keys = script(question.kind), keys_of(question, self._prefix)
             name, text = ("EVALSHA", found.sha) if by_sha else ("EVAL", found.text)
-            _add(pipe, name, text, len(keys), *keys, *question.arguments)
+            _add(pipe, name, text, len(keys), *keys, *question.arguments, call.mark)
         replies = pipe.execute(raise_on_error=False)
         self._loaded |= new
         yield from zip(sent, replies[len(new) :], strict=True)
@@ -299,10 +303,10 @@ class Link:
             call.error = self._address.lasting(self._prefix, reply)
             if call.error is None:
                 raise reply
-        elif fits(reply, cast(Question, call.question).kind):
-            call.answer = cast(Answer, reply)
         else:
-            raise ValueError("what answers there is no Redis")
+            call.answer = answer_in(reply, cast(Question, call.question), call.mark)
+            if call.answer is None:
+                raise ValueError("what answers there is no Redis, or its keys are damaged")
         if call.claim():
             call.wake()
         elif (undo := call.taken_back()) is not None:

@@ -9,6 +9,7 @@ import gc
 import gzip
 import random
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.support.pace import PACE
 pytestmark = [pytest.mark.anyio, pytest.mark.colours("asyncio", "uvloop", "trio")]
 URL = "http://app.test"
 SOON = 0.05 * PACE
+_START = {"type": "http.response.start", "status": 200}
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
@@ -382,14 +384,96 @@ async def test_silence_of_the_app_runs_into_the_read_timeout(make: Make) -> None
 async def test_an_app_that_goes_on_is_not_silent(make: Make) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200})
-        for _ in range(6):
-            await anyio.sleep(SOON / 2)
+        end = time.monotonic() + SOON * 3
+        while time.monotonic() < end:
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+            await anyio.sleep(0)  # no timer: whenever the loop runs, this app is due
+        await send({"type": "http.response.body", "body": b"end"})
+
+    async with make(app) as client:
+        found = await client.get(URL, timeout=Timeout(read=SOON))
+        assert found.content.endswith(b"xend")
+        async with client.stream("GET", URL, timeout=Timeout(read=SOON)) as response:
+            assert (await response.aread()).endswith(b"xend")
+
+
+@pytest.mark.parametrize("hedge", [None, curlhttp.Hedge(after=3600)])
+async def test_a_loop_that_was_late_itself_is_no_silence_of_the_app(make: Make, hedge: Any) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        for _ in range(10):
+            await anyio.sleep(0.001)
+            time.sleep(0.02)  # of all that this loop runs
+            await anyio.sleep(0)
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
         await send({"type": "http.response.body"})
 
+    async with make(app, {"hedge": hedge}) as client:
+        for _ in range(5):
+            found = await client.get(URL, timeout=Timeout(read=0.01))
+            assert found.content == b"x" * 11
+
+
+def endlessly(message: dict[str, Any], begin: dict[str, Any] | None = None) -> Any:
+    """Return an app that sends one message again and again, and never waits for anything."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if begin is not None:
+            await send(begin)
+        limit = time.monotonic() + 30
+        while time.monotonic() < limit:
+            await send(message)
+        raise AssertionError("nobody ended it")
+
+    return app
+
+
+ENDLESS = [
+    endlessly({"type": "http.response.body", "body": b"", "more_body": True}, _START),
+    endlessly({"type": "http.response.body", "body": b"x", "more_body": True}, _START),
+    endlessly({"type": "http.response.body", "body": b"x" * 9999, "more_body": True}, _START),
+]
+
+
+@pytest.mark.parametrize("app", ENDLESS)
+async def test_an_app_that_sends_without_end_ends_with_the_total(make: Make, app: Any) -> None:
     async with make(app) as client:
-        found = await client.get(URL, timeout=Timeout(read=SOON * 2))
-    assert found.content == b"x" * 6
+        with pytest.raises(e.DeadlineExceeded):
+            await client.get(URL, timeout=Timeout(total=SOON))
+        with pytest.raises(e.DeadlineExceeded):
+            async with client.stream("GET", URL, timeout=Timeout(total=SOON)) as response:
+                async for _ in response.aiter_bytes():
+                    pass
+        with anyio.move_on_after(SOON) as scope:
+            await client.get(URL, timeout=None)
+        assert scope.cancelled_caught
+
+
+async def test_an_app_that_asks_without_end_ends_with_a_timeout(make: Make) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x"
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        limit = time.monotonic() + 30
+        while time.monotonic() < limit:  # whatever it hears, a disconnect included
+            await receive()
+        raise AssertionError("nobody ended it")
+
+    async with make(app) as client:
+        with pytest.raises(e.DeadlineExceeded):
+            await client.post(URL, content=endless(), timeout=Timeout(total=SOON))
+        with pytest.raises(e.ReadTimeout):
+            await client.get(URL, timeout=Timeout(read=SOON))
+
+
+async def test_a_lifespan_that_talks_without_end_can_be_given_up(make: Make) -> None:
+    app = endlessly({"type": "lifespan.startup.complete"})
+    with anyio.move_on_after(SOON) as scope:
+        async with make(app, lifespan=True):
+            await anyio.sleep(3600)
+    assert scope.cancelled_caught
 
 
 async def test_a_slow_app_is_hedged(make: Make) -> None:
@@ -440,7 +524,6 @@ async def test_what_the_app_raises_is_a_response_where_that_is_asked_for(make: M
         assert (await client.get(URL + "/after")).content == b"one"
 
 
-_START = {"type": "http.response.start", "status": 200}
 _SHORT = {"type": "http.response.body", "body": b"short"}
 BROKEN: list[tuple[list[Any], type[Exception], str]] = [
     ([], e.RemoteProtocolError, "ended without a response"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from curlhttp import ASGITransport, AsyncClient
 from curlhttp import exceptions as e
+from tests.support.pace import PACE
 
 pytest.importorskip("websockets", reason="the extra ws is missing")
 
@@ -24,6 +26,7 @@ from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFact
 from websockets.uri import parse_uri
 
 pytestmark = [pytest.mark.anyio, pytest.mark.colours("asyncio", "uvloop", "trio")]
+SOON = 0.05 * PACE
 
 
 class Peer:
@@ -119,6 +122,49 @@ async def test_messages_go_both_ways(meet: Meet) -> None:
         peer.flush()
         assert (await peer.hear())[0] == "CLOSE"
         assert await peer.hear() is None
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 99])
+async def test_an_app_that_sends_without_end_leaves_the_loop_to_others(
+    meet: Meet, data: bytes
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        limit = time.monotonic() + 30
+        while time.monotonic() < limit:
+            await send({"type": "websocket.send", "bytes": data})
+        raise AssertionError("nobody ended it")
+
+    async with meet(app) as peer:
+        await peer.shake_hands()
+        with anyio.move_on_after(SOON) as scope:
+            while True:
+                assert await peer.hear() == ("BINARY", data)
+        assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("kind", ["websocket.receive", "websocket.http.response.body"])
+async def test_an_app_that_never_answers_and_never_waits_can_be_given_up(
+    meet: Meet, kind: str
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        limit = time.monotonic() + 30
+        if kind != "websocket.receive":
+            await send({"type": "websocket.http.response.start", "status": 403})
+        while time.monotonic() < limit:
+            if kind == "websocket.receive":
+                await receive()  # a disconnect, again and again
+            else:
+                await send({"type": kind, "body": b"", "more_body": True})
+        raise AssertionError("nobody ended it")
+
+    async with meet(app) as peer:
+        with anyio.move_on_after(SOON) as scope:
+            peer.flush()
+            if kind == "websocket.receive":
+                peer.protocol.connect()
+            await peer.shake_hands()
+        assert scope.cancelled_caught
 
 
 async def test_the_scope_says_what_was_asked(meet: Meet) -> None:

@@ -113,6 +113,25 @@ async def test_the_age_of_a_cache_before_counts(cached: Any) -> None:
     assert not (await client.get(URL)).from_cache
 
 
+@pytest.mark.parametrize("age", [{}, {"Age": "50"}])
+async def test_what_was_stored_in_the_future_is_confirmed_first(
+    cached: Any, age: dict[str, str]
+) -> None:
+    script = [Answer(headers={**TAGGED, **age}, content=b"one"), 304, 304]
+    client, engine = cached(script)
+    await client.get(URL)
+    assert (await client.get(URL)).from_cache
+    engine._epoch -= 30  # the clock is set back
+    ways: list[dict[str, str]] = [{"Cache-Control": "max-stale"}, {}]
+    response = await client.get(URL, headers=ways[0])
+    assert response.cache_status == "curlhttp; fwd=stale; fwd-status=304"
+    assert len(engine.sent) == 2
+    assert (await client.get(URL)).cache_status.startswith("curlhttp; hit")  # stored now
+    engine._epoch -= 30
+    assert (await client.get(URL)).content == b"one"
+    assert len(engine.sent) == 3
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -415,6 +415,101 @@ def test_a_stored_response_that_lost_a_part_is_fetched_anew(
     assert caplog.records == []
 
 
+LONG = os.urandom(300_000)  # three chunks
+EDITS = {
+    "one chunk less": "UPDATE entries SET chunk_count = 2",
+    "no chunk": "UPDATE entries SET chunk_count = 0",
+    "one chunk more": "UPDATE entries SET chunk_count = 4",
+    "no count": "UPDATE entries SET chunk_count = 'three'",
+    "other bytes": "UPDATE streams SET chunk_data = zeroblob(length(chunk_data))",
+    "no bytes": "UPDATE streams SET chunk_data = x'' WHERE chunk_number = 1",
+    "text": "UPDATE streams SET chunk_data = 'text' WHERE chunk_number = 1",
+    "another's key": "UPDATE entries SET cache_key = (SELECT min(cache_key) FROM entries)",
+    "longer fresh": "UPDATE entries SET data = "
+    "CAST(replace(CAST(data AS TEXT), 'max-age=60', 'max-age=99') AS BLOB)",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+async def test_what_is_not_as_it_was_stored_is_removed(
+    scripted: Scripted, tmp_path: Path, edit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
+    with Cache(tmp_path / "http.db") as cache:
+        client, engine = scripted(lambda request: answer, cache=cache)
+        for url in (URL, URL + "other"):
+            await client.get(url)
+            assert (await client.get(url)).from_cache
+        connection = sqlite3.connect(tmp_path / "http.db")
+        connection.execute(EDITS[edit])
+        connection.commit()
+        connection.close()
+        sent = len(engine.sent)
+        for url in (URL, URL + "other"):
+            cache.store._resumes_at = 0.0
+            assert (await client.get(url)).content == LONG
+        changed = len(engine.sent) - sent
+        assert changed == (1 if edit == "another's key" else 2)
+        for url in (URL, URL + "other"):
+            cache.store._resumes_at = 0.0
+            assert (await client.get(url)).from_cache
+    assert [each for each in caplog.records if edit != "no count"] == []
+
+
+async def test_what_was_stored_without_a_checksum_is_a_miss(
+    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Cache(tmp_path / "http.db") as cache:
+        client, engine = scripted(lambda request: FRESH, cache=cache)
+        with monkeypatch.context() as patch:
+            patch.setattr(store_module, "seal", lambda *arguments: None)
+            await client.get(URL)
+        assert not (await client.get(URL)).from_cache
+        assert (await client.get(URL)).from_cache
+        assert len(engine.sent) == 2
+
+
+async def test_a_confirmed_response_is_whole_still(scripted: Scripted, tmp_path: Path) -> None:
+    headers = {"Cache-Control": "max-age=60", "ETag": '"a"'}
+    with Cache(tmp_path / "http.db") as cache:
+        client, engine = scripted([Answer(headers=headers, content=LONG), 304], cache=cache)
+        await client.get(URL)
+        engine.advance(61)
+        for _ in range(2):
+            assert (await client.get(URL)).content == LONG
+        assert (await client.get(URL)).from_cache
+        assert len(engine.sent) == 2
+
+
+async def test_what_is_not_as_it_was_in_redis_is_removed(
+    scripted: Scripted, redis_url: str
+) -> None:
+    import redis
+
+    answer = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
+    with Cache(redis=redis_url) as cache, redis.Redis.from_url(redis_url) as admin:
+        client, engine = scripted(lambda request: answer, cache=cache)
+
+        def edit(kind: str) -> None:
+            for name in admin.scan_iter():
+                if kind == "chunks" and admin.type(name) == b"list":
+                    admin.lset(name, 0, bytes(10))
+                elif kind == "entry" and b"max-age=60" in (text := _text(admin, name)):
+                    admin.set(name, text.replace(b"max-age=60", b"max-age=99"))
+
+        for number, kind in enumerate(("chunks", "entry"), 1):
+            await client.get(URL)
+            edit(kind)
+            cache.store._resumes_at = 0.0
+            assert (await client.get(URL)).content == LONG
+            assert len(engine.sent) == number + 1
+            assert (await client.get(URL)).from_cache
+
+
+def _text(admin: Any, name: bytes) -> bytes:
+    return bytes(admin.get(name)) if admin.type(name) == b"string" else b""
+
+
 def test_what_nobody_checked_is_not_given_to_those_who_check() -> None:
     pins = {"h.test": ["sha256//" + "A" * 43 + "="]}
     with Cache(":memory:") as cache:

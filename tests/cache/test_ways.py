@@ -6,6 +6,7 @@ import gzip
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,45 @@ async def test_a_body_that_breaks_off_is_not_stored(make_client: MakeClient, cac
                 await response.read()
         only = {"Cache-Control": "only-if-cached"}
         assert (await client.get(server.url, headers=only)).status_code == 504
+
+
+CODED = gzip.compress(os.urandom(100_000))
+
+
+@pytest.mark.parametrize("way", ["bytes", "raw", "left"])
+async def test_a_body_whose_coding_was_cut_is_not_stored(
+    make_client: MakeClient, app: AppServer, cache: Cache, way: str
+) -> None:
+    bodies = [CODED[:-9], CODED]  # the length is right: only the coding shows it
+
+    def answer(record: Record, out: Any) -> None:
+        out.reply(200, bodies.pop(0), [*KEPT, ("Content-Encoding", "gzip")])
+
+    app.route("/cut", answer)
+    client = make_client(cache=cache)
+    url = app.url + "/cut"
+    async with await client.stream("GET", url) as response:
+        with suppress(ContentDecodingError):
+            async for _piece in response.iterate("raw" if way == "raw" else "bytes"):
+                if way == "left":
+                    break
+    response = await client.get(url)
+    assert (response.content, response.from_cache) == (gzip.decompress(CODED), False)
+    assert bodies == []
+
+
+@pytest.mark.parametrize("way", ["bytes", "raw"])
+async def test_a_coded_body_that_was_read_to_its_end_is_stored(
+    make_client: MakeClient, app: AppServer, cache: Cache, way: str
+) -> None:
+    asked = counted(app, "/coded", CODED, [*KEPT, ("Content-Encoding", "gzip")])
+    client = make_client(cache=cache)
+    async with await client.stream("GET", app.url + "/coded") as response:
+        async for _piece in response.iterate(way):
+            pass
+    response = await client.get(app.url + "/coded")
+    assert (response.content, response.from_cache) == (gzip.decompress(CODED), True)
+    assert asked == ["GET"]
 
 
 async def test_a_stream_may_be_answered_by_a_504_or_a_304_of_the_cache(

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 import curlhttp
+from curlhttp.testing import Answer
 from tests.servers import AppServer, Certs
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import download
+from tests.support.scripted import Scripted
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -64,6 +66,98 @@ async def test_the_file_is_read_by_the_next_client(
     await make_client(hsts=path).get(strict.at("localhost") + "/sts")
     with pytest.raises(curlhttp.RequestException):
         await make_client(hsts=path).get(plain(strict))
+
+
+def names_in(path: Path) -> set[str]:
+    lines = path.read_text().splitlines()
+    return {line.split(" ")[0] for line in lines if not line.startswith("#")}
+
+
+def telling(scripted: Scripted, path: Path) -> AnyClient:
+    """Return a client that every host tells what its path says."""
+
+    def answer(request: Any) -> Answer:
+        return Answer(headers={FIELD: "max-age=" + request.url.path.strip("/")})
+
+    client, _ = scripted(answer, hsts=path)
+    return client
+
+
+async def test_what_one_client_wrote_stays_when_another_writes(
+    scripted: Scripted, tmp_path: Path
+) -> None:
+    path = tmp_path / "hsts.txt"
+    first, second = telling(scripted, path), telling(scripted, path)
+    await first.get("https://one.test/1000")
+    await second.get("https://two.test/1000")
+    assert names_in(path) == {"one.test", "two.test"}
+    await first.get("https://one.test/0")
+    await second.get("https://three.test/1000")  # what was removed does not come back
+    assert names_in(path) == {"two.test", "three.test"}
+    await first.get("https://four.test/1000")
+    assert names_in(path) == {"two.test", "three.test", "four.test"}
+    path.unlink()
+    await first.get("https://five.test/1000")  # who removes the file removes no knowledge
+    assert names_in(path) == {"two.test", "three.test", "four.test", "five.test"}
+
+
+async def test_what_could_not_be_written_is_written_with_the_next(
+    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hsts.txt"
+    client = telling(scripted, path)
+    await client.get("https://one.test/1000")
+
+    def full(*arguments: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", full)
+        await client.get("https://two.test/1000")
+    assert names_in(path) == {"one.test"}
+    await client.get("https://three.test/1000")
+    assert names_in(path) == {"one.test", "two.test", "three.test"}
+
+
+_WRITER = """
+import sys, threading
+from curlhttp import Client
+from curlhttp.testing import Answer, ScriptedEngine
+path, whose = sys.argv[1:]
+answer = Answer(headers={"Strict-Transport-Security": "max-age=1000"})
+begin = threading.Barrier(4)
+def write(number):
+    with Client(hsts=path, transport=ScriptedEngine(lambda request: answer)) as client:
+        begin.wait()
+        for each in range(20):
+            client.get(f"https://h{each}.t{number}.p{whose}.test/")
+sys.stdin.readline()
+threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_many_clients_of_many_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "hsts.txt"
+    command = [sys.executable, "-W", "error", "-c", _WRITER, str(path)]
+    running = [
+        subprocess.Popen(
+            [*command, str(number)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for number in range(3)
+    ]
+    ended = [process.communicate("\n") for process in running]
+    assert [error for _, error in ended] == [""] * 3
+    assert names_in(path) == {
+        f"h{each}.t{number}.p{whose}.test"
+        for each in range(20)
+        for number in range(4)
+        for whose in range(3)
+    }
+    assert [each.name for each in tmp_path.iterdir()] == ["hsts.txt"]
 
 
 async def test_every_way_in_heeds_it(

@@ -21,7 +21,10 @@ class OnPaper:
         text = scripts.script(question.kind).text.removeprefix(scripts._CLOCK)
         keys = scripts.keys_of(question, "paper")
         text = f"local now = {self.now}\n{text}"
-        return self.client.eval(text, len(keys), *keys, *question.arguments)
+        reply = self.client.eval(text, len(keys), *keys, *question.arguments, "mark")
+        answer = scripts.answer_in(reply, question, "mark")
+        assert answer is not None, reply
+        return answer
 
     def tell(self, question: Any) -> None:
         self.ask_here(question)

@@ -24,8 +24,11 @@ from curlhttp import (
     RetryBudget,
     RetryPolicy,
     StoreError,
+    Timeout,
 )
+from curlhttp._policy.store import Question
 from curlhttp._redis.link import Asking
+from curlhttp._redis.scripts import answer_in
 from curlhttp.redis import RedisStore
 from tests.redis.conftest import MakeStore
 from tests.servers import AppServer
@@ -119,16 +122,31 @@ async def test_requests_go_on_whatever_answers_in_place_of_redis(
         store.close()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b":1\r\n",
-        b"*0\r\n",
-        b"*2\r\n:1\r\n$-1\r\n",
-        b"*2\r\n:1\r\n:" + 30 * b"9" + b"\r\n",
-        b"*14\r\n" + 14 * b"$2\r\n\xc3\xa4\r\n",
-    ],
-)
+def reply(*parts: int | str) -> bytes:
+    """Return a list as Redis sends it."""
+    lines = [f":{each}" if isinstance(each, int) else f"${len(each)}\r\n{each}" for each in parts]
+    return "\r\n".join([f"*{len(parts)}", *lines, ""]).encode()
+
+
+CIRCUIT = ("1", -2, 0, "", "", "closed", "1", 0, 0, 0, 0, 0, 0, 0)
+NONSENSE = [
+    b":1\r\n",
+    b"*0\r\n",
+    b"*2\r\n:1\r\n$-1\r\n",
+    b"*2\r\n:1\r\n:" + 30 * b"9" + b"\r\n",
+    b"*14\r\n" + 14 * b"$2\r\n\xc3\xa4\r\n",
+    # What a script may say, but said to everything.
+    reply(0, 0),
+    reply(0, 1),
+    reply(0, 10**9),
+    reply(0, "0.5"),
+    reply(1, 10**15, "1", "1"),
+    reply(*CIRCUIT),
+    reply(*CIRCUIT[:5], "forced_open", *CIRCUIT[6:]),
+]
+
+
+@pytest.mark.parametrize("answer", NONSENSE)
 async def test_requests_go_on_where_scripts_are_answered_with_nonsense(
     make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
 ) -> None:
@@ -136,9 +154,122 @@ async def test_requests_go_on_where_scripts_are_answered_with_nonsense(
         store = make_store(f"redis://127.0.0.1:{port}/0?protocol=2")
         for name, policy in all_of(store).items():
             store._link._is_up = True
-            client = make_client(**{name: policy})
+            client = make_client(**{name: policy}, timeout=Timeout(pool=30, total=30))
             assert (await client.get(app.url + "/status/503")).status_code == 503
         store.close()
+
+
+@pytest.mark.parametrize("answer", NONSENSE)
+async def test_nonsense_is_no_answer_of_a_store_that_is_to_be_obeyed(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore, answer: bytes
+) -> None:
+    with listening(b"+OK\r\n", answer) as port:
+        url = f"redis://127.0.0.1:{port}/0?protocol=2"
+        store = make_store(url, on_error="refuse")
+        for name, policy in all_of(store).items():
+            store._link._is_up = True
+            client = make_client(**{name: policy}, timeout=Timeout(pool=30, total=30))
+            if name == "retry":
+                assert (await client.get(app.url + "/status/503")).budget_exhausted
+                continue
+            with pytest.raises(StoreError, match="gives no answer"):
+                await client.get(app.url)
+        store.close()
+    assert len(app.requests) == 1
+
+
+HUGE = (1 << 53) - 1
+ASKED = {
+    "rate": Question("rate", "key", (1e6, 0.0, 5_000_000, 0)),
+    "patient rate": Question("rate", "key", (1e6, 0.0, -1, 0)),
+    "rate_back": Question("rate_back", "key", (1e6, "1", "1")),
+    "budget": Question("budget", "key", (1, 0, 0, 1)),
+    "lease": Question("lease", "key", ("take", "me", 1, 5_000_000, 2_000_000, 1)),
+    "breaker": Question(
+        "breaker", "key", ("admit", 5, -1, -1, 20, 0, 10, 10**7, 10**8, 2, 1, 10**7)
+    ),
+}
+GOOD: dict[str, list[list[Any]]] = {
+    "rate": [[1, 0, b"1", b"1"], [1, 5_000_000, b"1.5e15", b"1"], [0, 5_000_001]],
+    "patient rate": [[1, 60_000_000, b"1", b"1"]],
+    "rate_back": [[1]],
+    "budget": [[1, b"0.5"], [0, b"-0.5"]],
+    "lease": [[1, 0], [0, 0], [0, 9]],
+    "breaker": [
+        [b"1", -2, 0, b"", b"", b"closed", b"1", 0, 0, 0, 0, 0, 0, -HUGE],
+        [b"1", -2, 1, b"open", b"half_open", b"half_open", b"1", 3, 0, 0, 0, 1, 7, 0],
+        [b"1", 10**8, 0, b"", b"", b"open", b"1", 0, 0, 0, 0, 0, 0, 10**8],
+        [b"1", -1, 0, b"", b"", b"forced_open", b"1", 0, 0, 0, 0, 0, 0, 0],
+    ],
+}
+BAD: dict[str, list[list[Any]]] = {
+    "rate": [
+        [2, 0, b"1", b"1"],
+        [1, -1, b"1", b"1"],
+        [1, 6_000_000, b"1", b"1"],
+        [1, 0, b"nan", b"1"],
+        [1, 0, b"inf", b"1"],
+        [1, 0, b"one", b"1"],
+        [1, 0],
+        [0, 0],
+        [0, HUGE],
+    ],
+    "patient rate": [[1, HUGE, b"1", b"1"], [0, 60_000_000]],
+    "rate_back": [[0], [2], [HUGE]],
+    "budget": [[2, b"1"], [-1, b"1"], [1, b"nan"], [1, b"-inf"], [0, b""]],
+    "lease": [[2, 0], [-1, 0], [0, -1], [1, 5]],
+    "breaker": [
+        [b"x", *CIRCUIT[1:]],
+        [b"nan", -2, 0, b"", b"", b"closed", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", -3, 0, b"", b"", b"closed", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", HUGE, 0, b"", b"", b"open", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", -1, 0, b"", b"", b"closed", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", 5, 1, b"", b"", b"half_open", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", -2, 2, b"", b"", b"half_open", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", -2, 0, b"", b"", b"ajar", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", -2, 0, b"open", b"ajar", b"closed", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", -2, 0, b"", b"open", b"closed", b"1", 0, 0, 0, 0, 0, 0, 0],
+        [b"1", -2, 0, b"", b"", b"closed", b"1", -1, 0, 0, 0, 0, 0, 0],
+        [b"1", 5, 0, b"", b"", b"open", b"1", 0, 0, 0, 0, 0, 0, HUGE],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_an_answer_is_what_the_script_may_say_and_meant_for_its_question(name: str) -> None:
+    question = ASKED[name]
+    for parts in GOOD[name]:
+        assert answer_in([*parts, b"7"], question, "7") == parts
+        for marked in ([*parts, b"8"], [*parts, 7], parts, [b"7"], [[*parts, b"7"]]):
+            assert answer_in(marked, question, "7") is None, marked
+        for number, part in enumerate(parts):
+            for other in (None, HUGE + 1, -HUGE - 1, 0.5, float("nan"), b"\xff", [1]):
+                if other != part:
+                    changed = [*parts[:number], other, *parts[number + 1 :], b"7"]
+                    assert answer_in(changed, question, "7") is None, changed
+    for parts in BAD[name]:
+        assert answer_in([*parts, b"7"], question, "7") is None, parts
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "value"), [("rate", "due", "9e15"), ("rate", "due", "1e300")]
+)
+async def test_what_somebody_wrote_into_a_key_lets_nobody_wait(
+    make_client: MakeClient,
+    app: AppServer,
+    redis: RedisServer,
+    make_store: MakeStore,
+    key: str,
+    field: str,
+    value: str,
+) -> None:
+    client = make_client(**all_of(make_store(redis)))
+    await client.get(app.url)
+    with redis.client() as admin:
+        (name,) = admin.keys(f"curlhttp:1:{key}:*")
+        admin.hset(name, field, value)
+    with anyio.fail_after(30):
+        assert (await client.get(app.url)).status_code == 200
 
 
 async def test_a_frozen_redis_delays_the_first_requests_alone(
@@ -402,18 +533,21 @@ def test_a_user_who_may_not_use_the_keys_is_told_so(redis: RedisServer, app: App
 
 
 def test_a_store_that_is_closed_or_dropped_leaves_nothing(redis: RedisServer) -> None:
-    before = threading.active_count()
+    def count() -> int:
+        return [each.name for each in threading.enumerate()].count("curlhttp-redis")
+
+    before = count()
     store = RedisStore(redis.url, timeout=20)
     store.ask_here(RateLimit(1).reserving("http://a.test", INF))
-    assert threading.active_count() == before + 1
+    assert count() == before + 1
     store.close()
-    assert threading.active_count() == before
+    assert count() == before
     assert store.ask_here(RateLimit(1).reserving("http://a.test", INF)) is None
     store = RedisStore(redis.url, timeout=20)
     store.ask_here(RateLimit(1).reserving("http://a.test", INF))
     del store
     end = time.monotonic() + 60
-    while threading.active_count() > before:
+    while count() > before:
         assert time.monotonic() < end
         time.sleep(0.01)
 
