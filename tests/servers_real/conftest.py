@@ -12,17 +12,15 @@ import pytest
 from curlhttp import requests
 from tests.adversary.watchdog import Watchdog
 from tests.servers import Certs
+from tests.servers_real.doors import KINDS
 from tests.servers_real.ledger import Ledger
-from tests.servers_real.origins import ORIGINS
 from tests.servers_real.program import Backend, Program, Surroundings, make_files
-from tests.servers_real.proxies import REVERSE
 from tests.servers_real.talk import Talk
 from tests.support.colours import AnyClient
 
 _HUNG = 200.0  # seconds for a test, each of whose requests has a limit of its own
 _KEY = "servers_real"
 _LEDGER = Ledger()
-KINDS = {kind.name: kind for kind in (*ORIGINS, *REVERSE)}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,14 +7,18 @@ Four counts must be nought at the end: wrong answers, POSTs that were processed 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+
+import anyio
 
 import curlhttp
 from tests.servers_real.program import Program
 
-NOUGHTS = ("wrong answers", "POSTs twice", "unsent, but processed")
+NOUGHTS = ("wrong answers", "POSTs twice", "unsent, but processed", "hangs")
+_HUNG = 90.0  # seconds, more than all limits of a request; the watchdog has those that block
 _numbers = itertools.count(1)
 
 
@@ -42,23 +46,39 @@ class Ledger:
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         self._unsettled: list[tuple[Program, Operation]] = []
+        self._lock = threading.Lock()
 
     @contextmanager
-    def operation(self, program: Program, method: str = "GET") -> Iterator[Operation]:
-        """Count what is sent in the block; an assertion that fails in it is a wrong answer."""
+    def operation(
+        self, program: Program, method: str = "GET", *, may_be_stopped: bool = True
+    ) -> Iterator[Operation]:
+        """Count what is sent in the block; an assertion that fails in it is a wrong answer.
+
+        Args:
+            program: to which it is sent.
+            method: of the request.
+            may_be_stopped: it is awaited, so that one that hangs can be told from the others.
+        """
         operation = Operation(method)
-        counts = self.counts[program.name]
-        counts["operations"] += 1
+        self._count(program, "operations")
         self._unsettled.append((program, operation))
         try:
-            yield operation
+            with anyio.fail_after(_HUNG) if may_be_stopped else nullcontext():
+                yield operation
         except curlhttp.RequestException as error:
-            counts["errors"] += 1
+            self._count(program, "errors")
             operation.error = error
             raise
         except AssertionError:
-            counts["wrong answers"] += 1
+            self._count(program, "wrong answers")
             raise
+        except TimeoutError:
+            self._count(program, "hangs")
+            raise
+
+    def _count(self, program: Program, kind: str) -> None:
+        with self._lock:
+            self.counts[program.name][kind] += 1
 
     def settle(self) -> None:
         """Compare what the servers saw with what the clients know, of all since the last time."""
@@ -83,7 +103,7 @@ class Ledger:
 
     def table(self) -> str:
         """Return the counts as lines of a table of Markdown."""
-        lines = [f"| server | operations | errors | {' | '.join(NOUGHTS)} |", "|---|" + "---|" * 5]
+        lines = [f"| server | operations | errors | {' | '.join(NOUGHTS)} |", "|---" * 7 + "|"]
         for name, counts in self.counts.items():
             kinds = ("operations", "errors", *NOUGHTS)
             lines.append(f"| {name} | {' | '.join(str(counts[kind]) for kind in kinds)} |")

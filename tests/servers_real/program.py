@@ -168,12 +168,7 @@ class Program:
 
     def is_up(self) -> bool:
         """Return whether all of its ports take connections."""
-        try:
-            for port in self.ports.values():
-                socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            return False
-        return True
+        return all(_takes_connections(port) for port in self.ports.values())
 
     def log(self) -> str:
         """Return what it printed."""
@@ -198,6 +193,17 @@ class Program:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            end = time.monotonic() + SECONDS  # its workers may be ending just now
+            while any(map(_takes_connections, self.ports.values())) and time.monotonic() < end:
+                time.sleep(0.005)
+
+
+def _takes_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def make_files(folder: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import anyio.to_thread
 
 import curlhttp
 from curlhttp import requests
@@ -51,7 +53,8 @@ class Talk:
 
     def counted(self, method: str = "GET") -> Any:
         """Count one operation; use it in `with`, as an `Operation`."""
-        return self.ledger.operation(self.program, method)
+        may_be_stopped = not self.client.is_blocking
+        return self.ledger.operation(self.program, method, may_be_stopped=may_be_stopped)
 
     def url(self, path: str, operation: Operation | None = None, **query: object) -> str:
         """Return the URL of a path, for an operation that the server is to see."""
@@ -74,6 +77,29 @@ class Talk:
             assert response.status_code == 200
             assert body == operation.id.encode() * _TIMES
             return response
+
+    async def stamp(self, method: str, **query: object) -> Any:
+        """Send a request that only it is answered with, as the clients' plain verb does."""
+        with self.counted(method) as operation:
+            content = None if method == "GET" else b"pay"
+            url = self.url("/stamp", operation, n=_TIMES, **query)
+            response = await self.client.request(method, url, content=content)
+            assert response.status_code == 200
+            assert response.content == operation.id.encode() * _TIMES
+            return response
+
+    async def try_stamp(self, method: str, **query: object) -> Any:
+        """Return the answer, or the error that came of it."""
+        try:
+            return await self.stamp(method, **query)
+        except curlhttp.RequestException as error:
+            return error
+
+    async def apart(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a function of this talk while others run: in a thread where the client blocks."""
+        if not self.client.is_blocking:
+            return await function()
+        return await anyio.to_thread.run_sync(_drive, function)
 
     async def post(self, way: str, content: Any, expected: bytes, **options: Any) -> Any:
         """POST a body, and check that the server got it as it was sent."""
@@ -100,6 +126,16 @@ class Talk:
         else:
             found = await self.client.post(url, content=content, **options)
         return found, found.content
+
+
+def _drive(function: Callable[[], Awaitable[Any]]) -> Any:
+    """Run a coroutine that never waits, since its client blocks."""
+    waiting = function().__await__()
+    try:
+        next(waiting)
+    except StopIteration as ended:
+        return ended.value
+    raise RuntimeError("it waits")
 
 
 def pieces(content: bytes, size: int = 7000) -> Iterator[bytes]:

@@ -3,60 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import curlhttp
-from curlhttp._curl.version import has_http3
 from tests.servers import payload
-from tests.servers_real.conftest import KINDS
+from tests.servers_real.doors import H1_DOORS, doors, doors_and_ways
 from tests.servers_real.program import EVENTS, FILE, TEXT, VERSIONS
 from tests.servers_real.talk import OF_SESSIONS, POST_WAYS, WAYS, Talk, pieces
-from tests.support.colours import COLOURS
 from tests.support.downloads import download
 
 pytestmark = pytest.mark.anyio
 TalkWith = Callable[..., Talk]
-
-
-H1_DOORS = ("plain", "tls")
-
-
-def _all_doors(able: str | None) -> list[tuple[str, str]]:
-    return [
-        (name, door)
-        for name, kind in KINDS.items()
-        if able is None or able in kind.can
-        for door in kind.doors
-        if door != "h3" or has_http3()
-    ]
-
-
-def doors(able: str | None = None, only: Sequence[str] = ()) -> pytest.MarkDecorator:
-    """Run a test with each door of each server that can do something, or with some doors."""
-    found = [pair for pair in _all_doors(able) if not only or pair[1] in only]
-    return pytest.mark.parametrize(("name", "door"), found)
-
-
-def doors_and_ways(
-    of_clients: Sequence[str], of_sessions: Sequence[str] = ()
-) -> pytest.MarkDecorator:
-    """Run a test with each door, by each way in of clients of all colours, and of the drop-in."""
-    found = [
-        (name, door, colour, way)
-        for name, door in _all_doors(None)
-        for colour in COLOURS
-        for way in of_clients
-    ]
-    found += [
-        (name, door, "blocking", way)
-        for name, door in _all_doors(None)
-        if door in H1_DOORS
-        for way in of_sessions
-    ]
-    return pytest.mark.parametrize(("name", "door", "colour", "way"), found, indirect=["colour"])
 
 
 @doors_and_ways(WAYS, OF_SESSIONS)
