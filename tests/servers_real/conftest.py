@@ -1,0 +1,129 @@
+"""Programs that are started where a test asks for them, a talk with one of them, and the counts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curlhttp import requests
+from tests.adversary.watchdog import Watchdog
+from tests.servers import Certs
+from tests.servers_real.doors import KINDS
+from tests.servers_real.ledger import Ledger
+from tests.servers_real.program import Backend, Program, Surroundings, make_files
+from tests.servers_real.talk import Talk
+from tests.support.colours import AnyClient
+
+_HUNG = 200.0  # seconds for a test, each of whose requests has a limit of its own
+_KEY = "servers_real"
+_LEDGER = Ledger()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in this folder."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.servers_real)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what a process of pytest-xdist counted to the one that prints it."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_KEY] = {name: dict(counts) for name, counts in _LEDGER.counts.items()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a process counted."""
+    _LEDGER.add(getattr(node, "workeroutput", {}).get(_KEY, {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was sent, and what came of it."""
+    if _LEDGER.counts:
+        terminalreporter.section("servers that nobody here wrote")
+        terminalreporter.write_line(_LEDGER.table())
+
+
+class Programs:
+    """Those that run, each started when it is asked for first."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
+        self._running: dict[str, Program] = {}
+
+    def get(self, name: str) -> Program:
+        """Return a program that runs; skip the test if it is not installed."""
+        if name not in self._running:
+            program = KINDS[name](self.around)
+            program.start()
+            self._running[name] = program
+        return self._running[name]
+
+    def stop(self) -> None:
+        """End them all."""
+        for program in self._running.values():
+            program.stop()
+
+
+@pytest.fixture(scope="session")
+def around(certs: Certs) -> Iterator[Surroundings]:
+    """Give what all programs share."""
+    with tempfile.TemporaryDirectory(prefix="curlhttp-real-") as made, Backend() as backend:
+        folder = Path(made)
+        folder.chmod(0o755)
+        make_files(folder)
+        yield Surroundings(certs, backend, folder)
+
+
+@pytest.fixture(scope="session")
+def programs(around: Surroundings) -> Iterator[Programs]:
+    """Give the programs, which end with the session."""
+    made = Programs(around)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def watchdog() -> Iterator[Watchdog]:
+    """End the process if a test hangs, in a call that blocks, too."""
+    with Watchdog(_HUNG) as dog:
+        yield dog
+
+
+@pytest.fixture(autouse=True)
+def _nothing_hangs(watchdog: Watchdog, request: pytest.FixtureRequest) -> Iterator[None]:
+    with watchdog.watching(request.node.nodeid):
+        yield
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    """Give what counts; at the end of the test what was sent is compared with what came."""
+    yield _LEDGER
+    _LEDGER.settle()
+
+
+@pytest.fixture
+def talk_with(
+    make_client: Callable[..., AnyClient],
+    session: requests.Session,
+    programs: Programs,
+    ledger: Ledger,
+    tmp_path: Path,
+) -> Callable[..., Talk]:
+    """Return a function that makes a talk: talk_with("nginx", "h2")."""
+
+    def make(name: str, door: str, port: str | None = None, **settings: object) -> Talk:
+        program = programs.get(name)
+        found = program.door(door, port)
+        client = make_client(**{**found.settings, **settings})
+        return Talk(client, session, program, found, ledger, tmp_path)
+
+    return make
