@@ -28,6 +28,7 @@ class Both(Child):
         self.seen.append("parent")
 
 
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")  # of pytest
 def test_each_process_calls_what_is_for_it() -> None:
     child, both = Child(), Both()
     register(child)

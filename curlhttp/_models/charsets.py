@@ -32,7 +32,8 @@ _NAMES = """
     utf_8 utf_8_sig
 """
 _CHARSETS = frozenset(_NAMES.split())
-# Names of the Encoding standard that Python does not know.
+# Names of the Encoding standard that Python does not know, or took for a narrower charset before
+# 3.15.
 _MORE_NAMES = {
     "cn_big5": "big5",
     "dos_874": "cp874",
@@ -40,6 +41,12 @@ _MORE_NAMES = {
     "iso_8859_8_i": "iso8859_8",
     "koi": "koi8_r",
     "koi8": "koi8_r",
+    "korean": "cp949",
+    "ks_c_5601": "cp949",
+    "ks_c_5601_1987": "cp949",
+    "ks_x_1001": "cp949",
+    "ksc5601": "cp949",
+    "ksx1001": "cp949",
     "unicode_1_1_utf_8": "utf_8",
     "windows_874": "cp874",
     "windows_949": "cp949",

@@ -38,7 +38,7 @@ BODIES = st.binary(max_size=40) | st.lists(
         ("Shift_JIS", "shift_jis"),
         ("x-sjis", "shift_jis"),
         ("EUC-KR", "euc_kr"),
-        ("ks_c_5601-1987", "euc_kr"),
+        ("ks_c_5601-1987", "cp949"),
         ("GB2312", "gb2312"),
         ("big5-hkscs", "big5hkscs"),
         ("windows-874", "cp874"),
