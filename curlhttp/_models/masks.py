@@ -59,18 +59,19 @@ _BRACKETS = re.compile(r"[][{}]").finditer
 _BARE_NAME = re.compile(r"([A-Za-z_$][\w$.-]*)\s*[:=]\s*\Z").search
 _LONGEST_BARE_NAME = 100  # characters, with what is around it
 # The same in text where a quotation mark stands alone, so that strings seem to be between them.
-_MEMBERS = re.compile(r'"([^"\\]{1,64})"(\s*:\s*)"([^"\\]*(?:\\.[^"\\]*)*)("|\\?\Z)', re.DOTALL)
+_MEMBER = re.compile(r'"([^"\\]{1,64})"\s*:\s*(?=")').search
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 _PAIRS = re.compile(r"([?&;]|^)([^=&;#?/]*)=([^&;#]*(?:;[^=&;#\s]*(?=[&;#]|\Z))*)")
 _WHOLE_FORM = re.compile(r"[^\s=&]+=[^\s=&][^\s&]*(?:&[^\s=&]+=[^\s&]*)*\s*").fullmatch
 _WORDS = re.compile(r"\S+")
+_USERINFO = re.compile(r"://[^/?#@\s\"]*@")
 
 _START_TAG = re.compile(r"<((?:[\w.-]+:)?([\w.-]+))(?:\s[^<>]*)?(?<!/)>")
 _TEXT_NODES = re.compile(
     r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|(<[^<>]*>)|[^<]*[^<\s][^<]*|<", re.DOTALL
 )
-_SINGLE_QUOTED = re.compile(r"([\w.-]+)(\s*=\s*)'([^']*)('|\Z)")
+_SINGLE_QUOTED = re.compile(r"(?<![\w.-])([\w.-]+)(\s*=\s*)'([^']*)('|\Z)")
 
 _BOUNDARY = re.compile(
     r"\A\s*multipart/.*?;\s*boundary\s*=\s*(?:\"([^\"]+)\"|([^\s;\"]+))", re.IGNORECASE
@@ -163,22 +164,21 @@ class Masks:
             return self._multipart(body, media_type, depth)
         found = _CHARSET(media_type)
         named = None if found is None else chosen_charset(found[1])
-        for charset in _charsets(body, named):
-            masked = self._coded_text(body, kind, charset, depth)
-            if masked != body:
-                return masked
-        if _IS_TEXT(kind) and _is_unreadable(body, known=found is None or named is not None):
+        is_read = False
+        for charset, is_guess in _charsets(body, named):
+            try:  # not to its end, where it may be cut
+                text = codecs.getincrementaldecoder(charset)("strict").decode(body)
+            except UnicodeError:
+                continue
+            is_read = is_read or not is_guess
+            masked = self._text(text, kind, depth)
+            if masked != text:
+                return _encoded(masked, charset)
+        is_known = found is None or (named is not None and (is_read or _reads_ascii(named)))
+        if _IS_TEXT(kind) and not is_read and _is_unreadable(body, is_known=is_known):
             return MASKED
         text = body.decode("utf-8", "surrogateescape")
         return _encoded(self._text(text, kind, depth), "utf-8")
-
-    def _coded_text(self, body: bytes, kind: str, charset: str, depth: int) -> bytes:
-        try:  # not to its end, where it may be cut
-            text = codecs.getincrementaldecoder(charset)("strict").decode(body)
-        except UnicodeError:
-            return body if _reads_ascii(charset) or not _IS_TEXT(kind) else MASKED
-        masked = self._text(text, kind, depth)
-        return body if masked == text else _encoded(masked, charset)
 
     def _text(self, text: str, kind: str, depth: int) -> str:
         begin = text[:100].lstrip("\ufeff \t\r\n")
@@ -233,18 +233,22 @@ class Masks:
 
     # --- JSON and what looks like it ---
 
-    def _is_secret_member(self, name: str) -> bool:
-        return name.lower() in self._names or _SECRET_MEMBER(name) is not None
-
     def _quoted(self, text: str, depth: int) -> str:
-        text = _Members(text).masked(self, depth)
-        return _MEMBERS.sub(self._member, text)
+        return self._out_of_step(_Members(text).masked(self, depth))
 
-    def _member(self, found: re.Match[str]) -> str:
-        name, colon, _, end = found.groups()
-        if not self._is_secret_member(name):
-            return found[0]
-        return f'"{name}"{colon}"{_MASK}{end if end == chr(34) else ""}'
+    def _out_of_step(self, text: str) -> str:
+        """Mask members in text where one quotation mark too many stands before them."""
+        parts: list[str] = []
+        at = start = 0
+        while found := _MEMBER(text, start):
+            start = found.end()
+            if self.is_secret_string(found[1]):
+                value = _STRING(text, start)
+                assert value is not None
+                parts += text[at : value.start(1)], _MASK
+                at = value.end(1)
+                start = max(start + 1, at)
+        return "".join([*parts, text[at:]])
 
     def is_secret_number(self, name: str) -> bool:
         """Return whether a number of such a name is a secret."""
@@ -252,7 +256,7 @@ class Masks:
 
     def is_secret_string(self, name: str) -> bool:
         """Return whether a string of such a name is a secret."""
-        return self._is_secret_member(name)
+        return name.lower() in self._names or _SECRET_MEMBER(name) is not None
 
     def string(self, raw: str, depth: int) -> str:
         """Return what is between two quotation marks, with the secrets in it masked."""
@@ -261,7 +265,9 @@ class Masks:
         plain = _unescaped(raw)
         if not depth and '"' in plain:
             return _MASK  # this deep nothing is read
-        masked = self._pairs(scrub_text(plain)) if "://" in plain else plain
+        masked = plain
+        if "://" in plain:
+            masked = self._pairs(scrub_text(_USERINFO.sub("://***@", plain)))
         masked = self._string_text(masked, depth - 1)
         return raw if masked == plain else _escaped(masked)
 
@@ -280,9 +286,10 @@ class Masks:
         Those in double quotation marks are masked as GraphQL is.
         """
         text = _SINGLE_QUOTED.sub(self._attribute, text)
-        parts, at = [], 0
+        parts: list[str] = []
+        at = 0
         for found in _START_TAG.finditer(text):
-            if found.start() < at or not self._is_secret_member(found[2]):
+            if found.start() < at or not self.is_secret_string(found[2]):
                 continue
             end = text.find(f"</{found[1]}", found.end())
             end = len(text) if end < 0 else end
@@ -293,7 +300,7 @@ class Masks:
 
     def _attribute(self, found: re.Match[str]) -> str:
         name, equals, _, end = found.groups()
-        return f"{name}{equals}'{_MASK}{end}" if self._is_secret_member(name) else found[0]
+        return f"{name}{equals}'{_MASK}{end}" if self.is_secret_string(name) else found[0]
 
     # --- parts ---
 
@@ -339,7 +346,9 @@ class Masks:
         return any(map(self._is_secret, [*found, "".join(found)])) or any("=?" in n for n in found)
 
     def _value(self, value: bytes, head: str, depth: int) -> bytes:
-        fields = {name.lower(): _FOLD.sub(" ", text).strip() for name, text in _FIELDS.findall(head)}
+        fields = {
+            name.lower(): _FOLD.sub(" ", text).strip() for name, text in _FIELDS.findall(head)
+        }
         plain = _transferred(value, fields.get("content-transfer-encoding", "").lower())
         if plain is not None:
             plain = decode_readable(plain, [fields.get("content-encoding", "")])
@@ -471,36 +480,39 @@ def _encoded(text: str, charset: str) -> bytes:
         return MASKED
 
 
-def _charsets(body: bytes, named: str | None) -> list[str]:
-    """Return the charsets in which a body is looked at, beside that which has ASCII in it."""
-    found = [] if named is None or named in _ASCII else [named]
-    if b"\0" in body or found:
-        guessed = json.detect_encoding(body)
-        is_big = body.startswith((codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
-        if guessed in ("utf-16", "utf-32"):  # a mark, which stays where it is
-            guessed += "-be" if is_big else "-le"
-        if guessed.startswith(("utf-16", "utf-32")):
-            found.append(guessed)
-        found = [name for name in found if name not in ("utf_16", "utf_32")]
-        if b"\0" in body:
-            found += ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"]
-    return list(dict.fromkeys(found))
+def _charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
+    """Return charsets in which to look at a body, and whether each is no more than a guess.
+
+    What has ASCII in it is looked at as UTF-8, after these.
+    """
+    is_wide = b"\0" in body
+    if is_wide:
+        found = json.detect_encoding(body)
+        if found in ("utf-16", "utf-32"):  # with a mark, which stays where it is
+            is_big = body.startswith((codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
+            yield found + ("-be" if is_big else "-le"), False
+        elif not found.startswith("utf-8"):
+            yield found, False
+    if named is not None and named not in _ASCII and named not in ("utf_16", "utf_32"):
+        yield named, False
+    if is_wide:
+        is_said = named in ("utf_16", "utf_32")
+        for name in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+            yield name, not is_said
 
 
 def _reads_ascii(charset: str) -> bool:
-    """Return whether ASCII is itself in a charset; of those that are guessed it does not matter."""
-    if charset.startswith("utf-"):
-        return True
+    """Return whether ASCII is itself in a charset."""
     plain = bytes(range(32, 127))
     return plain.decode(charset, "replace") == plain.decode()
 
 
-def _is_unreadable(body: bytes, *, known: bool) -> bool:
+def _is_unreadable(body: bytes, *, is_known: bool) -> bool:
     """Return whether what is said to be text is none, or none whose letters are known."""
     try:
         codecs.getincrementaldecoder("utf-8")("strict").decode(body)
     except UnicodeError:
-        return not known or _CONTROLS(body) is not None
+        return not is_known or _CONTROLS(body) is not None
     return False
 
 

@@ -88,7 +88,7 @@ def scrub_text(text: str) -> str:
     Args:
         text: in any form; what may be userinfo is left alone, see shown_url, but in parameters.
     """
-    return _scrubbed(text, depth=2) if "=" in text or "%" in text else text
+    return _scrubbed(text, depth=2) if any(map(text.__contains__, ("=", "%", "://"))) else text
 
 
 def shown_url(url: URL | str) -> str:
@@ -112,13 +112,16 @@ def shown_text(text: str) -> str:
 def _scrubbed(text: str, depth: int) -> str:
     parts: list[str] = []
     for part in _SEPARATORS.split(text):
-        if part and "=" not in part and len(parts) > 1 and parts[-1] == ";":
-            # Not a parameter of its own, but what a value goes on with: "?token=a;b"
-            if parts[-2].endswith(f"={_MASK}") and not _BLANK(part):
-                parts.pop()
-                continue
-        parts.append(_masked(part, depth))
+        if part and "=" not in part and _goes_on(parts) and not _BLANK(part):
+            parts.pop()
+        else:
+            parts.append(_masked(part, depth))
     return "".join(parts)
+
+
+def _goes_on(parts: list[str]) -> bool:
+    """Return whether a masked value goes on, as in "?token=a;b"."""
+    return len(parts) > 1 and parts[-1] == ";" and parts[-2].endswith(f"={_MASK}")
 
 
 def _masked(part: str, depth: int) -> str:

@@ -102,12 +102,12 @@ class Exchanged:
 
     def _shown_error(self, error: str, masks: Masks) -> str:
         """Return what was said of it without the secrets of the request, whatever their names."""
-        request = self.request
-        fields = request.headers.multi_items()
-        sent = [str(request.url), *(value for _, value in fields), *map(_basic, fields)]
-        shown = [masks.url(request.url), *(value for _, value in masks.headers(request.headers))]
-        sent.append(self.body.decode("utf-8", "replace"))
-        shown.append(masks.body(self.body, request.get_header("content-type") or "").decode("utf-8", "replace"))
+        request, text = self.request, self.body.decode("utf-8", "replace")
+        fields = request.read_headers().multi_items()
+        sent = [str(request.url), text, *(value for _, value in fields), *map(_basic, fields)]
+        url, masked = masks.url(request.url), masks.headers(request.read_headers())
+        body = masks.body(self.body, request.get_header("content-type") or "")
+        shown = [url, body.decode("utf-8", "replace"), *(value for _, value in masked)]
         secret = {*_words(" ".join(sent))} - {*_words(" ".join(shown))}
         said = masks.words(error)
         for word in sorted(secret, key=len, reverse=True):
