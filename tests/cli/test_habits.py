@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import stat
@@ -312,6 +313,18 @@ def test_print_masks_secrets_of_the_body(app: AppServer) -> None:
         assert b"***" in shown
         assert b"sesame" not in shown
         assert b"sesame" in run("post", app.url, *options, "--print", "B", "--show-secrets").out
+
+
+def test_print_masks_secrets_of_a_body_that_is_coded(app: AppServer, tmp_path: Path) -> None:
+    file = tmp_path / "coded"
+    for text, shown in [(b'{"password": "sesame"}', b'{"password": "***"}'), (b"{}", None)]:
+        file.write_bytes(gzip.compress(text))
+        options = ["--data-binary", f"@{file}", "-H", "Content-Type: application/json"]
+        for coding in ("gzip", "made-up"):
+            out = run("post", app.url, *options, "-H", f"Content-Encoding: {coding}",
+                      "--print", "B").out  # fmt: skip
+            expected = b"***" if coding == "made-up" else shown or file.read_bytes()
+            assert out == expected + b"\n\n"
 
 
 def test_print_shows_a_body_to_a_pipe_as_its_bytes(app: AppServer) -> None:
