@@ -11,11 +11,9 @@ import re
 import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from urllib.parse import quote_plus
 
 from curlhttp._models.as_sent import ANNOUNCES_NO_BODY, sent_headers
-from curlhttp._models.masks import FORM, Masks
-from curlhttp._models.scrub import scrub_text
+from curlhttp._models.masks import Masks
 
 if TYPE_CHECKING:
     from curlhttp._config import TLS, Proxy, Transport
@@ -25,17 +23,12 @@ if TYPE_CHECKING:
     from curlhttp._models.timeout import Timeout
     from curlhttp._models.url.url import URL
 
-__all__ = ["as_curl", "masked_body"]
+__all__ = ["as_curl"]
 
 _MASK = "***"
 _LONGEST_ARGUMENT = 64 * 1024  # bytes: Linux takes 128 KiB; printf is a builtin, and has no bound
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding"})
 _CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE).search
-_BOUNDARY = re.compile(
-    r"\A\s*multipart/.*?;\s*boundary=(?:\"([^\"]+)\"|([^\s;\"]+))", re.IGNORECASE
-).search
-_PART_NAME = re.compile(rb'[; ]name="([^"]*)"', re.IGNORECASE).search
-_PART_TYPE = re.compile(rb"^Content-Type:\s*([^\r\n]+)", re.IGNORECASE | re.MULTILINE).search
 # Those that curl adds by itself, unless it is told not to.
 _ADDED = ("User-Agent", "Accept")
 _ADDED_WITH_BODY = ("Content-Type", "Expect")
@@ -272,7 +265,7 @@ def _add_body(line: _Command, request: Request, body: Body) -> None:
         if _is_coded(kind, request.get_header("content-encoding") or ""):
             line.notes.append(f"the body of {len(data)} bytes is coded, and may hold credentials")
             return line.add("--data-binary", "@-")
-        data = masked_body(data, kind)
+        data = Masks().body(data, kind)
     if len(data) <= _LONGEST_ARGUMENT and _is_text(data):
         return line.add("--data-raw", data.decode())
     line.input = f"{_printf(data)} | "
@@ -292,25 +285,6 @@ def _is_coded(content_type: str, coding: str) -> bool:
     charset = _CHARSET(content_type)
     is_wide = charset is not None and charset[1].lower().startswith(("utf-16", "utf-32", "utf-7"))
     return is_wide or coding.strip().lower() not in ("", "identity")
-
-
-def masked_body(data: bytes, content_type: str) -> bytes:
-    """Return a body with its secrets masked; without a type it is a form, or JSON."""
-    boundary = _BOUNDARY(content_type)
-    if boundary is not None:
-        mark = b"--" + (boundary[1] or boundary[2]).encode("latin-1")
-        return mark.join(map(_masked_part, data.split(mark)))
-    is_form = not content_type and not data.lstrip().startswith((b"{", b"["))
-    return Masks().body(data, FORM if is_form else content_type)
-
-
-def _masked_part(part: bytes) -> bytes:
-    """Return a part of a multipart form, up to the next boundary, with its secrets masked."""
-    head, blank, value = part.partition(b"\r\n\r\n")
-    name, kind = _PART_NAME(head), _PART_TYPE(head)
-    if name is not None and scrub_text(f"{quote_plus(name[1])}=x").endswith(f"={_MASK}"):
-        return head + blank + _MASK.encode() + b"\r\n"
-    return head + blank + Masks().body(value, kind[1].decode("latin-1") if kind else "")
 
 
 def _is_text(data: bytes) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from curlhttp._models.charsets import known_charset
 from curlhttp._models.codecs import CODECS, Codec
 from curlhttp.exceptions import ContentDecodingError, ResponseTooLarge
 
@@ -23,6 +24,7 @@ __all__ = [
     "codings",
     "decode",
     "decode_content",
+    "decode_readable",
 ]
 
 MAX_CODINGS = 5
@@ -39,6 +41,8 @@ _SMALL_BODY = 256 * 1024
 # Input that a codec may swallow between two bytes of output: padding, empty members and skippable
 # frames cost time and never reach max_size, least of all when another coding expands into them.
 _MAX_FRUITLESS = 1024 * 1024
+
+_NO_CODINGS = frozenset({"7bit", "8bit", "binary", "identity", "none"})
 
 ACCEPT_ENCODING = "gzip, deflate, br" + (", zstd" if "zstd" in CODECS else "")
 
@@ -203,6 +207,42 @@ def decode_content(data: bytes, headers: Headers, max_size: int | None = None) -
     """
     coded = codings(headers.get_list("content-encoding")) if data else ()
     return decode(data, coded, max_size) if coded else data
+
+
+def decode_readable(
+    data: bytes, fields: Iterable[str], *, may_be_cut: bool = False
+) -> bytes | None:
+    """Undo the codings of a whole body, or return None where nobody can tell what is in it.
+
+    Other than decode_content this takes no unknown coding for none. Names of charsets, which some
+    servers send, are none.
+
+    Args:
+        data: the body as it came.
+        fields: every value of Content-Encoding.
+        may_be_cut: return as much as there is.
+    """
+    names = [name for field in fields for part in field.split(",")
+             if (name := part.strip(" \t").lower())]  # fmt: skip
+    coded = [name for name in names if name not in _NO_CODINGS and known_charset(name) is None]
+    if not coded or not data:
+        return data
+    try:
+        known = codings([",".join(coded)])
+        if may_be_cut and known:
+            return _decode_beginning(data, known)
+        return decode(data, known) if known else None
+    except ContentDecodingError:
+        return None
+
+
+def _decode_beginning(data: bytes, codings: Sequence[str]) -> bytes:
+    decoder = ContentDecoder(codings)
+    decoder.feed(data)
+    body = BytesIO()
+    while piece := decoder.take():
+        body.write(piece)
+    return body.getvalue()
 
 
 def _small_gzip(data: bytes) -> bytes | None:

@@ -1,32 +1,95 @@
 """What of a request and a response is not written into a recording: credentials, by their names.
 
-A request that is to be played back is masked in the same way before it is compared, so that any
-value of a masked parameter fits.
+What cannot be read to its end, and so may hold any of them, is masked whole. A request that is to
+be played back is masked in the same way before it is compared, so that any value of a masked
+parameter fits.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import codecs
+import json
+import quopri
 import re
-from collections.abc import Iterable
-from urllib.parse import unquote_plus
+from collections.abc import Iterable, Iterator
+from urllib.parse import unquote, unquote_plus
 
+from curlhttp._models.charsets import chosen_charset
+from curlhttp._models.decoders import decode_readable
 from curlhttp._models.headers import Headers
-from curlhttp._models.scrub import is_secret_header, scrub_field, scrub_text, scrub_url
+from curlhttp._models.scrub import (
+    is_secret_header,
+    is_secret_parameter,
+    scrub_field,
+    scrub_text,
+    scrub_url,
+)
 from curlhttp._models.url.url import URL
 
-__all__ = ["FORM", "Masks"]
+__all__ = ["FORM", "MASKED", "Masks", "boundary_of"]
 
 _MASK = "***"
+MASKED = b"***"  # a body that is masked whole
 FORM = "application/x-www-form-urlencoded"
-# Of JSON, and of whatever else has the same form, only strings are masked: numbers such as
-# "max_tokens" are no secrets. A name of more than 64 characters is none either.
-_MEMBERS = re.compile(r'"([^"\\]{1,64})"(\s*:\s*)"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+_DEEPEST = 5  # JSON in a string of JSON in a string..., and parts within parts
+_ROUNDS = 4  # of masking, until nothing changes: what is recorded is masked again to be compared
+
 _SECRET_MEMBER = re.compile(
-    r"token|secret|passw|passphrase|api_?key|access_?key|private_?key|credential|signature"
-    r"|assertion|authorization",
+    r"token|secret|passw|passphrase|passcode|pwd|jwt|cookie|credential|signature|assertion|sessid"
+    r"|(?:api|access|account|encryption|master|private|shared|signing|storage)[-_ .]?key"
+    r"|authori[sz]ation|connection[-_ ]?string|(?:^|[-_. ])(?:auth|otp|pass|pin|sig)(?:$|[-_. ])",
     re.IGNORECASE,
 ).search
-_PAIRS = re.compile(r"([?&;]|^)([^=&;#?/]*)=([^&;#]*)")
+# Other numbers, such as "max_tokens", are no secrets.
+_SECRET_NUMBER = re.compile(
+    r"(?:passwor[dt]|passwd|passphrase|passcode|pwd|secret|(?:^|[-_. ])(?:otp|pass|pin))\Z",
+    re.IGNORECASE,
+).search
+
+# A string that does not end goes on to the end of the text.
+_STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\\?\Z)', re.DOTALL).match
+_BLOCK = re.compile(r'"""(.*?)(?:"""|\Z)', re.DOTALL).match  # GraphQL's
+# JSON may go on in the next line of an event.
+_COLON = re.compile(r"(?:\s|data:)*:(?:\s|data:)*").match
+_NUMBER = re.compile(r"-?\d[\d.eE+-]*")
+_BRACKETS = re.compile(r"[][{}]").finditer
+# GraphQL, XML and many more have names without quotes.
+_BARE_NAME = re.compile(r"([A-Za-z_$][\w$.-]*)\s*[:=]\s*\Z").search
+_LONGEST_BARE_NAME = 100  # characters, with what is around it
+# The same in text where a quotation mark stands alone, so that strings seem to be between them.
+_MEMBER = re.compile(r'"([^"\\]{1,64})"\s*:\s*(?=")').search
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+_PAIRS = re.compile(r"([?&;]|^)([^=&;#?/]*)=([^&;#]*(?:;[^=&;#\s]*(?=[&;#]|\Z))*)")
+_WHOLE_FORM = re.compile(r"[^\s=&]+=[^\s=&][^\s&]*(?:&[^\s=&]+=[^\s&]*)*\s*").fullmatch
+_WORDS = re.compile(r"\S+")
+_USERINFO = re.compile(r"://[^/?#@\s\"]*@")
+
+_START_TAG = re.compile(r"<((?:[\w.-]+:)?([\w.-]+))(?:\s[^<>]*)?(?<!/)>")
+_TEXT_NODES = re.compile(
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|(<[^<>]*>)|[^<]*[^<\s][^<]*|<", re.DOTALL
+)
+_SINGLE_QUOTED = re.compile(r"(?<![\w.-])([\w.-]+)(\s*=\s*)'([^']*)('|\Z)")
+
+_BOUNDARY = re.compile(
+    r"\A\s*multipart/.*?;\s*boundary\s*=\s*(?:\"([^\"]+)\"|([^\s;\"]+))", re.IGNORECASE
+).search
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n").search
+_PART_NAMES = re.compile(
+    r"[;\s](?:file)?name[*\d]*\s*=\s*(\"(?:[^\"\\]|\\.)*(?:\"|\Z)|[^;\s]+)", re.IGNORECASE
+).findall
+_FIELDS = re.compile(
+    r"^([!#$%&'*+.^_`|~\w-]+):[ \t]*([^\r\n]*(?:\r?\n[ \t]+[^\r\n]*)*)", re.MULTILINE
+)
+_REQUEST_LINE = re.compile(r"^([A-Z]+ )(\S+)(?= HTTP/\d)", re.MULTILINE)
+_FOLD = re.compile(r"\r?\n[ \t]+")
+
+_ASCII = frozenset({"ascii", "latin_1", "utf_8", "utf_8_sig"})
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:+-]+)", re.IGNORECASE).search
+_IS_TEXT = re.compile(r"text/|.*(?:json|xml|form-url|javascript|graphql|yaml)").match
+_CONTROLS = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c\x1d\x1f]").search
 
 
 class Masks:
@@ -63,44 +126,405 @@ class Masks:
         lower = name.lower()
         if lower == "set-cookie":
             cookie, semicolon, attributes = value.partition(";")
-            return f"{cookie.partition('=')[0]}={_MASK}{semicolon}{attributes}"
+            return f"{_cookie(cookie)}{semicolon}{attributes}"
         if lower == "cookie":
-            names = [crumb.partition("=")[0].strip() for crumb in value.split(";")]
-            return "; ".join(f"{name}={_MASK}" for name in names)
+            return "; ".join(map(_cookie, value.split(";")))
         if is_secret or is_secret_header(name):
             scheme, blank, _ = value.partition(" ")
             return f"{scheme} {_MASK}" if blank and lower.endswith("authorization") else _MASK
         value = scrub_field(name, value)
-        return self._pairs(value) if lower in {"location", "referer"} else value
+        if "?" in value or lower in {"location", "referer"}:
+            value = self._pairs(scrub_text(value))
+        return self._quoted(value, _DEEPEST) if '"' in value else value
+
+    def words(self, text: str) -> str:
+        """Return what was said of an exchange with the secrets of URLs and JSON in it masked."""
+        text = _WORDS.sub(lambda found: self._pairs(scrub_text(found[0])), text)
+        return self._quoted(text, _DEEPEST) if '"' in text else text
 
     def body(self, body: bytes, media_type: str) -> bytes:
         """Return a body with its secrets masked, as it is if it is no text.
 
         Args:
-            body: without content coding.
-            media_type: its Content-Type.
+            body: without content coding; it may be cut.
+            media_type: its Content-Type, or "".
         """
-        try:
-            text = body.decode()
-        except UnicodeDecodeError:
-            return body
-        if media_type.lower().startswith(FORM):
-            return self._pairs(scrub_text(text)).encode()
-        return _MEMBERS.sub(self._member, text).encode() if '"' in text else body
+        for _ in range(_ROUNDS):
+            masked = self._body(body, media_type, _DEEPEST)
+            if masked == body:
+                return masked
+            body = masked
+        return MASKED
 
-    def _member(self, found: re.Match[str]) -> str:
-        name = found[1]
-        if name.lower() in self._names or _SECRET_MEMBER(name):
-            return f'"{name}"{found[2]}"{_MASK}"'
-        if "://" in found[3]:
-            return f'"{name}"{found[2]}"{self._pairs(scrub_text(found[3]))}"'
-        return found[0]
+    def _body(self, body: bytes, media_type: str, depth: int) -> bytes:
+        if not body:
+            return body
+        kind = media_type.partition(";")[0].strip().lower()
+        if kind.startswith("multipart/"):
+            return self._multipart(body, media_type, depth)
+        found = _CHARSET(media_type)
+        named = None if found is None else chosen_charset(found[1])
+        is_read = False
+        for charset, is_guess in _charsets(body, named):
+            try:  # not to its end, where it may be cut
+                text = codecs.getincrementaldecoder(charset)("strict").decode(body)
+            except UnicodeError:
+                continue
+            is_read = is_read or not is_guess
+            masked = self._text(text, kind, depth)
+            if masked != text:
+                return _encoded(masked, charset)
+        is_known = found is None or (named is not None and (is_read or _reads_ascii(named)))
+        if _IS_TEXT(kind) and not is_read and _is_unreadable(body, is_known=is_known):
+            return MASKED
+        text = body.decode("utf-8", "surrogateescape")
+        return _encoded(self._text(text, kind, depth), "utf-8")
+
+    def _text(self, text: str, kind: str, depth: int) -> str:
+        begin = text[:100].lstrip("\ufeff \t\r\n")
+        if kind in ("application/http", "message/http"):
+            text = self._message(text)
+        if "xml" in kind or begin.startswith("<"):
+            text = self._elements(text)
+        if '"' in text:
+            text = self._quoted(text, depth)
+        is_form = kind == FORM or (not kind and not begin.startswith(("{", "[", "<", '"')))
+        return self._form(text) if is_form or _WHOLE_FORM(text) else text
+
+    # --- parameters ---
+
+    def _is_secret(self, name: str) -> bool:
+        """Return whether a parameter is one; a NUL is what UTF-16 has between letters."""
+        name = unquote_plus(name).replace("\0", "")
+        return name.lower() in self._names or bool(is_secret_parameter(name))
+
+    def _form(self, text: str) -> str:
+        """Mask a form, which other than a URL has ";" and "#" within its values."""
+        if "=" not in text:
+            return text
+        return "&".join(map(self._field_of_form, text.split("&")))
+
+    def _field_of_form(self, pair: str) -> str:
+        name, equals, _ = pair.partition("=")
+        if equals and self._is_secret(name):
+            return f"{name}={_MASK}"
+        return self._pairs(scrub_text(pair))
 
     def _pairs(self, text: str) -> str:
-        if not self._names:
+        """Mask the names that were given, and what is JSON in a value."""
+        if not (self._names or '"' in text or "%" in text):
             return text
         return _PAIRS.sub(self._pair, text)
 
     def _pair(self, found: re.Match[str]) -> str:
-        is_secret = unquote_plus(found[2]).lower() in self._names
-        return f"{found[1]}{found[2]}={_MASK}" if is_secret else found[0]
+        lead, name, value = found.groups()
+        if unquote_plus(name).replace("\0", "").lower() in self._names or self._hides(value, 3):
+            return f"{lead}{name}={_MASK}"
+        return found[0]
+
+    def _hides(self, value: str, depth: int) -> bool:
+        """Return whether JSON with a secret stands in the value of a parameter."""
+        if '"' in value and self._quoted(value, _DEEPEST) != value:
+            return True
+        if "%" not in value:
+            return False
+        plain = unquote_plus(value)
+        return plain != value and (not depth or self._hides(plain, depth - 1))
+
+    # --- JSON and what looks like it ---
+
+    def _quoted(self, text: str, depth: int) -> str:
+        return self._out_of_step(_Members(text).masked(self, depth))
+
+    def _out_of_step(self, text: str) -> str:
+        """Mask members in text where one quotation mark too many stands before them."""
+        parts: list[str] = []
+        at = start = 0
+        while found := _MEMBER(text, start):
+            start = found.end()
+            if self.is_secret_string(found[1]):
+                value = _STRING(text, start)
+                assert value is not None
+                parts += text[at : value.start(1)], _MASK
+                at = value.end(1)
+                start = max(start + 1, at)
+        return "".join([*parts, text[at:]])
+
+    def is_secret_number(self, name: str) -> bool:
+        """Return whether a number of such a name is a secret."""
+        return name.lower() in self._names or _SECRET_NUMBER(name) is not None
+
+    def is_secret_string(self, name: str) -> bool:
+        """Return whether a string of such a name is a secret."""
+        return name.lower() in self._names or _SECRET_MEMBER(name) is not None
+
+    def string(self, raw: str, depth: int) -> str:
+        """Return what is between two quotation marks, with the secrets in it masked."""
+        if not ("\\" in raw or "=" in raw or "://" in raw):
+            return raw
+        plain = _unescaped(raw)
+        if not depth and '"' in plain:
+            return _MASK  # this deep nothing is read
+        masked = plain
+        if "://" in plain:
+            masked = self._pairs(scrub_text(_USERINFO.sub("://***@", plain)))
+        masked = self._string_text(masked, depth - 1)
+        return raw if masked == plain else _escaped(masked)
+
+    def _string_text(self, text: str, depth: int) -> str:
+        if text.lstrip().startswith("<"):
+            text = self._elements(text)
+        if '"' in text:
+            text = self._quoted(text, depth)
+        return self._form(text) if _WHOLE_FORM(text) else text
+
+    # --- XML ---
+
+    def _elements(self, text: str) -> str:
+        """Mask the text in elements of secret names, and attributes in single quotation marks.
+
+        Those in double quotation marks are masked as GraphQL is.
+        """
+        text = _SINGLE_QUOTED.sub(self._attribute, text)
+        parts: list[str] = []
+        at = 0
+        for found in _START_TAG.finditer(text):
+            if found.start() < at or not self.is_secret_string(found[2]):
+                continue
+            end = text.find(f"</{found[1]}", found.end())
+            end = len(text) if end < 0 else end
+            inner = _TEXT_NODES.sub(lambda node: node[1] or _MASK, text[found.end() : end])
+            parts += text[at : found.end()], inner
+            at = end
+        return "".join([*parts, text[at:]])
+
+    def _attribute(self, found: re.Match[str]) -> str:
+        name, equals, _, end = found.groups()
+        return f"{name}{equals}'{_MASK}{end}" if self.is_secret_string(name) else found[0]
+
+    # --- parts ---
+
+    def _message(self, text: str) -> str:
+        """Mask the fields of a head, wherever its lines stand in a text."""
+        text = _REQUEST_LINE.sub(lambda found: found[1] + self._pairs(scrub_text(found[2])), text)
+        return _FIELDS.sub(self._line, text)
+
+    def _line(self, found: re.Match[str]) -> str:
+        name, value = found.groups()
+        masked = self._field(name, value, is_secret=name.lower() in self._names)
+        return found[0] if masked == value else f"{name}: {masked}"
+
+    def _multipart(self, body: bytes, media_type: str, depth: int) -> bytes:
+        boundary = boundary_of(media_type)
+        mark = b"--" + (boundary or "").encode("latin-1", "replace")
+        if boundary is None or mark not in body or not depth:
+            return MASKED  # nobody knows where its fields are
+        preamble, *parts = body.split(mark)
+        masked = [self._part(part, depth - 1) for part in parts]
+        return mark.join([self._body(preamble, "text/plain", depth - 1), *masked])
+
+    def _part(self, part: bytes, depth: int) -> bytes:
+        """Return a part of a form, from one boundary up to the next, with its secrets masked."""
+        if part.startswith(b"--"):  # what follows the last one
+            return part[:2] + self._body(part[2:], "text/plain", depth)
+        blank = _BLANK_LINE(part)
+        if blank is None:  # a head that is cut
+            return b"\r\n***\r\n" if part.strip() else part
+        head = part[: blank.start()].decode("utf-8", "surrogateescape")
+        value = part[blank.end() :]
+        ends = b"\r\n" if value.endswith(b"\r\n") else b"\n" if value.endswith(b"\n") else b""
+        value = value[: len(value) - len(ends)]
+        masked = MASKED if self._has_secret_name(head) else self._value(value, head, depth)
+        masked_head = self._message(head).encode("utf-8", "surrogateescape")
+        return masked_head + blank[0] + (masked if value else value) + ends
+
+    def _has_secret_name(self, head: str) -> bool:
+        """Return whether the name of a part, or that of its file, speaks of a secret."""
+        found = [unquote(_ESCAPED.sub(r"\1", name.strip('"')))
+                 for name in _PART_NAMES(_FOLD.sub(" ", head))]  # fmt: skip
+        # RFC 2231 has names in pieces, RFC 2047 in base64.
+        return any(map(self._is_secret, [*found, "".join(found)])) or any("=?" in n for n in found)
+
+    def _value(self, value: bytes, head: str, depth: int) -> bytes:
+        fields = {
+            name.lower(): _FOLD.sub(" ", text).strip() for name, text in _FIELDS.findall(head)
+        }
+        plain = _transferred(value, fields.get("content-transfer-encoding", "").lower())
+        if plain is not None:
+            plain = decode_readable(plain, [fields.get("content-encoding", "")])
+        if plain is None:
+            return MASKED
+        masked = self._body(plain, fields.get("content-type", ""), depth)
+        if masked == plain:
+            return value
+        return masked if plain == value else MASKED
+
+
+class _Members:
+    """One walk through JSON, or text that has the same form, from one string to the next."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0  # up to here it was read
+        self._parts: list[str] = []
+        self._inside = 0  # brackets that are open within a member whose name is secret
+        self._has_secret_numbers = False
+
+    def masked(self, masks: Masks, depth: int) -> str:
+        """Return the text with its secrets masked; whitespace and order stay as they are."""
+        for start in self._quotation_marks():
+            before = self._text[max(self._at, start - _LONGEST_BARE_NAME) : start]
+            self._skip_to(start)
+            found = _BLOCK(self._text, start) or _STRING(self._text, start)
+            assert found is not None  # a string without an end ends with the text
+            colon = _COLON(self._text, found.end())
+            if colon is not None and not self._text.startswith('"""', start):
+                self._take(colon.end())
+                self._begin_value(_unescaped(found[1]), masks)
+                continue
+            bare = _BARE_NAME(before)
+            if self._inside or (bare is not None and masks.is_secret_string(bare[1])):
+                self._mask(found)
+            else:
+                raw = masks.string(found[1], depth)
+                if raw != found[1]:
+                    self._put(found.start(1), raw)
+                    self._at = found.end(1)
+                self._take(found.end())
+        self._skip_to(len(self._text))
+        return "".join(self._parts)
+
+    def _quotation_marks(self) -> Iterator[int]:
+        while (found := self._text.find('"', self._at)) >= 0:
+            yield found
+
+    def _begin_value(self, name: str, masks: Masks) -> None:
+        """Go on at what follows a name and a colon."""
+        begin = self._text[self._at : self._at + 1]
+        if self._inside:
+            return
+        if masks.is_secret_number(name) and (number := _NUMBER.match(self._text, self._at)):
+            self._put(self._at, "0")
+            self._at = number.end()
+        elif masks.is_secret_string(name):
+            if begin == '"':
+                found = _BLOCK(self._text, self._at) or _STRING(self._text, self._at)
+                assert found is not None
+                self._mask(found)
+            elif begin and begin in "[{":
+                self._take(self._at + 1)
+                self._inside = 1
+                self._has_secret_numbers = masks.is_secret_number(name)
+
+    def _mask(self, found: re.Match[str]) -> None:
+        self._put(found.start(1), _MASK)
+        self._at = found.end(1)
+        self._take(found.end())
+
+    def _put(self, start: int, text: str) -> None:
+        self._parts += self._text[self._at : start], text
+
+    def _take(self, end: int) -> None:
+        self._parts.append(self._text[self._at : end])
+        self._at = end
+
+    def _skip_to(self, end: int) -> None:
+        """Take what is between two strings, where brackets open and close."""
+        if self._inside:
+            closes = end
+            for bracket in _BRACKETS(self._text, self._at, end):
+                self._inside += 1 if bracket[0] in "[{" else -1
+                if not self._inside:
+                    closes = bracket.start()
+                    break
+            if self._has_secret_numbers:
+                self._parts.append(_NUMBER.sub("0", self._text[self._at : closes]))
+                self._at = closes
+        self._take(end)
+
+
+def boundary_of(media_type: str) -> str | None:
+    """Return the boundary between the parts of a multipart body, or None for what is none."""
+    found = _BOUNDARY(media_type)
+    return None if found is None else found[1] or found[2]
+
+
+def _cookie(crumb: str) -> str:
+    name, equals, _ = crumb.strip().partition("=")
+    return f"{name}={_MASK}" if equals else _MASK  # one without a name is all value
+
+
+def _unescaped(raw: str) -> str:
+    """Return the text that a string of JSON has; leniently, as it may be cut."""
+    if "\\" not in raw:
+        return raw
+    try:
+        found: str = json.loads(f'"{raw}"', strict=False)
+    except ValueError:
+        return _ESCAPED.sub(r"\1", raw)
+    return found
+
+
+def _escaped(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return json.dumps(text)[1:-1]
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _encoded(text: str, charset: str) -> bytes:
+    try:
+        return text.encode(charset, "surrogateescape" if charset == "utf-8" else "strict")
+    except UnicodeError:
+        return MASKED
+
+
+def _charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:
+    """Return charsets in which to look at a body, and whether each is no more than a guess.
+
+    What has ASCII in it is looked at as UTF-8, after these.
+    """
+    is_wide = b"\0" in body
+    if is_wide:
+        found = json.detect_encoding(body)
+        if found in ("utf-16", "utf-32"):  # with a mark, which stays where it is
+            is_big = body.startswith((codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
+            yield found + ("-be" if is_big else "-le"), False
+        elif not found.startswith("utf-8"):
+            yield found, False
+    if named is not None and named not in _ASCII and named not in ("utf_16", "utf_32"):
+        yield named, False
+    if is_wide:
+        is_said = named in ("utf_16", "utf_32")
+        for name in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+            yield name, not is_said
+
+
+def _reads_ascii(charset: str) -> bool:
+    """Return whether ASCII is itself in a charset."""
+    plain = bytes(range(32, 127))
+    return plain.decode(charset, "replace") == plain.decode()
+
+
+def _is_unreadable(body: bytes, *, is_known: bool) -> bool:
+    """Return whether what is said to be text is none, or none whose letters are known."""
+    try:
+        codecs.getincrementaldecoder("utf-8")("strict").decode(body)
+    except UnicodeError:
+        return not is_known or _CONTROLS(body) is not None
+    return False
+
+
+def _transferred(value: bytes, encoding: str) -> bytes | None:
+    """Return a part without its transfer encoding, or None if it cannot be read."""
+    if encoding in ("", "7bit", "8bit", "binary"):
+        return value
+    if encoding == "quoted-printable":
+        return quopri.decodestring(value)
+    if encoding != "base64":
+        return None
+    try:
+        return base64.b64decode(b"".join(value.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return None

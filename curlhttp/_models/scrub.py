@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "is_secret_header",
+    "is_secret_parameter",
     "scrub_block",
     "scrub_field",
     "scrub_text",
@@ -27,7 +28,7 @@ _LONGEST_SHOWN = 200  # characters of a URL in a message
 _MASK = "***"
 
 # Names of parameters that carry credentials, as they are in use with OAuth, AWS, Azure, Google.
-_SECRET = re.compile(
+is_secret_parameter = re.compile(
     r"(?:^|[-_.])(?:api|access|auth|key|sig|code|jwt|otp|pin|pass|pwd)(?:$|[-_.])"
     r"|key$|apikey|accesskey|token|secret|signature|password|passwd|passphrase|credential"
     r"|session|sessid|assertion|authorization",
@@ -47,6 +48,7 @@ _USERINFO_WITHIN = re.compile(r"//[^/?#\s]*@")
 _PASSWORD_WITHIN = re.compile(r"://[^/?#\s:@]*:[^/?#\s]*@")
 
 _SEPARATORS = re.compile("([&;#])")
+_BLANK = re.compile(r"\s").search
 _NAMES = re.compile(r"(?:^|[?/])([^?/=]*)=").finditer
 _USERINFO = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
 
@@ -108,7 +110,7 @@ def scrub_text(text: str) -> str:
     Args:
         text: in any form; what may be userinfo is left alone, see shown_url, but in parameters.
     """
-    return _scrubbed(text, depth=2) if "=" in text or "%" in text else text
+    return _scrubbed(text, depth=2) if any(map(text.__contains__, ("=", "%", "://"))) else text
 
 
 def shown_url(url: URL | str) -> str:
@@ -130,12 +132,23 @@ def shown_text(text: str) -> str:
 
 
 def _scrubbed(text: str, depth: int) -> str:
-    return "".join([_masked(part, depth) for part in _SEPARATORS.split(text)])
+    parts: list[str] = []
+    for part in _SEPARATORS.split(text):
+        if part and "=" not in part and _goes_on(parts) and not _BLANK(part):
+            parts.pop()
+        else:
+            parts.append(_masked(part, depth))
+    return "".join(parts)
+
+
+def _goes_on(parts: list[str]) -> bool:
+    """Return whether a masked value goes on, as in "?token=a;b"."""
+    return len(parts) > 1 and parts[-1] == ";" and parts[-2].endswith(f"={_MASK}")
 
 
 def _masked(part: str, depth: int) -> str:
     for found in _NAMES(part):
-        if _SECRET(unquote(found[1])):
+        if is_secret_parameter(unquote(found[1])):
             return part[: found.end()] + _MASK
     # A URL may stand in a parameter of another: "?next=https%3A%2F%2Fhost%2F%3Ftoken%3D..."
     if depth and "%" in part:

@@ -10,23 +10,25 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
-from curlhttp._models.decoders import decode_content
+from curlhttp._models.decoders import codings, decode_readable
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
-from curlhttp._models.masks import Masks
+from curlhttp._models.masks import MASKED, Masks
 from curlhttp._models.request import Request
 from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._version import __version__
-from curlhttp.exceptions import RequestException
 
 __all__ = ["Exchanged", "JSONObject", "Received", "empty_log", "write_log"]
+
+_WORDS = re.compile(r"[^\s&;=,:\"'/?#@(){}\[\]<>]{4,}").findall
 
 # Any: what JSON gives and takes; what is used of a file is looked at first, in reading.py.
 JSONObject: TypeAlias = "dict[str, Any]"
@@ -95,8 +97,36 @@ class Exchanged:
         if timings.local is not None:
             entry["connection"] = str(timings.local[1])
         if self.error is not None:
-            entry["_error"] = self.error
+            entry["_error"] = self._shown_error(self.error, masks)
         return entry
+
+    def _shown_error(self, error: str, masks: Masks) -> str:
+        """Return what was said of it without the secrets of the request, whatever their names."""
+        request, text = self.request, self.body.decode("utf-8", "replace")
+        fields = request.read_headers().multi_items()
+        sent = [str(request.url), text, *(value for _, value in fields), *map(_basic, fields)]
+        url, masked = masks.url(request.url), masks.headers(request.read_headers())
+        body = masks.body(self.body, request.get_header("content-type") or "")
+        shown = [url, body.decode("utf-8", "replace"), *(value for _, value in masked)]
+        secret = {*_words(" ".join(sent))} - {*_words(" ".join(shown))}
+        said = masks.words(error)
+        for word in sorted(secret, key=len, reverse=True):
+            said = said.replace(word, "***")
+        return said
+
+
+def _words(text: str) -> list[str]:
+    return _WORDS(text) + _WORDS(unquote_plus(text))
+
+
+def _basic(field: tuple[str, str]) -> str:
+    """Return the name and the password that are in a field, or ""."""
+    if not field[1].lower().startswith("basic "):
+        return ""
+    try:
+        return base64.b64decode(field[1][6:]).decode("utf-8", "replace")
+    except ValueError:
+        return ""
 
 
 def _time(wall: float) -> str:
@@ -148,8 +178,12 @@ def _request(request: Request, body: bytes, version: str, masks: Masks) -> JSONO
     }
     if body:
         media_type = request.get_header("content-type") or ""
-        text, encoding = _as_text(masks.body(body, media_type))
+        plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
+        masked = MASKED if plain is None else masks.body(plain, media_type)
+        text, encoding = _as_text(masked)
         found["postData"] = {"mimeType": media_type, "text": text}
+        if plain is not body:
+            found["postData"]["_decoded"] = True
         if encoding:
             found["postData"]["_encoding"] = encoding
     return found
@@ -177,18 +211,17 @@ def _response(answer: Received, masks: Masks) -> JSONObject:
 
 def _content(answer: Received, headers: Headers, masks: Masks) -> JSONObject:
     media_type = headers.get("content-type", "")
-    content, is_coded = answer.content, False
-    if content and not answer.is_decoded:
-        try:
-            content = decode_content(content, headers)
-        except RequestException:  # cut, or corrupt: kept as it came
-            is_coded = True
-    masked = content if is_coded else masks.body(content, media_type)
+    content, coded = answer.content, headers.get_list("content-encoding")
+    plain: bytes | None = content
+    if content and not (answer.is_decoded and codings(coded)):  # of unknown ones none is undone
+        plain = decode_readable(content, coded, may_be_cut=not answer.is_whole)
+    masked = MASKED if plain is None else masks.body(plain, media_type)
     text, encoding = _as_text(masked)
-    found: JSONObject = {"size": len(content), "mimeType": media_type, "text": text}
+    size = len(content if plain is None else plain)
+    found: JSONObject = {"size": size, "mimeType": media_type, "text": text}
     if encoding:
         found["encoding"] = encoding
-    if is_coded:
+    if plain is None:  # corrupt, or of an unknown coding
         found["_coded"] = True
     if not answer.is_whole:
         found["_cut"] = True

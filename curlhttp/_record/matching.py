@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
-from curlhttp._models.masks import Masks
+from curlhttp._models.decoders import decode_readable
+from curlhttp._models.masks import MASKED, Masks, boundary_of
 from curlhttp._models.request import Request
 from curlhttp._record.reading import Played
 
 __all__ = ["Key", "Part", "key_of", "key_of_entry", "nearest", "only"]
 
 Part: TypeAlias = Literal["method", "url", "body"]
-
-_BOUNDARY = re.compile(r'multipart/.*;\s*boundary="?([^";]+)"?', re.IGNORECASE).match
 
 
 class Key(NamedTuple):
@@ -29,7 +27,8 @@ class Key(NamedTuple):
 def key_of(request: Request, body: bytes, masks: Masks) -> Key:
     """Return the key of a request that is to be sent."""
     media_type = request.get_header("content-type") or ""
-    masked = masks.body(body, media_type)
+    plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
+    masked = MASKED if plain is None else masks.body(plain, media_type)
     return Key(request.method, _sorted(masks.url(request.url)), _steady(masked, media_type))
 
 
@@ -47,8 +46,8 @@ def _sorted(url: str) -> str:
 
 def _steady(body: bytes, media_type: str) -> bytes:
     """Return a body without what chance has put there: the boundary of a form."""
-    found = _BOUNDARY(media_type)
-    return body if found is None else body.replace(found[1].encode("latin-1", "replace"), b"-")
+    found = boundary_of(media_type)
+    return body if found is None else body.replace(found.encode("latin-1", "replace"), b"-")
 
 
 def only(key: Key, parts: Collection[Part]) -> Key:

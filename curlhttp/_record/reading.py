@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from curlhttp._models.decoders import decode_readable
 from curlhttp._models.head import Head
 from curlhttp._record.har import JSONObject
 
@@ -114,6 +115,9 @@ class _Reader:
         place = f"{place}.postData"
         text = self.get(data, "text", str, place) if "text" in data else ""
         body = self._bytes(text, data.get("_encoding"), f"{place}.text")
+        if not data.get("_decoded"):
+            plain = decode_readable(body, _codings(request))
+            body = body if plain is None else plain
         return self.get(data, "mimeType", str, place), body
 
     def _bytes(self, text: str, encoding: object, place: str) -> bytes:
@@ -168,6 +172,16 @@ class _Reader:
         if at != len(body):
             raise self.wrong(f"{place}._pieces", f"they have {at} bytes, the body {len(body)}")
         return found
+
+
+def _codings(request: JSONObject) -> list[str]:
+    """Return the values of Content-Encoding in the headers of a request, if it has some."""
+    fields = request.get("headers")
+    return [
+        str(field.get("value"))
+        for field in (fields if isinstance(fields, list) else [])
+        if isinstance(field, dict) and str(field.get("name")).lower() == "content-encoding"
+    ]
 
 
 def _fitting(fields: list[tuple[str, str]], size: int, *, is_coded: bool) -> list[tuple[str, str]]:

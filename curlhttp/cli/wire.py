@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from curlhttp._models.as_curl import masked_body
+from curlhttp._models.decoders import decode_readable
+from curlhttp._models.masks import MASKED, Masks
 from curlhttp._models.scrub import scrub_field, scrub_text
 from curlhttp.cli.terminal import printable
 
@@ -110,7 +111,12 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         if data is None:
             data = b"(a body that was read while it was sent)"
         elif not shows_secrets:
-            data = masked_body(data, request.get_header("content-type") or "")
+            codings = request.read_headers().get_list("content-encoding")
+            plain = decode_readable(data, codings)
+            kind = request.get_header("content-type") or ""
+            masked = None if plain is None else Masks().body(plain, kind)
+            if masked != plain or masked is None:  # else it is shown as it was sent
+                data = MASKED if masked is None else masked
         if sys.stdout.isatty():
             sys.stdout.write(printable(data.decode("utf-8", "replace"), "\n\t") + "\n\n")
             sys.stdout.flush()

@@ -6,12 +6,15 @@ import json
 import os
 import stat
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import curlhttp
 from curlhttp.cli.url import completed
+from curlhttp.cli.wire import print_request
 from curlhttp.cli.write_out import _VARIABLES
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.cli import finish, on_terminal, run, start
@@ -314,6 +317,19 @@ def test_print_masks_secrets_of_the_body(app: AppServer) -> None:
         assert b"***" in shown
         assert b"sesame" not in shown
         assert b"sesame" in run("post", app.url, *options, "--print", "B", "--show-secrets").out
+
+
+def test_print_masks_secrets_of_a_body_that_is_coded(
+    app: AppServer, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    for text, shown in [(b'{"password": "sesame"}', b'{"password": "***"}'), (b'{"a": "b"}', None)]:
+        data = zlib.compress(text)
+        for coding, expected in (("deflate", shown or data), ("made-up", b"***")):
+            headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+            with curlhttp.Client() as client:
+                response = client.post(app.url, content=data, headers=headers)
+            print_request(response, "B", shows_secrets=False)
+            assert capfdbinary.readouterr().out == expected + b"\n\n"
 
 
 def test_print_shows_a_body_to_a_pipe_as_its_bytes(app: AppServer) -> None:
