@@ -48,7 +48,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was sent, and what came of it."""
     if _LEDGER.counts:
         terminalreporter.section("servers that nobody here wrote")
-        terminalreporter.write_line(_LEDGER.table())
+        terminalreporter.write_line(_LEDGER.table(KINDS.values()))
 
 
 class Programs:
@@ -108,6 +108,28 @@ def ledger() -> Iterator[Ledger]:
     """Give what counts; at the end of the test what was sent is compared with what came."""
     yield _LEDGER
     _LEDGER.settle()
+
+
+@pytest.fixture
+def talk_through(
+    make_client: Callable[..., AnyClient],
+    session: requests.Session,
+    programs: Programs,
+    ledger: Ledger,
+    tmp_path: Path,
+) -> Callable[..., Talk]:
+    """Return a function that makes a talk with nginx by a proxy: talk_through("squid", "h2")."""
+
+    def make(name: str, door: str, port: str = "plain", credentials: str = "") -> Talk:
+        proxy, found = programs.get(name), programs.get("nginx").door(door)
+        # Else Dante would be told an address of IPv6, at which nobody listens.
+        found = found._replace(url=found.url.replace("localhost", "127.0.0.1"))
+        url = proxy.proxy_url(port, credentials)
+        session.proxies = {"http": url, "https": url}
+        client = make_client(proxies=url, **found.settings)
+        return Talk(client, session, proxy, found, ledger, tmp_path)
+
+    return make
 
 
 @pytest.fixture

@@ -8,17 +8,23 @@ import pytest
 
 from curlhttp._curl.version import has_http3
 from tests.servers_real.origins import ORIGINS
-from tests.servers_real.proxies import REVERSE
+from tests.servers_real.program import Program
+from tests.servers_real.proxies import FORWARD, REVERSE, Toxiproxy
 from tests.support.colours import COLOURS
 
-KINDS = {kind.name: kind for kind in (*ORIGINS, *REVERSE)}
+SERVERS = {kind.name: kind for kind in (*ORIGINS, *REVERSE)}
+KINDS: dict[str, type[Program]] = {
+    **SERVERS,
+    **{kind.name: kind for kind in FORWARD},
+    Toxiproxy.name: Toxiproxy,
+}
 H1_DOORS = ("plain", "tls")
 
 
 def _all_doors(able: str | None) -> list[tuple[str, str]]:
     return [
         (name, door)
-        for name, kind in KINDS.items()
+        for name, kind in SERVERS.items()
         if able is None or able in kind.can
         for door in kind.doors
         if door != "h3" or has_http3()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
 import anyio
@@ -18,6 +18,7 @@ import curlhttp
 from tests.servers_real.program import Program
 
 NOUGHTS = ("wrong answers", "POSTs twice", "unsent, but processed", "hangs")
+_DOORS = {"plain": "HTTP/1.1", "tls": "TLS", "h2": "HTTP/2", "h3": "HTTP/3"}
 _HUNG = 90.0  # seconds, more than all limits of a request; the watchdog has those that block
 _numbers = itertools.count(1)
 
@@ -101,10 +102,15 @@ class Ledger:
         for name, kinds in counts.items():
             self.counts[name].update(kinds)
 
-    def table(self) -> str:
-        """Return the counts as lines of a table of Markdown."""
-        lines = [f"| server | operations | errors | {' | '.join(NOUGHTS)} |", "|---" * 7 + "|"]
-        for name, counts in self.counts.items():
-            kinds = ("operations", "errors", *NOUGHTS)
-            lines.append(f"| {name} | {' | '.join(str(counts[kind]) for kind in kinds)} |")
+    def table(self, kinds: Iterable[type[Program]]) -> str:
+        """Return what was sent to servers of these kinds as a table of Markdown."""
+        columns = ("server", "version", "what it is here", "over", "operations", "errors")
+        lines = [f"| {' | '.join([*columns, *NOUGHTS])} |"]
+        lines.append("|---" * len([*columns, *NOUGHTS]) + "|")
+        for kind in kinds:
+            if counts := self.counts.get(kind.name):
+                over = ", ".join(_DOORS[door] for door in kind.doors)
+                numbers = [str(counts[name]) for name in ("operations", "errors", *NOUGHTS)]
+                cells = [kind.name, kind.version(), kind.role, over, *numbers]
+                lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines)

@@ -23,6 +23,7 @@ class Nginx(Program):
     """nginx, with files of its own, and the tests' server behind it."""
 
     name = "nginx"
+    role = "files, and before the tests' server"
     executable = "nginx"
     version_command = ("nginx", "-v")
     can = frozenset(
@@ -77,6 +78,7 @@ class Apache(Program):
     """Apache httpd, with files of its own, and the tests' server behind it."""
 
     name = "apache"
+    role = "files, and before the tests' server"
     executable = "apache2"
     version_command = ("apache2", "-v")
     can = frozenset({"static", "gzip", "br", "events", "ws", "expect", "short", "mtls", "reload"})
@@ -145,6 +147,7 @@ class Caddy(Program):
     """Caddy, with files of its own, and the tests' server behind it."""
 
     name = "caddy"
+    role = "files, and before the tests' server"
     executable = "caddy"
     version_command = ("caddy", "version")
     doors = ("plain", "tls", "h2", "h3")
@@ -196,6 +199,7 @@ class Lighttpd(Program):
     """lighttpd, with files of its own, and the tests' server behind it."""
 
     name = "lighttpd"
+    role = "files, and before the tests' server"
     executable = "lighttpd"
     version_command = ("lighttpd", "-v")
     needs_length = ("h2",)  # else it answers 411 (Length Required) where it is a proxy
@@ -246,6 +250,7 @@ class Node(Program):
     """Node's http, https and http2."""
 
     name = "node"
+    role = "application server"
     executable = "node"
     version_command = ("node", "--version")
     can = frozenset({"gzip", "br", "trailers", "events", "expect", "short", "mtls"})
@@ -264,6 +269,7 @@ class Go(Program):
     """Go's net/http, compiled here."""
 
     name = "go"
+    role = "application server"
     executable = "go"
     version_command = ("go", "version")
     can = frozenset({"static", "trailers", "events", "expect", "mtls"})
@@ -295,6 +301,7 @@ class _Python(Program):
     """A server in Python, which is a module of this environment, with the application in ASGI."""
 
     module: str
+    role = "application server"
     can = frozenset({"static", "gzip", "events", "ws", "expect"})
 
     def prepare(self) -> None:

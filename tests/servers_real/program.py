@@ -16,6 +16,7 @@ application servers by an application in `apps`.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -68,17 +69,23 @@ class Program:
     Attributes:
         name: what the tests call it.
         executable: what must be installed.
+        version_command: prints the version, which is what `version_pattern` finds first.
+        role: what it is in the tests.
         doors: "plain", "tls" (HTTP/1.1), "h2" and "h3", as far as it has them.
         can: what else it does: "static", "gzip", "br", "trailers", "events", "ws", "expect", and
             "short" (a port that ends connections after two requests), "mtls", "reload".
+        scheme: of its URL, if it is a proxy that clients are told to use.
         needs_length: the doors at which it takes no body whose length is not said before.
     """
 
     name: ClassVar[str]
     executable: ClassVar[str]
     version_command: ClassVar[Sequence[str]]
+    version_pattern: ClassVar[str] = r"(\d+(?:\.\d+)+)"
+    role: ClassVar[str] = "origin"
     doors: ClassVar[Sequence[str]] = ("plain", "tls", "h2")
     can: ClassVar[frozenset[str]] = frozenset()
+    scheme: ClassVar[str] = ""
     needs_length: ClassVar[Sequence[str]] = ()
 
     def __init__(self, around: Surroundings) -> None:
@@ -120,11 +127,12 @@ class Program:
 
     @classmethod
     def version(cls) -> str:
-        """Return what it says of its version."""
+        """Return the version that it says it has."""
         said = subprocess.run(
             cls.version_command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
-        return said.stdout.decode(errors="replace")
+        found = re.search(cls.version_pattern, said.stdout.decode(errors="replace"))
+        return found[1] if found else "unknown"
 
     def port(self, name: str) -> int:
         """Return a port of its own by its name, which is free when first asked for."""
@@ -140,6 +148,10 @@ class Program:
         if name == "plain":
             return Door(f"http://127.0.0.1:{self.port(port)}", _SETTINGS[name])
         return Door(f"https://localhost:{self.port(port)}", _SETTINGS[name])
+
+    def proxy_url(self, port: str = "plain", credentials: str = "") -> str:
+        """Return what clients are told, with credentials that end with an at sign."""
+        return f"{self.scheme}://{credentials}127.0.0.1:{self.port(port)}"
 
     def seen(self) -> Counter[str]:
         """Return how often each id came in a request, by the server or what is behind it."""
@@ -194,7 +206,10 @@ class Program:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             end = time.monotonic() + SECONDS  # its workers may be ending just now
-            while any(map(_takes_connections, self.ports.values())) and time.monotonic() < end:
+            while (
+                any(_takes_connections(port) for port in self.ports.values())
+                and time.monotonic() < end
+            ):
                 time.sleep(0.005)
 
 

