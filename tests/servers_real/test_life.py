@@ -104,13 +104,13 @@ async def test_a_reload_under_load_loses_at_most_posts_that_may_have_been_proces
     for failure in failures:
         assert isinstance(failure, curlhttp.RequestException)
         assert failure.request is not None
-        assert failure.request_sent
+        kinds = [curlhttp.ConnectionError, curlhttp.SSLError]
         if door in H1_DOORS:
-            assert isinstance(failure, curlhttp.ConnectionError)
-            assert failure.request.method == "POST"  # which may have been processed
+            # A POST may have been processed; a handshake may be cut, and then nothing was sent.
+            assert failure.request.method == "POST" or not failure.request_sent, failure
         else:
-            kinds = (curlhttp.ConnectionError, curlhttp.exceptions.RemoteProtocolError)
-            assert isinstance(failure, kinds)
+            kinds.append(curlhttp.exceptions.RemoteProtocolError)
+        assert isinstance(failure, tuple(kinds)), failure
 
 
 # --- restart ---
@@ -189,7 +189,7 @@ async def test_a_client_certificate_that_is_demanded(
 # --- connections that fall silent ---
 
 
-@doors()
+@doors(only=("plain", "h2", "h3"))
 @WITHOUT_UVLOOP
 async def test_a_silent_connection_costs_only_what_is_on_it(
     talk_with: TalkWith, name: str, door: str
