@@ -21,6 +21,7 @@ from curlhttp._models.decoders import decode_readable
 from curlhttp._models.headers import Headers
 from curlhttp._models.scrub import (
     is_secret_header,
+    is_secret_member,
     is_secret_parameter,
     scrub_field,
     scrub_text,
@@ -36,12 +37,6 @@ FORM = "application/x-www-form-urlencoded"
 _DEEPEST = 5  # JSON in a string of JSON in a string..., and parts within parts
 _ROUNDS = 4  # of masking, until nothing changes: what is recorded is masked again to be compared
 
-_SECRET_MEMBER = re.compile(
-    r"token|secret|passw|passphrase|passcode|pwd|jwt|cookie|credential|signature|assertion|sessid"
-    r"|(?:api|access|account|encryption|master|private|shared|signing|storage)[-_ .]?key"
-    r"|authori[sz]ation|connection[-_ ]?string|(?:^|[-_. ])(?:auth|otp|pass|pin|sig)(?:$|[-_. ])",
-    re.IGNORECASE,
-).search
 # Other numbers, such as "max_tokens", are no secrets.
 _SECRET_NUMBER = re.compile(
     r"(?:passwor[dt]|passwd|passphrase|passcode|pwd|secret|(?:^|[-_. ])(?:otp|pass|pin))\Z",
@@ -256,7 +251,7 @@ class Masks:
 
     def is_secret_string(self, name: str) -> bool:
         """Return whether a string of such a name is a secret."""
-        return name.lower() in self._names or _SECRET_MEMBER(name) is not None
+        return name.lower() in self._names or is_secret_member(name) is not None
 
     def string(self, raw: str, depth: int) -> str:
         """Return what is between two quotation marks, with the secrets in it masked."""

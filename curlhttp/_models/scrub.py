@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "is_secret_header",
+    "is_secret_member",
     "is_secret_parameter",
     "scrub_block",
     "scrub_field",
@@ -40,6 +41,15 @@ is_secret_header = re.compile(
     r"|(?:^|[-_])(?:api-?key|key|auth|sig|jwt|pass|pwd)(?:$|[-_])",
     re.IGNORECASE,
 ).search
+
+# Of JSON: "session_id", "code" and "key" are harmless there.
+is_secret_member = re.compile(
+    r"token|secret|passw|passphrase|passcode|pwd|jwt|cookie|credential|signature|assertion|sessid"
+    r"|(?:api|access|account|encryption|master|private|shared|signing|storage)[-_ .]?key"
+    r"|authori[sz]ation|connection[-_ ]?string|(?:^|[-_. ])(?:auth|otp|pass|pin|sig)(?:$|[-_. ])",
+    re.IGNORECASE,
+).search
+_MEMBERS = re.compile(r'"([^"\\]{1,64})\\*"\s*:\s*\\*["\[{]').finditer
 
 _FIELDS_WITH_URLS = frozenset({"content-location", "link", "location", "referer", "refresh"})
 _USERINFO_AHEAD = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
@@ -77,6 +87,8 @@ def scrub_field(name: str, value: str) -> str:
         value: of the others, URLs are scrubbed.
     """
     if is_secret_header(name):
+        return "[secret]"
+    if '"' in value and _is_secret_json(value):
         return "[secret]"
     if "://" in value or name.lower() in _FIELDS_WITH_URLS:
         return scrub_text(_USERINFO_WITHIN.sub("//***@", value))
@@ -131,6 +143,10 @@ def shown_text(text: str) -> str:
     return text if text.isprintable() else "".join([c if c.isprintable() else "?" for c in text])
 
 
+def _is_secret_json(text: str) -> bool:
+    return any(is_secret_member(found[1]) for found in _MEMBERS(text))
+
+
 def _scrubbed(text: str, depth: int) -> str:
     parts: list[str] = []
     for part in _SEPARATORS.split(text):
@@ -147,12 +163,17 @@ def _goes_on(parts: list[str]) -> bool:
 
 
 def _masked(part: str, depth: int) -> str:
+    if "://" in part:
+        part = _PASSWORD_WITHIN.sub("://***@", part)
     for found in _NAMES(part):
         if is_secret_parameter(unquote(found[1])):
             return part[: found.end()] + _MASK
+    equals = part.find("=")
+    if 0 <= equals < part.find('"') and _is_secret_json(part[equals:]):
+        return part[: equals + 1] + _MASK
     # A URL may stand in a parameter of another: "?next=https%3A%2F%2Fhost%2F%3Ftoken%3D..."
     if depth and "%" in part:
         plain = unquote(part)
         if _scrubbed(plain, depth - 1) != plain:
             return f"{part.partition('=')[0]}={_MASK}"
-    return _PASSWORD_WITHIN.sub("://***@", part) if "://" in part else part
+    return part

@@ -18,7 +18,7 @@ from websockets.protocol import State
 from curlhttp._engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
 from curlhttp._fork import register
-from curlhttp._models.scrub import shown_text
+from curlhttp._models.scrub import scrub_text, shown_text
 from curlhttp._websocket.handshake import Settings
 from curlhttp._websocket.heartbeat import Heartbeat
 from curlhttp._websocket.inbox import Inbox, Message
@@ -388,11 +388,11 @@ class WebSocketConnection:
         protocol = self.protocol
         received, sent = protocol.close_rcvd, protocol.close_sent
         if received is not None:
-            what = f"the server closed the WebSocket with {shown_text(str(received))}"
+            what = f"the server closed the WebSocket with {_shown(received)}"
         elif sent is not None and self._is_our_end:
-            what = f"the WebSocket was closed with {sent}"
+            what = f"the WebSocket was closed with {_shown(sent)}"
         elif sent is not None:
-            what = f"the WebSocket had to be closed with {sent}"
+            what = f"the WebSocket had to be closed with {_shown(sent)}"
         else:
             what = "the connection of the WebSocket ended without a close frame"
         error = WebSocketClosed(
@@ -463,6 +463,11 @@ class WebSocketConnection:
         elif self.protocol.state is State.OPEN and (data := self.heartbeat.ping(now)) is not None:
             self.protocol.send_ping(data)
             self._flush()
+
+
+def _shown(close: object) -> str:
+    """Return a close frame for a message: its reason may be anything."""
+    return shown_text(" ".join(map(scrub_text, str(close).split(" "))))
 
 
 def _check_close(code: int, reason: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from curlhttp._models.cookies.jar import Cookies
 from curlhttp._models.cookies.rules import new_cookie
 from curlhttp.cli.exits import READ_ERROR, CommandFailed
-from curlhttp.cli.private_file import write_private
+from curlhttp.cli.private_file import read_bounded, write_private
 
 __all__ = ["cookies_in", "read_cookies", "write_cookies"]
 
@@ -28,7 +28,8 @@ def read_cookies(path: Path) -> Cookies:
         CommandFailed: it cannot be read, or is in another format.
     """
     try:
-        return cookies_in(path.read_text("utf-8"), path)
+        with path.open("rb") as file:
+            return cookies_in(read_bounded(file), path)
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
     except UnicodeDecodeError:

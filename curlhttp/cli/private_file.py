@@ -8,8 +8,9 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["read_private", "write_private"]
+__all__ = ["read_bounded", "read_private", "write_private"]
 
 _LARGEST = 16 * 1024 * 1024  # bytes; more is none of ours
 
@@ -28,7 +29,17 @@ def read_private(path: Path) -> str | None:
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "this is no file")
-        text = file.read(_LARGEST + 1)
+        return read_bounded(file)
+
+
+def read_bounded(file: BinaryIO) -> str:
+    """Return the text of an open file, which may be a pipe.
+
+    Raises:
+        OSError: it cannot be read, or is too large.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    text = file.read(_LARGEST + 1)
     if len(text) > _LARGEST:
         raise OSError(errno.EFBIG, f"this has more than {_LARGEST:,} bytes")
     return text.decode()

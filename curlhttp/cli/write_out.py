@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from curlhttp._models.scrub import scrub_url, shown_url
+from curlhttp._models.scrub import scrub_text, scrub_url, shown_url
 from curlhttp._policy.redirect import as_utf8
 from curlhttp.cli.terminal import printable
 from curlhttp.exceptions import RequestException
@@ -42,7 +42,7 @@ def _peer(at: int, side: str) -> Callable[[Response, int, float], str]:
 
 
 _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
-    "content_type": lambda response, *_: response.headers.get("content-type", ""),
+    "content_type": lambda response, *_: scrub_text(response.headers.get("content-type", "")),
     "http_code": lambda response, *_: f"{response.status_code:03}",
     "http_version": lambda response, *_: _VERSIONS.get(response.http_version, "0"),
     "local_ip": _peer(0, "local"),

@@ -72,6 +72,8 @@ def test_continue_shows_the_range_with_verbose(tmp_path: Path) -> None:
         ["--header=X-Api-Key: sesame"],
         ["X-Api-Key:sesame"],
         ["token==sesame"],
+        ['variables=={"password":"sesame"}'],
+        ['X-Context:{"password":"sesame"}'],
         ["-G", "-d", "token=sesame"],
         ["-b", "id=sesame"],
     ],

@@ -170,6 +170,7 @@ def answer_of(status: str = "200 OK", *fields: tuple[str, str]) -> bytes:
     ("location", "shown"),
     [
         ("/x?token=sesame&a=1", "{url}/x?token=***&a=1"),
+        ("/x?v=%7B%22password%22%3A%22sesame%22%7D", "{url}/x?v=***"),
         ("//me:sesame@h.test/?a=b#sesame", "http://h.test/?a=b"),
         ("http://h.test/\xc3\xa4", "http://h.test/%C3%A4"),
         (f"/{EVIL}", "{url}/%1B%5D0;owned%07%20%C2%9B2J"),
@@ -181,6 +182,13 @@ def test_write_out_shows_where_it_leads_without_secrets(location: str, shown: st
     with RawServer(respond(answer_of("302 Found", ("Location", location)))) as server:
         ended = run("--no-follow", "-w", "%{redirect_url}", f"{server.url}/y")
         assert ended.out.decode() == shown.format(url=server.url)
+
+
+def test_write_out_shows_the_type_without_secrets() -> None:
+    kind = "text/plain; token=sesame; charset=x"
+    with RawServer(respond(answer_of("200 OK", ("Content-Type", kind)))) as server:
+        out = run("-w", "%{content_type}", server.url).out
+    assert out == b"text/plain; token=***; charset=x"
 
 
 def test_write_out_shows_no_control_characters_of_a_server() -> None:

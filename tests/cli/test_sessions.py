@@ -296,6 +296,17 @@ def test_a_hostile_cookie_file_is_an_error_and_left_as_it_is(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("name", ["mine.cookies", "mine.json"])
+def test_a_file_without_an_end_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    with file.open("wb") as huge:
+        huge.write(cookie_line().encode())
+        huge.truncate(16 * 1024 * 1024 + 1)
+    ended = run("get", "-b" if name == "mine.cookies" else "--session", file, ORIGIN)
+    assert (ended.status, ended.err) == (
+        26, f"curlhttp: {file}: this has more than 16,777,216 bytes\n")  # fmt: skip
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither FIFOs nor these links")
 @pytest.mark.parametrize("suffix", [".json", ".cookies"])
 @pytest.mark.parametrize("kind", ["fifo", "loop", "folder", "device"])

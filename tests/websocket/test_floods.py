@@ -212,6 +212,22 @@ async def test_a_reason_to_close_cannot_write_to_a_terminal(client: AnyClient) -
     assert caught.value.reason == reason
 
 
+async def test_a_reason_to_close_is_told_without_its_secrets(client: AnyClient) -> None:
+    reason = "see https://me:sesame@h.test/?token=sesame and go"
+
+    def talk(conn: RawConnection) -> None:
+        conn.send(close_frame(4000, reason))
+        assert read_frame(conn)[0] == CLOSE
+
+    with RawServer(speaking(talk)) as server:
+        ws = await client.websocket(url_of(server))
+        with pytest.raises(WebSocketClosed) as caught:
+            await ws.recv()
+    assert "sesame" not in str(caught.value)
+    assert "and go" in str(caught.value)
+    assert caught.value.reason == reason
+
+
 async def test_a_refusal_cannot_write_to_a_terminal(client: AnyClient) -> None:
     answer = response(b"", "403 \x1b]0;owned\x07 no")
     with RawServer(respond_and_close(answer)) as server:
