@@ -24,6 +24,7 @@ from curlhttp._run import Offload, run_here
 from curlhttp._settings import (
     checked_hooks,
     client_headers,
+    connect_stores,
     hsts_in,
     limits_of,
     netrc_of,
@@ -217,6 +218,12 @@ class Core(Unpicklable, RequestBuilder):
             cache=self._cached_by(cache),
         )
         self.flow: Send = self.chain.ending_in(self.exchange, self.clock, self.gate)
+        connect_stores(
+            rate_limit,
+            concurrency_limit,
+            None if breaker is None else breaker.shared,
+            None if self._retry is None else self._retry.budget,
+        )
 
     def _cached_by(self, cache: Cache | None) -> ClientCaching | None:
         if cache is None:

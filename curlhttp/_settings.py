@@ -20,9 +20,16 @@ from curlhttp.exceptions import InvalidHeader
 if TYPE_CHECKING:
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import HeaderChanges, Hook, HooksInput
+    from curlhttp._policy.breaker.shared import SharedCircuits
+    from curlhttp._policy.budget import RetryBudget
+    from curlhttp._policy.concurrency import ConcurrencyLimit
+    from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryInput, RetryPolicy
 
-__all__ = ["checked_hooks", "client_headers", "hsts_in", "limits_of", "netrc_of", "retry_policy"]
+__all__ = [
+    *("checked_hooks", "client_headers", "connect_stores", "hsts_in", "limits_of", "netrc_of"),
+    "retry_policy",
+]
 
 _DEFAULT_HEADERS = (
     ("User-Agent", f"curlhttp/{__version__}"),
@@ -108,6 +115,19 @@ def retry_policy(retry: RetryInput) -> RetryPolicy | None:
     from curlhttp._policy.retry import RetryPolicy
 
     return RetryPolicy.of(retry)
+
+
+def connect_stores(
+    *limits: RateLimit | ConcurrencyLimit | RetryBudget | SharedCircuits | None,
+) -> None:
+    """Let the stores of a client's policies begin to connect, before its first request waits."""
+    stores = [each.store for each in limits if each is not None and each.store is not None]
+    if stores:
+        from curlhttp._policy.store import Connects
+
+        for store in stores:
+            if isinstance(store, Connects):
+                store.connect()
 
 
 def netrc_of(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] | None] | None:

@@ -6,6 +6,7 @@ circuits of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -63,7 +64,8 @@ class SharedBreaker:
             if seconds := known.refuses_for(now):
                 raise refusal(key, seconds)
             return SharedPermit(circuits, key, known.number, now)
-        answer = await asked(circuits.store, circuits.admitting(key), self._gate, request)
+        left = math.inf if request.deadline is None else request.deadline - now
+        answer = await asked(circuits.store, circuits.admitting(key), self._gate, request, left)
         now = self._now()
         if answer is None:
             return self._admit_alone(key, now)

@@ -6,6 +6,8 @@ Where the store has no answer, the process holds them back by itself.
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable
+from functools import partial
 from typing import cast
 
 from curlhttp._engine import Clock, MakeGate, Send
@@ -22,18 +24,45 @@ __all__ = ["asked", "counted_together", "rated_together"]
 
 
 async def asked(
-    store: Store, question: Question, gate: MakeGate, request: Request
+    store: Store, question: Question, gate: MakeGate, request: Request, patience: float
 ) -> Answer | None:
-    """Return a store's answer for a request, or None when there is none.
+    """Return a store's answer for a request, or None when there is none in its time.
+
+    Args:
+        store: has the answer.
+        question: what is asked.
+        gate: makes a gate of the engine.
+        request: for which it is asked.
+        patience: seconds that it has; inf without a limit.
 
     Raises:
         StoreError: see Store.ask.
     """
+    within = partial(_BoundedGate, gate, max(0.0, patience))
     try:
-        return await store.ask(question, gate)
+        return await store.ask(question, gate if patience == math.inf else within)
     except StoreError as error:
         error.request = request
         raise
+
+
+class _BoundedGate:
+    """A gate at which nobody waits for longer than a request has time.
+
+    Args:
+        gate: makes one.
+        most: seconds.
+    """
+
+    __slots__ = ("_gate", "_most", "open")
+
+    def __init__(self, gate: MakeGate, most: float) -> None:
+        self._gate = gate()
+        self._most = most
+        self.open = self._gate.open
+
+    def wait(self, seconds: float | None = None) -> Awaitable[object]:
+        return self._gate.wait(self._most if seconds is None else min(seconds, self._most))
 
 
 # --- per second ---
@@ -71,7 +100,7 @@ async def _turn(
     origin, deadline = request.url.origin, request.deadline
     while True:
         patience = math.inf if deadline is None else deadline - clock.now()
-        answer = await asked(store, rate.reserving(origin, patience), gate, request)
+        answer = await asked(store, rate.reserving(origin, patience), gate, request, patience)
         if answer is None:
             return None
         now, wait = clock.now(), seconds(answer[1])
@@ -150,7 +179,11 @@ async def _wait_for(
     ends = math.inf if patience is None else begun + patience
     before, since = -1, begun
     while True:
-        answer = await asked(store, lease.taking(joins=True), gate, request)
+        # Not the time for a place: whoever has little of that would go without one.
+        left = math.inf
+        if patience is not None and request.deadline is not None:
+            left = request.deadline - clock.now()
+        answer = await asked(store, lease.taking(joins=True), gate, request, left)
         if answer is None:
             return
         if answer[0]:

@@ -8,12 +8,12 @@ knows by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from curlhttp._engine import MakeGate
 
-__all__ = ["Answer", "Held", "Question", "Store", "micros", "seconds"]
+__all__ = ["Answer", "Connects", "Held", "Question", "Store", "micros", "seconds"]
 
 Answer: TypeAlias = "Sequence[int | bytes]"
 
@@ -73,6 +73,14 @@ class Store(Protocol):
 
     def ask_here(self, question: Question) -> Answer | None:
         """Return the answer as ask does, and block for it, no longer than the store's timeout."""
+
+
+@runtime_checkable
+class Connects(Protocol):
+    """A store that is told beforehand that there will be questions."""
+
+    def connect(self) -> None:
+        """Begin to connect, unless that was done; never waits."""
 
 
 def micros(duration: float) -> int:

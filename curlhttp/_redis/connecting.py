@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from curlhttp.exceptions import StoreError
@@ -32,18 +33,30 @@ class Address(NamedTuple):
     settings: _Settings
     where: str
 
-    def client(self, seconds: float) -> Redis:
-        """Return a client that waits no longer than some seconds, with connections of its own."""
+    def client(self, connect_timeout: float, timeout: float) -> Redis:
+        """Connect, and return a client with connections of its own.
+
+        Args:
+            connect_timeout: seconds for which it waits for a connection.
+            timeout: seconds for which it waits for an answer.
+        """
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
         settings = {name: value for name, value in self.settings.items() if name not in _OURS}
-        settings |= {"socket_timeout": seconds, "socket_connect_timeout": seconds}
+        settings |= {"socket_timeout": timeout, "socket_connect_timeout": connect_timeout}
         # What is asked twice may be done twice, and a request waits for it meanwhile.
         settings["retry"] = Retry(NoBackoff(), 0)
         pool = redis.ConnectionPool(connection_class=self.kind, **settings)
-        return redis.Redis(connection_pool=pool)
+        client = redis.Redis(connection_pool=pool)
+        try:
+            with suppress(redis.ResponseError):  # not all users may ask for a PONG
+                client.ping()
+        except BaseException:
+            pool.disconnect()
+            raise
+        return client
 
     def lasting(self, prefix: str, error: Exception) -> StoreError | None:
         """Return an error for what Redis says and will say again, None for what may mend itself.

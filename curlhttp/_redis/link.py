@@ -30,6 +30,8 @@ __all__ = ["Asking", "Link"]
 _MOST = 256  # questions that are sent in one piece
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds for which Redis is left alone after a failure
 _SAID_EVERY = 60.0  # seconds
+_LATE_ANSWERS = 1.0  # seconds, at least: what comes after the timeout is taken back
+_MANY_LATE = 3  # answers in a row, after which Redis is left alone as if there were none
 _LAST_WAIT = 1.0  # seconds that the end of a program may take longer for what was not sent yet
 _TICK = 0.5  # seconds after which the thread looks at what is to be asked again
 
@@ -110,13 +112,17 @@ class Link:
     Args:
         address: of Redis.
         prefix: what the names of keys begin with.
-        waits: seconds for which the thread waits for an answer, or for a connection.
+        timeout: seconds after which an answer is late.
+        connect_timeout: seconds for which the thread waits for a connection.
     """
 
-    def __init__(self, address: Address, prefix: str, waits: float) -> None:
+    def __init__(
+        self, address: Address, prefix: str, timeout: float, connect_timeout: float
+    ) -> None:
         self._address = address
         self._prefix = prefix
-        self._waits = waits
+        self._timeout = timeout
+        self._connect_timeout = connect_timeout
         self._said_at = -_SAID_EVERY
         self._has_said = False
         self._begin()
@@ -134,6 +140,7 @@ class Link:
         self._trial_at = 0.0
         self._is_trying = False
         self._pause = _FIRST_PAUSE
+        self._late = 0  # answers in a row
 
     def after_fork_in_child(self) -> None:
         """Leave the connection to the parent, and begin anew."""
@@ -152,6 +159,16 @@ class Link:
             self._is_trying = True
             self.put(_of_nobody(None))
         return self._is_up
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether there was a connection: a question is sent at once then."""
+        return self._client is not None
+
+    def connect(self) -> None:
+        """Have a connection made, unless there is one. Never waits."""
+        if self._is_up and not (self.is_connected or self._is_closed):
+            self.put(_of_nobody(None))
 
     def put(self, call: Asking) -> None:
         """Have a question sent. Never waits; safe in finalizers."""
@@ -247,23 +264,41 @@ class Link:
             _finish(wanted)  # it failed since they came
             return
         try:
-            self._exchange(wanted)
+            seconds = self._exchange(wanted)
         except Exception as error:  # whatever it is, the requests go on
             self._loaded.clear()
             self.note_failure(error)
             _finish(wanted)
             return
+        # Not after a mere PING: it may answer that in time, and nothing else.
+        says_enough = any(call.question is not None for call in wanted)
+        if seconds > self._timeout:
+            self._late += 1
+        elif says_enough:
+            self._late = 0
+        if self._late >= _MANY_LATE and seconds > self._timeout:
+            # Else each request would wait for what always comes too late.
+            self.note_failure(TimeoutError(f"an answer took {seconds:.3g} s"))
+            return
         self._is_up, self._is_trying = True, False
-        # Not after a mere PING: it may answer that, and nothing else.
-        if any(call.question is not None for call in wanted):
+        if says_enough:
             self._pause = _FIRST_PAUSE
             if self._has_said:
                 self._has_said = False
                 _log.info("the store %s answers again", self._address.where)
 
-    def _exchange(self, calls: list[Asking]) -> None:
+    def _exchange(self, calls: list[Asking]) -> float:
+        """Give calls their answers; return the seconds that Redis took, but for connecting."""
         if self._client is None:
-            self._client = self._address.client(self._waits)
+            # Greetings are answers, too.
+            waits = max(self._timeout, self._connect_timeout, _LATE_ANSWERS)
+            self._client = self._address.client(self._connect_timeout, waits)
+        begun = time.monotonic()
+        self._ask_for(calls)
+        return time.monotonic() - begun
+
+    def _ask_for(self, calls: list[Asking]) -> None:
+        assert self._client is not None
         sent = [call for call in calls if call.question is not None]
         if not sent:
             self._client.ping()

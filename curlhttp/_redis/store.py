@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
 
 from curlhttp import _fork
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisStore"]
 
-_LATE_ANSWERS = 1.0  # seconds: what comes after the timeout is taken back, if it comes at all
+_EARLY = 0.002  # seconds that timers of event loops may be
 
 
 class RedisStore:
@@ -37,6 +38,8 @@ class RedisStore:
         prefix: what the names of all keys begin with: those with the same one, and the same
             settings of a policy, share it.
         timeout: seconds for which a request waits for an answer, at most.
+        connect_timeout: seconds that the first connection may take on top of that. It is begun
+            when a client is made with the store, which does not wait for it.
         on_error: "local" for requests to go on by what the process knows itself when there is no
             answer, "refuse" to raise StoreError.
 
@@ -52,10 +55,12 @@ class RedisStore:
         *,
         prefix: str = "curlhttp",
         timeout: float = 0.05,
+        connect_timeout: float = 1.0,
         on_error: Literal["local", "refuse"] = "local",
     ) -> None:
-        if not 0 < timeout < 3600:
-            raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+        for name, value in (("timeout", timeout), ("connect_timeout", connect_timeout)):
+            if not 0 < value < 3600:
+                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
         if on_error not in ("local", "refuse"):
             raise ValueError(f"on_error must be 'local' or 'refuse', not {on_error!r}")
         if not (isinstance(prefix, str) and prefix):
@@ -64,12 +69,17 @@ class RedisStore:
         self._given = redis
         self.prefix = prefix
         self.timeout = timeout
+        self.connect_timeout = connect_timeout
         self.on_error = on_error
         address = address_of(redis)
         self._where = address.where
         # No method of this object: the thread must not keep it alive.
-        self._link = Link(address, prefix, max(timeout, _LATE_ANSWERS))
+        self._link = Link(address, prefix, timeout, connect_timeout)
         _fork.register(self._link)
+
+    def connect(self) -> None:
+        """Begin to connect, unless that was done; never waits."""
+        self._link.connect()
 
     async def ask(self, question: Question, gate: MakeGate) -> Answer | None:
         """Return the answer, or None when there is none in time; see Store."""
@@ -78,13 +88,16 @@ class RedisStore:
             return None
         opened = gate()
         call = Asking(question, opened.open)
+        patience = self.timeout + (0.0 if self._link.is_connected else self.connect_timeout)
+        begun = time.monotonic()
         try:
             self._link.put(call)
-            await opened.wait(self.timeout)
+            await opened.wait(patience)
         except BaseException:
             self._leave(call)
             raise
-        return self._answer(call)
+        # A request that had less time itself says nothing of Redis.
+        return self._answer(call, has_waited=time.monotonic() - begun > patience - _EARLY)
 
     def ask_here(self, question: Question) -> Answer | None:
         """Return the answer, and block for it no longer than the timeout."""
@@ -105,11 +118,13 @@ class RedisStore:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what makes the same store in another process, with a connection of its own."""
-        return _remade, (self._given, self.prefix, self.timeout, self.on_error)
+        settings = (self.prefix, self.timeout, self.connect_timeout, self.on_error)
+        return _remade, (self._given, *settings)
 
-    def _answer(self, call: Asking) -> Answer | None:
+    def _answer(self, call: Asking, *, has_waited: bool) -> Answer | None:
         if call.claim():  # not done
-            self._link.note_failure(TimeoutError(f"no answer in {self.timeout:g} s"))
+            if has_waited:
+                self._link.note_failure(TimeoutError(f"no answer in {self.timeout:g} s"))
         elif call.error is not None:
             raise call.error
         elif call.answer is not None:
@@ -146,6 +161,12 @@ def _nothing() -> None:
 
 
 def _remade(
-    redis: str | Redis, prefix: str, timeout: float, on_error: Literal["local", "refuse"]
+    redis: str | Redis,
+    prefix: str,
+    timeout: float,
+    connect_timeout: float,
+    on_error: Literal["local", "refuse"],
 ) -> RedisStore:
-    return RedisStore(redis, prefix=prefix, timeout=timeout, on_error=on_error)
+    return RedisStore(
+        redis, prefix=prefix, timeout=timeout, connect_timeout=connect_timeout, on_error=on_error
+    )

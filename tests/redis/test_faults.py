@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -20,6 +20,7 @@ from curlhttp import (
     CircuitBreakerOpen,
     Client,
     ConcurrencyLimit,
+    DeadlineExceeded,
     RateLimit,
     RetryBudget,
     RetryPolicy,
@@ -35,6 +36,7 @@ from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
 from tests.support.inner import run_script
+from tests.support.pace import paced
 
 pytestmark = pytest.mark.anyio
 
@@ -88,6 +90,8 @@ def listening(answer: bytes = b"", to_script: bytes = b"") -> Iterator[int]:
         server.shutdown(socket.SHUT_RDWR)
         thread.join()
         for sock in ends:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
             sock.close()
 
 
@@ -270,6 +274,143 @@ async def test_what_somebody_wrote_into_a_key_lets_nobody_wait(
         admin.hset(name, field, value)
     with anyio.fail_after(30):
         assert (await client.get(app.url)).status_code == 200
+
+
+class Delayed:
+    """A way to a Redis whose answers take some time; use it as a context manager.
+
+    Attributes:
+        port: to connect to instead.
+        seconds: that each piece of an answer is held.
+        connections: how many came.
+        questions: how many scripts were to be run.
+    """
+
+    def __init__(self, port: int, seconds: float) -> None:
+        self.seconds = seconds
+        self.connections = self.questions = 0
+        self._target = port
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._ends: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+
+    def __enter__(self) -> Delayed:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._threads[0].join()
+        for sock in self._ends:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads[1:]:
+            thread.join()
+        for sock in self._ends:
+            sock.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._server.accept()
+            except OSError:
+                return
+            self.connections += 1
+            far = socket.create_connection(("127.0.0.1", self._target))
+            self._ends += [near, far]
+            for source, target in ((near, far), (far, near)):
+                thread = threading.Thread(target=self._forward, args=(source, target, near))
+                self._threads.append(thread)
+                thread.start()
+
+    def _forward(self, source: socket.socket, target: socket.socket, near: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := source.recv(1 << 20):
+                if source is near:
+                    self.questions += piece.count(b"EVALSHA")
+                else:
+                    time.sleep(self.seconds)
+                target.sendall(piece)
+
+
+async def until(is_so: Callable[[], Any]) -> None:
+    with anyio.fail_after(30):
+        while not is_so():
+            await anyio.sleep(0.001)
+
+
+async def test_a_connection_may_take_longer_than_an_answer(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    timeout = paced(0.2)
+    with Delayed(redis.port, 3 * timeout) as way:
+        url = f"redis://127.0.0.1:{way.port}/0"
+        store = make_store(url, timeout=timeout, connect_timeout=20)
+        client = make_client(rate_limit=RateLimit(100, store=store))
+        await client.get(app.url)
+        with redis.client() as admin:
+            assert admin.keys("curlhttp:1:rate:*")
+        store.close()
+
+
+@pytest.mark.parametrize("name", ["rate_limit", "concurrency_limit", "breaker", "retry"])
+async def test_a_client_connects_when_it_is_made(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore, name: str
+) -> None:
+    store = make_store(redis)
+    policies = all_of(store)
+    assert not store._link.is_connected
+    make_client(**{name: policies[name]})
+    await until(lambda: store._link.is_connected)
+    assert len(app.requests) == 0
+
+
+async def test_nobody_who_makes_a_client_waits_for_redis(
+    make_client: MakeClient, app: AppServer, make_store: MakeStore
+) -> None:
+    with listening() as port:  # it takes connections, and says nothing
+        store = make_store(f"redis://127.0.0.1:{port}/0", timeout=30, connect_timeout=30)
+        client = make_client(**all_of(store))
+        assert store._link.is_up()  # nothing came of it yet
+        begun = time.monotonic()
+        with pytest.raises(DeadlineExceeded):
+            await client.get(app.url, timeout=Timeout(total=paced(0.1)))
+        assert time.monotonic() - begun < 15
+        assert store._link.is_up()  # a request without time says nothing of Redis
+    store.close()
+
+
+async def test_a_redis_whose_answers_are_late_is_left_alone_as_one_without_any(
+    make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
+) -> None:
+    timeout = paced(0.05)
+    with Delayed(redis.port, 0) as way:
+        store = make_store(f"redis://127.0.0.1:{way.port}/0", timeout=timeout)
+        client = make_client(rate_limit=RateLimit(10_000, burst=10_000, store=store))
+        link = store._link
+        begun: list[Any] = []
+        ended: list[Any] = []
+
+        def serve(batch: Any, real: Any = link._serve) -> None:
+            begun.append(batch)
+            real(batch)
+            ended.append(batch)
+
+        link._serve = serve
+        await until(lambda: link.is_connected)
+        way.seconds = 4 * timeout
+        before = way.questions
+        for _ in range(12):
+            assert (await client.get(app.url)).status_code == 200
+            await until(lambda: link._inbox.empty() and len(begun) == len(ended))
+        assert 1 <= way.questions - before <= 3
+        assert len(app.requests) == 12
+        way.seconds = 0.0
+        question = RateLimit(1).reserving("http://b.test", INF)
+        await until(lambda: store.ask_here(question) is not None)
+        store.close()
 
 
 async def test_a_frozen_redis_delays_the_first_requests_alone(
@@ -485,6 +626,7 @@ async def test_a_thousand_at_once_are_answered(
 
 def test_settings_that_make_no_sense_are_refused() -> None:
     bad: list[dict[str, Any]] = [{"timeout": 0}, {"timeout": INF}, {"on_error": "x"}]
+    bad += [{"connect_timeout": 0}, {"connect_timeout": INF}]
     for settings in (*bad, {"prefix": ""}, {"prefix": "half \ud83d"}):
         with pytest.raises(ValueError):
             RedisStore("redis://localhost", **settings)
