@@ -27,7 +27,7 @@ async def test_each_way_gets_its_own_answer(
     found = [await talk.get(way) for _ in range(3)]
     if way in ("get", "stream", "map"):
         assert {response.http_version for response in found} == {VERSIONS[door]}
-        assert found[-1].timings.reused
+        assert any(response.timings.reused for response in found)
 
 
 @doors_and_ways(POST_WAYS, OF_SESSIONS)

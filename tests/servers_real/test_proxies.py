@@ -60,7 +60,7 @@ async def test_each_way_gets_its_own_answer(
     found = [await talk.get(way) for _ in range(3)]
     if door != "plain" and way in ("get", "stream", "map"):
         assert {response.http_version for response in found} == {VERSIONS[door]}
-        assert found[-1].timings.reused
+        assert any(response.timings.reused for response in found)
 
 
 @forward
