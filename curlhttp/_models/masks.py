@@ -381,7 +381,7 @@ class _Members:
                 self._begin_value(_unescaped(found[1]), masks)
                 continue
             bare = _BARE_NAME(before)
-            is_cut = found[0][-1:] != '"' and _CUT_URL(found[1]) is not None
+            is_cut = not self._text.startswith('"', found.end(1)) and bool(_CUT_URL(found[1]))
             if self._inside or is_cut or (bare is not None and masks.is_secret_string(bare[1])):
                 self._mask(found)
             else:
