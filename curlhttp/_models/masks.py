@@ -14,6 +14,7 @@ import json
 import quopri
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from urllib.parse import unquote, unquote_plus
 
 from curlhttp._models.charsets import chosen_charset
@@ -55,6 +56,8 @@ _BARE_NAME = re.compile(r"([A-Za-z_$][\w$.-]*)\s*[:=]\s*\Z").search
 _LONGEST_BARE_NAME = 100  # characters, with what is around it
 # The same in text where a quotation mark stands alone, so that strings seem to be between them.
 _MEMBER = re.compile(r'"([^"\\]{1,64})"\s*:\s*(?=")').search
+_CUT_ESCAPE = re.compile(r"\\u?[0-9A-Fa-f]{0,3}\Z")
+_CUT_URL = re.compile(r"://[^/?#\s@]*:[^/?#\s@]*\Z").search  # perhaps in the password
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 _PAIRS = re.compile(r"([?&;]|^)([^=&;#?/]*)=([^&;#]*(?:;[^=&;#\s]*(?=[&;#]|\Z))*)")
@@ -78,7 +81,7 @@ _PART_NAMES = re.compile(
 _FIELDS = re.compile(
     r"^([!#$%&'*+.^_`|~\w-]+):[ \t]*([^\r\n]*(?:\r?\n[ \t]+[^\r\n]*)*)", re.MULTILINE
 )
-_REQUEST_LINE = re.compile(r"^([A-Z]+ )(\S+)(?= HTTP/\d)", re.MULTILINE)
+_REQUEST_LINE = re.compile(r"^([A-Z]+ )((?:/|https?://)\S*)", re.MULTILINE)
 _FOLD = re.compile(r"\r?\n[ \t]+")
 
 _ASCII = frozenset({"ascii", "latin_1", "utf_8", "utf_8_sig"})
@@ -378,7 +381,8 @@ class _Members:
                 self._begin_value(_unescaped(found[1]), masks)
                 continue
             bare = _BARE_NAME(before)
-            if self._inside or (bare is not None and masks.is_secret_string(bare[1])):
+            is_cut = not self._text.startswith('"', found.end(1)) and bool(_CUT_URL(found[1]))
+            if self._inside or is_cut or (bare is not None and masks.is_secret_string(bare[1])):
                 self._mask(found)
             else:
                 raw = masks.string(found[1], depth)
@@ -453,11 +457,11 @@ def _unescaped(raw: str) -> str:
     """Return the text that a string of JSON has; leniently, as it may be cut."""
     if "\\" not in raw:
         return raw
-    try:
-        found: str = json.loads(f'"{raw}"', strict=False)
-    except ValueError:
-        return _ESCAPED.sub(r"\1", raw)
-    return found
+    for text in (raw, _CUT_ESCAPE.sub("", raw)):
+        with suppress(ValueError):
+            found: str = json.loads(f'"{text}"', strict=False)
+            return found
+    return _ESCAPED.sub(r"\1", raw)
 
 
 def _escaped(text: str) -> str:

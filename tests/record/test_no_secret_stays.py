@@ -370,6 +370,17 @@ async def test_a_coded_stream_that_is_left_early_is_kept_as_far_as_it_can_be_rea
         assert response.text == content.get("text", "")
 
 
+@pytest.mark.parametrize("name", BODIES)
+def test_wherever_a_body_is_cut_no_beginning_of_its_secret_stays(name: str) -> None:
+    kind, text = BODIES[name]
+    body = as_bytes(text)
+    for end in range(len(body)):
+        masked = Masks().body(body[:end], kind)
+        shown = masked.decode("cp037" if "cp037" in kind else "latin-1").replace("\0", "")
+        assert CANARY[:4] not in shown
+        assert Masks().body(masked, kind) == masked
+
+
 # --- what is around bodies ---
 
 
@@ -548,6 +559,36 @@ def test_json_stays_json_and_keeps_its_names(value: object) -> None:
 
     masked = Masks().body(json.dumps({"v": value}).encode(), JSON)
     assert names(json.loads(masked)) == names({"v": value})
+
+
+def with_secret(inner: object, name: str, shape: str) -> object:
+    value: object = {"string": CANARY, "list": ["x", [CANARY]], "object": {"a": {"b": CANARY}}}[
+        shape
+    ]
+    return {"before": inner, name: value, "after": inner}
+
+
+@given(
+    inner=st.recursive(
+        TEXTS, lambda x: st.lists(x, max_size=3) | st.dictionaries(TEXTS, x, max_size=3)
+    ),
+    name=st.sampled_from(["password", "api_key", "X-Api-Key", "authToken", "a"]),
+    shape=st.sampled_from(["string", "list", "object"]),
+    wraps=st.lists(st.sampled_from(["list", "member", "string"]), max_size=4),
+    indent=st.sampled_from([None, 1]),
+)
+def test_a_secret_is_found_in_any_json(
+    inner: object, name: str, shape: str, wraps: list[str], indent: int | None
+) -> None:
+    value = with_secret(inner, name, shape)
+    for wrap in wraps:
+        value = {"list": [inner, value], "member": {"m": value, "n": inner}}.get(
+            wrap, json.dumps(value, indent=indent)
+        )
+    masked = Masks(["a"]).body(json.dumps(value, indent=indent).encode(), JSON)
+    assert CANARY.encode() not in masked
+    json.loads(masked)
+    assert Masks(["a"]).body(masked, JSON) == masked
 
 
 @pytest.mark.parametrize(
