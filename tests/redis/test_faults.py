@@ -344,10 +344,10 @@ async def until(is_so: Callable[[], Any]) -> None:
 async def test_a_connection_may_take_longer_than_an_answer(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
-    timeout = paced(0.2)
+    timeout = paced(0.05)
     with Delayed(redis.port, 3 * timeout) as way:
         url = f"redis://127.0.0.1:{way.port}/0"
-        store = make_store(url, timeout=timeout, connect_timeout=20)
+        store = make_store(url, timeout=timeout, connect_timeout=100)
         client = make_client(rate_limit=RateLimit(100, store=store))
         await client.get(app.url)
         with redis.client() as admin:
