@@ -122,7 +122,8 @@ def scrub_text(text: str) -> str:
     Args:
         text: in any form; what may be userinfo is left alone, see shown_url, but in parameters.
     """
-    return _scrubbed(text, depth=2) if any(map(text.__contains__, ("=", "%", "://"))) else text
+    may_have_some = "=" in text or "%" in text or "://" in text
+    return _scrubbed(text, depth=2) if may_have_some else text
 
 
 def shown_url(url: URL | str) -> str:
