@@ -155,9 +155,12 @@ class ConcurrencyLimit(Limit["Lease"]):
 
     def shared_place(self, origin: str) -> tuple[str, str]:
         """Return the key of an origin's places at a store, and the name of a new place."""
-        if not self._name:
-            self._name = secrets.token_hex(8)
-        return f"{self.limit}:{self._key(origin)}", f"{self._name}-{next(self._numbers)}"
+        name = self._name
+        if not name:
+            with self._lock:  # else the first threads would get names that is_own does not know
+                name = self._name = self._name or secrets.token_hex(8)
+            self._release_leavers()
+        return f"{self.limit}:{self._key(origin)}", f"{name}-{next(self._numbers)}"
 
     def _line(self, origin: str) -> _Line:
         key = self._key(origin)

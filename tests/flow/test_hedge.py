@@ -286,7 +286,7 @@ async def test_nothing_is_sent_twice_when_the_first_answers_in_time(
 
 
 async def test_a_slow_body_is_no_reason_to_send_again(hedging: MakeClient, course: Course) -> None:
-    limit = paced(0.1)
+    limit = paced(0.3)
 
     def slow_body(record: Record, out: Any) -> None:
         if isinstance(out, AppConnection):

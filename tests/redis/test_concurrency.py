@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
@@ -81,6 +82,23 @@ async def test_no_more_are_under_way_over_all_than_the_limit(
     for store in stores:
         store.close()  # which sends what was told
     assert in_redis(redis) == 0
+
+
+def test_threads_that_are_the_first_at_the_same_time_give_their_places_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = iter(range(100))
+
+    def slow_name(size: int) -> str:
+        time.sleep(0.02)
+        return str(next(names)).zfill(2 * size)
+
+    monkeypatch.setattr("curlhttp._policy.concurrency.secrets.token_hex", slow_name)
+    limit = ConcurrencyLimit(1)
+    with ThreadPoolExecutor(8) as threads:
+        places = list(threads.map(limit.shared_place, [ORIGIN] * 8))
+    assert [limit.is_own(name) for _, name in places] == [True] * 8
+    assert len({name for _, name in places}) == 8
 
 
 async def test_a_stream_holds_its_place_up_to_its_end(

@@ -286,7 +286,8 @@ async def talk_once(way: Way) -> None:
         await ws.ping()
         assert await ws.recv() == "hello"
     assert ws.real.close_code == 1000
-    assert way.origin.connections == before + 1
+    # One that a connect timeout gave up may be accepted late.
+    assert 1 <= way.origin.connections - before <= 2
 
 
 @pytest.fixture

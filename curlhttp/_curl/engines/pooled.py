@@ -210,10 +210,10 @@ class PooledEngine(ABC):
         self._pool.slots.give(transfer.origin)
 
     def _lay_by(self, transfer: Transfer) -> None:
-        transfer.clean()
-        if self.is_closed:
+        if self.is_closed:  # and the handle maybe, too: its loop was closed by hand
             self._pool.drop(transfer)
         else:
+            transfer.clean()
             self._pool.idle.append(transfer)
 
     def _drop(self, transfer: Transfer) -> None:
