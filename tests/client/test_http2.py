@@ -584,11 +584,12 @@ class Breaking:
 
     def _answer(self, conn: RawConnection, state: H2Connection, event: RequestReceived) -> None:
         target = dict(event.headers)[b":path"].decode()
+        if target == "/break":  # what goes out before that comes in may be processed
+            conn.send(block(b"\xff\xff\xff\x0f")(event.stream_id, None))
         self.targets.append(target)
         if target == "/fine":
             state.send_headers(event.stream_id, [(":status", "200")], end_stream=True)
         elif target == "/break":
-            conn.send(block(b"\xff\xff\xff\x0f")(event.stream_id, None))
             conn.stall()  # it does not even close
 
 

@@ -264,8 +264,9 @@ async def test_each_attempt_of_a_hedge_has_a_span(
     app.route("/slow", answer)
     client = make_client(hedge=Hedge(0.02))
     assert (await client.get(app.url + "/slow")).content == b"second"
-    assert traced.values("error.type") == ["AttemptCancelled", None]
-    assert traced.values("http.request.resend_count") == [None, 1]
+    # Which of them the server has first is up to its threads.
+    assert sorted(traced.values("error.type"), key=str) == ["AttemptCancelled", None]
+    assert sorted(traced.values("http.request.resend_count"), key=str) == [1, None]
     assert parents_of(app) == ids_of(traced)
 
 
