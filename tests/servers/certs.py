@@ -92,6 +92,10 @@ class Certs:
         chain = [leaf.private_key_pem, *leaf.cert_chain_pems]
         return b"".join(pem.bytes() for pem in chain)
 
+    def ca_with_key_pem(self) -> bytes:
+        """Return the authority with its private key, for what issues certificates by itself."""
+        return self._ca.private_key_pem.bytes() + self.ca_pem
+
     def client_context(self) -> ssl.SSLContext:
         """Return a client's context that trusts the CA (for the standard library's clients)."""
         return ssl.create_default_context(cafile=str(self.ca_path))

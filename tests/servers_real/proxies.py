@@ -240,6 +240,24 @@ socks pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}
         return ["danted", "-f", f"{self.folder}/danted.conf", "-p", f"{self.folder}/pid"]
 
 
+class Mitmproxy(Program):
+    """mitmproxy, which reads what goes through TLS, and shows certificates of the tests' CA."""
+
+    name = "mitmproxy"
+    role = "forward proxy that reads TLS"
+    executable = "mitmdump"
+    version_command = ("mitmdump", "--version")
+    scheme = "http"
+
+    def prepare(self) -> None:
+        (self.folder / "mitmproxy-ca.pem").write_bytes(self.around.certs.ca_with_key_pem())
+
+    def command(self) -> Sequence[str]:
+        settings = {"confdir": self.folder, "ssl_verify_upstream_trusted_ca": self.ca}
+        told = [f"--set={name}={value}" for name, value in settings.items()]
+        return ["mitmdump", "--quiet", "--listen-host=127.0.0.1", f"-p{self.port('plain')}", *told]
+
+
 class Toxiproxy(Program):
     """Toxiproxy, which spoils connections as it is told over HTTP.
 
@@ -292,5 +310,5 @@ class Toxiproxy(Program):
             connection.close()
 
 
-FORWARD: tuple[type[Program], ...] = (Squid, Tinyproxy, Dante)
+FORWARD: tuple[type[Program], ...] = (Squid, Tinyproxy, Dante, Mitmproxy)
 REVERSE: tuple[type[Program], ...] = (HAProxy, Envoy)
