@@ -30,10 +30,10 @@ from curlhttp._models.scrub import (
 )
 from curlhttp._models.url.url import URL
 
-__all__ = ["FORM", "MASKED", "Masks", "boundary_of"]
+__all__ = ["FORM", "Masks", "boundary_of"]
 
 _MASK = "***"
-MASKED = b"***"  # a body that is masked whole
+_MASKED = b"***"  # a body that is masked whole
 FORM = "application/x-www-form-urlencoded"
 _DEEPEST = 5  # JSON in a string of JSON in a string..., and parts within parts
 _ROUNDS = 4  # of masking, until nothing changes: what is recorded is masked again to be compared
@@ -140,19 +140,22 @@ class Masks:
         text = _WORDS.sub(lambda found: self._pairs(scrub_text(found[0])), text)
         return self._quoted(text, _DEEPEST) if '"' in text else text
 
-    def body(self, body: bytes, media_type: str) -> bytes:
+    def body(self, body: bytes | None, media_type: str) -> bytes:
         """Return a body with its secrets masked, as it is if it is no text.
 
         Args:
-            body: without content coding; it may be cut.
+            body: without content coding, see decode_readable; it may be cut. None for one whose
+                coding cannot be undone.
             media_type: its Content-Type, or "".
         """
+        if body is None:
+            return _MASKED
         for _ in range(_ROUNDS):
             masked = self._body(body, media_type, _DEEPEST)
             if masked == body:
                 return masked
             body = masked
-        return MASKED
+        return _MASKED
 
     def _body(self, body: bytes, media_type: str, depth: int) -> bytes:
         if not body:
@@ -174,7 +177,7 @@ class Masks:
                 return _encoded(masked, charset)
         is_known = found is None or (named is not None and (is_read or _reads_ascii(named)))
         if _IS_TEXT(kind) and not is_read and _is_unreadable(body, is_known=is_known):
-            return MASKED
+            return _MASKED
         text = body.decode("utf-8", "surrogateescape")
         return _encoded(self._text(text, kind, depth), "utf-8")
 
@@ -316,7 +319,7 @@ class Masks:
         boundary = boundary_of(media_type)
         mark = b"--" + (boundary or "").encode("latin-1", "replace")
         if boundary is None or mark not in body or not depth:
-            return MASKED  # nobody knows where its fields are
+            return _MASKED  # nobody knows where its fields are
         preamble, *parts = body.split(mark)
         masked = [self._part(part, depth - 1) for part in parts]
         return mark.join([self._body(preamble, "text/plain", depth - 1), *masked])
@@ -332,7 +335,7 @@ class Masks:
         value = part[blank.end() :]
         ends = b"\r\n" if value.endswith(b"\r\n") else b"\n" if value.endswith(b"\n") else b""
         value = value[: len(value) - len(ends)]
-        masked = MASKED if self._has_secret_name(head) else self._value(value, head, depth)
+        masked = _MASKED if self._has_secret_name(head) else self._value(value, head, depth)
         masked_head = self._message(head).encode("utf-8", "surrogateescape")
         return masked_head + blank[0] + (masked if value else value) + ends
 
@@ -351,11 +354,11 @@ class Masks:
         if plain is not None:
             plain = decode_readable(plain, [fields.get("content-encoding", "")])
         if plain is None:
-            return MASKED
+            return _MASKED
         masked = self._body(plain, fields.get("content-type", ""), depth)
         if masked == plain:
             return value
-        return masked if plain == value else MASKED
+        return masked if plain == value else _MASKED
 
 
 class _Members:
@@ -476,7 +479,7 @@ def _encoded(text: str, charset: str) -> bytes:
     try:
         return text.encode(charset, "surrogateescape" if charset == "utf-8" else "strict")
     except UnicodeError:
-        return MASKED
+        return _MASKED
 
 
 def _charsets(body: bytes, named: str | None) -> Iterator[tuple[str, bool]]:

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlsplit
 from curlhttp._models.decoders import codings, decode_readable
 from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
-from curlhttp._models.masks import MASKED, Masks
+from curlhttp._models.masks import Masks
 from curlhttp._models.request import Request
 from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._version import __version__
@@ -179,8 +179,7 @@ def _request(request: Request, body: bytes, version: str, masks: Masks) -> JSONO
     if body:
         media_type = request.get_header("content-type") or ""
         plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
-        masked = MASKED if plain is None else masks.body(plain, media_type)
-        text, encoding = _as_text(masked)
+        text, encoding = _as_text(masks.body(plain, media_type))
         found["postData"] = {"mimeType": media_type, "text": text}
         if plain is not body:
             found["postData"]["_decoded"] = True
@@ -215,7 +214,7 @@ def _content(answer: Received, headers: Headers, masks: Masks) -> JSONObject:
     plain: bytes | None = content
     if content and not (answer.is_decoded and codings(coded)):  # of unknown ones none is undone
         plain = decode_readable(content, coded, may_be_cut=not answer.is_whole)
-    masked = MASKED if plain is None else masks.body(plain, media_type)
+    masked = masks.body(plain, media_type)
     text, encoding = _as_text(masked)
     size = len(content if plain is None else plain)
     found: JSONObject = {"size": size, "mimeType": media_type, "text": text}

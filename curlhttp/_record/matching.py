@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
 from curlhttp._models.decoders import decode_readable
-from curlhttp._models.masks import MASKED, Masks, boundary_of
+from curlhttp._models.masks import Masks, boundary_of
 from curlhttp._models.request import Request
 from curlhttp._record.reading import Played
 
@@ -28,7 +28,7 @@ def key_of(request: Request, body: bytes, masks: Masks) -> Key:
     """Return the key of a request that is to be sent."""
     media_type = request.get_header("content-type") or ""
     plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
-    masked = MASKED if plain is None else masks.body(plain, media_type)
+    masked = masks.body(plain, media_type)
     return Key(request.method, _sorted(masks.url(request.url)), _steady(masked, media_type))
 
 

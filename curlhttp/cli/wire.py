@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from curlhttp._models.decoders import decode_readable
-from curlhttp._models.masks import MASKED, Masks
+from curlhttp._models.masks import Masks
 from curlhttp._models.scrub import scrub_field, scrub_text
 from curlhttp.cli.terminal import printable
 
@@ -113,10 +113,9 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         elif not shows_secrets:
             codings = request.read_headers().get_list("content-encoding")
             plain = decode_readable(data, codings)
-            kind = request.get_header("content-type") or ""
-            masked = None if plain is None else Masks().body(plain, kind)
-            if masked != plain or masked is None:  # else it is shown as it was sent
-                data = MASKED if masked is None else masked
+            masked = Masks().body(plain, request.get_header("content-type") or "")
+            if masked != plain:  # else it is shown as it was sent
+                data = masked
         if sys.stdout.isatty():
             sys.stdout.write(printable(data.decode("utf-8", "replace"), "\n\t") + "\n\n")
             sys.stdout.flush()
