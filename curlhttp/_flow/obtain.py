@@ -11,7 +11,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from curlhttp._engine import Send
+from curlhttp._engine import Gate, Send
 from curlhttp._models.body.body import rewind
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -94,15 +94,7 @@ async def _obtain(
     try:
         shared.join(place, is_usable)
         if not (place.is_first or place.outcome):
-            seconds = request.pool_seconds(now())
-            ends = inf if seconds is None else now() + seconds
-            while not (place.is_first or place.outcome):
-                if (left := ends - now()) <= 0:
-                    raise _too_late(request, method, now())
-                await woken.wait(min(left, _LAP))
-                shared.pass_over_ended(place)
-                woken = client.gate()  # a gate that was waited at in vain is of no use
-                place.wake = woken.open
+            await _wait_in_line(place, woken, method, request, client)
         if place.outcome is None:
             obtained = await _fetch(method, request, beside, client)
             shared.finish(place, obtained)
@@ -126,6 +118,22 @@ async def _obtain(
         finally:  # else the error would hold this frame, and this frame the error
             del outcome, place
     return outcome
+
+
+async def _wait_in_line(
+    place: InLine, woken: Gate, method: ObtainingAuth, request: Request, client: SignIn
+) -> None:
+    """Wait until a request in line is the first, or the first has told it what came of it."""
+    now = client.clock.now
+    seconds = request.pool_seconds(now())
+    ends = inf if seconds is None else now() + seconds
+    while not (place.is_first or place.outcome):
+        if (left := ends - now()) <= 0:
+            raise _too_late(request, method, now())
+        await woken.wait(min(left, _LAP))
+        method.shared.pass_over_ended(place)
+        woken = client.gate()  # a gate that was waited at in vain is of no use
+        place.wake = woken.open
 
 
 async def _fetch(method: ObtainingAuth, request: Request, beside: Send, client: SignIn) -> Obtained:
