@@ -196,8 +196,8 @@ async def test_each_ping_of_a_server_that_reads_is_answered(client: AnyClient) -
 # --- what a server says about the end ---
 
 
-async def test_a_reason_to_close_cannot_write_to_a_terminal(client: AnyClient) -> None:
-    reason = "\x1b]0;owned\x07\x9b2J\r\nforged \u202e"
+async def closed_with(client: AnyClient, reason: str) -> WebSocketClosed:
+    """Return the error of a WebSocket that its server closed for a reason."""
 
     def talk(conn: RawConnection) -> None:
         conn.send(close_frame(4000, reason))
@@ -207,25 +207,23 @@ async def test_a_reason_to_close_cannot_write_to_a_terminal(client: AnyClient) -
         ws = await client.websocket(url_of(server))
         with pytest.raises(WebSocketClosed) as caught:
             await ws.recv()
-    assert str(caught.value).isprintable()
-    assert "owned" in str(caught.value)
-    assert caught.value.reason == reason
+    return caught.value
+
+
+async def test_a_reason_to_close_cannot_write_to_a_terminal(client: AnyClient) -> None:
+    reason = "\x1b]0;owned\x07\x9b2J\r\nforged \u202e"
+    error = await closed_with(client, reason)
+    assert str(error).isprintable()
+    assert "owned" in str(error)
+    assert error.reason == reason
 
 
 async def test_a_reason_to_close_is_told_without_its_secrets(client: AnyClient) -> None:
     reason = "see https://me:sesame@h.test/?token=sesame and go"
-
-    def talk(conn: RawConnection) -> None:
-        conn.send(close_frame(4000, reason))
-        assert read_frame(conn)[0] == CLOSE
-
-    with RawServer(speaking(talk)) as server:
-        ws = await client.websocket(url_of(server))
-        with pytest.raises(WebSocketClosed) as caught:
-            await ws.recv()
-    assert "sesame" not in str(caught.value)
-    assert "and go" in str(caught.value)
-    assert caught.value.reason == reason
+    error = await closed_with(client, reason)
+    assert "sesame" not in str(error)
+    assert "and go" in str(error)
+    assert error.reason == reason
 
 
 async def test_a_refusal_cannot_write_to_a_terminal(client: AnyClient) -> None:
