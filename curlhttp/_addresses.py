@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
+from curlhttp._models.url.origin import bracketed
 from curlhttp._models.url.url import parse_url
 from curlhttp.exceptions import RequestException
 
@@ -145,7 +146,7 @@ def _detours(
             raise TypeError(f"{name} must be a mapping by host, not {type(given).__name__}")
     named = {_place(key, "resolve"): _of_host(key, value) for key, value in resolve.items()}
     has_several = any(len(addresses) > 1 for addresses in named.values())
-    found = {} if has_several else {place: (found[0], "") for place, found in named.items()}
+    found = {} if has_several else {place: (known[0], "") for place, known in named.items()}
     for key, value in connect_to.items():
         place = _place(key, "connect_to")
         host, port = _place(value, "connect_to")
@@ -154,7 +155,7 @@ def _detours(
             address = named.get((host, port or place[1])) or named.get((host, ""))
         found[place] = (address[0] if address else host, port)
     detours = tuple(
-        f"{_shown(host)}:{port}:{_shown(to)}:{to_port}"
+        f"{bracketed(host)}:{port}:{bracketed(to)}:{to_port}"
         for (host, port), (to, to_port) in _by_port(found)
     )
     several = _by_port(named) if has_several else []
@@ -191,10 +192,6 @@ def _address(key: str, value: str) -> str:
             f"resolve must give an IP address for {key!r}, not {value!r}; "
             "for another name there is connect_to="
         ) from None
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _url_of(text: str, wanted: str) -> URL:

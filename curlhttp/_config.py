@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from curlhttp._models.taught import teaching
+from curlhttp._models.url.origin import bracketed
 from curlhttp.exceptions import InvalidProxyURL
 
 if TYPE_CHECKING:
@@ -187,9 +188,9 @@ class Proxy:
             raise InvalidProxyURL("the proxy URL has no valid host")
         if "\0" in unquote(parts.netloc):
             raise InvalidProxyURL("the credentials of a proxy cannot hold NUL")
-        shown = f"[{host}]" if ":" in host else host
+        port = port or _PROXY_PORTS.get(parts.scheme, 1080)
         return cls(
-            url=f"{parts.scheme}://{shown}:{port or _PROXY_PORTS.get(parts.scheme, 1080)}",
+            url=f"{parts.scheme}://{bracketed(host)}:{port}",
             username=None if parts.username is None else unquote(parts.username),
             password=None if parts.password is None else unquote(parts.password),
         )

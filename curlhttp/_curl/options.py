@@ -14,6 +14,7 @@ import pycurl
 
 from curlhttp._config import TLS, Limits, Proxy, Transport, Verify
 from curlhttp._models.timeout import Timeout
+from curlhttp._models.url.origin import bracketed
 from curlhttp._models.url.url import URL
 
 __all__ = [
@@ -153,7 +154,7 @@ def _route(transport: Transport) -> list[Option]:
         # The proxy dials this address. TLS, Host and cookies stay with the URL's host; http goes
         # through a tunnel then (CURLOPT_CONNECT_TO).
         host, port = transport.judged.address, transport.judged.dialled_port
-        options.append((pycurl.CONNECT_TO, [f"::{_shown(host)}:{port}"]))
+        options.append((pycurl.CONNECT_TO, [f"::{bracketed(host)}:{port}"]))
     elif transport.connect_to:
         options.append((pycurl.CONNECT_TO, list(transport.connect_to)))
     if transport.doh is not None:
@@ -190,17 +191,11 @@ def address_options(transport: Transport, url: URL) -> list[Option]:
     """Return what has the host of a URL dialled at the addresses that it was given."""
     host, port = dialled(transport, url.host, url.port)
     addresses = addresses_of(transport, host, port)
-    if transport.proxy is not None and addresses:  # which takes one address
-        return [(pycurl.CONNECT_TO, [f"::{_shown(addresses[0])}:{port}"])]
-    entry = f"{_shown(host)}:{port}:{','.join(map(_shown, addresses))}"
-    return [
-        (pycurl.CONNECT_TO, list(transport.connect_to)),
-        (pycurl.RESOLVE, [entry] if addresses else []),
-    ]
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    if transport.proxy is not None:  # which takes one address
+        detours = [f"::{bracketed(addresses[0])}:{port}"] if addresses else transport.connect_to
+        return [(pycurl.CONNECT_TO, list(detours))]
+    entry = f"{bracketed(host)}:{port}:{','.join(map(bracketed, addresses))}"
+    return [(pycurl.RESOLVE, [entry] if addresses else [])]
 
 
 def _local_end(address: str, interface: str | None) -> list[Option]:

@@ -13,6 +13,7 @@ from curlhttp._models.body.streams import AsyncIterBody, IterBody
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Request, fields_of
 from curlhttp._models.timeout import Timeout
+from curlhttp._models.url.origin import bracketed
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidSchema, RequestException
 
@@ -80,9 +81,10 @@ def _known_url(scheme: bytes, host: bytes, port: int | None, target: bytes) -> U
             raise InvalidSchema("Request URL is missing an 'http://' or 'https://' protocol.")
         raise InvalidSchema(f"Request URL has an unsupported protocol '{scheme.decode()}://'.")
     name = host.decode("ascii")
-    authority = f"[{name}]" if ":" in name else name
     suffix = "" if port is None else f":{port}"
-    return parse_url(f"{scheme.decode()}://{authority}{suffix}/").with_target(_target_of(target))
+    return parse_url(f"{scheme.decode()}://{bracketed(name)}{suffix}/").with_target(
+        _target_of(target)
+    )
 
 
 def _target_of(target: bytes) -> str:
@@ -94,10 +96,8 @@ def _target_of(target: bytes) -> str:
 
 def _checked_for(name: str, url: URL, transport: Transport) -> tuple[URL, Transport]:
     """Return what makes libcurl ask for a name in TLS, and check for it, and connect as before."""
-    shown = f"[{name}]" if ":" in name else name
-    other = parse_url(f"https://{shown}:{url.port}/").with_target(url.target)
-    host = f"[{url.host}]" if ":" in url.host else url.host
-    return other, varied(transport, connect_to=(f"::{host}:{url.port}",))
+    other = parse_url(f"https://{bracketed(name)}:{url.port}/").with_target(url.target)
+    return other, varied(transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
 
 
 @lru_cache(maxsize=64)

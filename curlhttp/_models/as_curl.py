@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from curlhttp._models.as_sent import ANNOUNCES_NO_BODY, sent_headers
 from curlhttp._models.masks import Masks
+from curlhttp._models.url.origin import bracketed
 
 if TYPE_CHECKING:
     from curlhttp._config import TLS, Proxy, Transport
@@ -239,7 +240,7 @@ def _add_route(line: _Command, transport: Transport, url: URL) -> None:
     for place in transport.connect_to:
         line.add("--connect-to", place)
     for host, its_port, addresses in transport.addresses:
-        listed = ",".join(f"[{each}]" if ":" in each else each for each in addresses)
+        listed = ",".join(map(bracketed, addresses))
         line.add("--resolve", f"{host}:{its_port or url.port}:{listed}")
     if transport.doh is not None:
         line.add("--doh-url", transport.doh if line.secrets else Masks().url(transport.doh))

@@ -14,6 +14,7 @@ from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.request import fields_of
 from curlhttp._models.timeout import Timeout
+from curlhttp._models.url.origin import bracketed
 from curlhttp._models.url.target import PATH_SAFE, quoted
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._network import now
@@ -92,12 +93,8 @@ def check_for(name: str, sent: CoreRequest) -> None:
     if sent.get_header("host") is None:
         sent._shared_headers = sent._shared_headers.copy()
         sent._shared_headers["Host"] = url.authority
-    sent.transport = varied(sent.transport, connect_to=(f"::{_shown(url.host)}:{url.port}",))
-    sent.url = parse_url(f"https://{_shown(name)}:{url.port}{url.target}")
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    sent.transport = varied(sent.transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
+    sent.url = parse_url(f"https://{bracketed(name)}:{url.port}{url.target}")
 
 
 def tell_proxy(credentials: object, sent: CoreRequest) -> None:

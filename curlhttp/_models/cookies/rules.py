@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from curlhttp._models.cookies.date import parse_cookie_date
 from curlhttp._models.cookies.public_suffix import is_public_suffix
+from curlhttp._models.url.origin import bracketed
 
 if TYPE_CHECKING:
     from urllib.request import Request as UrllibRequest
@@ -122,8 +123,7 @@ class CookieRequest:
 
     def get_full_url(self) -> str:
         """Return the URL with the host as cookies name it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.type}://{host}:{self.url.port}{self.url.path or '/'}"
+        return f"{self.type}://{bracketed(self.host)}:{self.url.port}{self.url.path or '/'}"
 
     def has_header(self, name: str) -> bool:
         """Return False: the flow has looked for a Cookie header already."""

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from curlhttp.exceptions import InvalidURL
 
-__all__ = ["Origin", "parse_origin"]
+__all__ = ["Origin", "bracketed", "parse_origin"]
 
 _HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
 _HOST = re.compile(r"(?:[a-z0-9_~-]{1,63}\.)*[a-z0-9_~-]{1,63}\.?").fullmatch
@@ -54,9 +54,13 @@ def parse_origin(prefix: str) -> Origin:
     else:
         host = named = wired = _host(text)
     suffix = "" if port == default else f":{port}"
-    origin_host = f"[{host}]" if ":" in host else host
-    origin = f"{scheme}://{origin_host}:{port}"
+    origin = f"{scheme}://{bracketed(host)}:{port}"
     return Origin(scheme, host, port, origin, named + suffix, f"{scheme}://{wired}{suffix}")
+
+
+def bracketed(host: str) -> str:
+    """Return a host as URLs write it: IPv6 in brackets (RFC 3986, section 3.2.2)."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _port(digits: str) -> int:
