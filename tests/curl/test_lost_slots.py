@@ -26,11 +26,12 @@ class _Interrupt:
     def __init__(self, number: int) -> None:
         self.left = number
         self._is_after_call: dict[FrameType, bool] = {}
+        self._keeps_alive = self._trace  # see tests/flow/test_unawaited.py
 
     def __enter__(self) -> None:
         self._others = sys.gettrace()
         sys._getframe().f_trace_opcodes = True  # else Python 3.12 reports none at all
-        sys.settrace(self._trace)
+        sys.settrace(self._keeps_alive)
 
     def __exit__(self, *details: object) -> None:
         sys.settrace(self._others)

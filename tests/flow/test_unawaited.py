@@ -71,10 +71,13 @@ class _CtrlC:
 
     def __init__(self, number: int) -> None:
         self.left = number
+        # CPython 3.11 borrows the function. If it raises in a finalizer that runs while the
+        # interpreter prepares another call of it, the interpreter would call freed memory.
+        self._keeps_alive = self._trace
 
     def __enter__(self) -> Self:
         self._others = sys.gettrace()
-        sys.settrace(self._trace)
+        sys.settrace(self._keeps_alive)
         return self
 
     def __exit__(self, *details: object) -> None:
