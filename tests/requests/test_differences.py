@@ -30,6 +30,7 @@ from tests.servers import (
     response,
 )
 from tests.support.inner import run_script
+from tests.support.pace import paced
 
 Retry: Any = requests.packages.urllib3.util.retry.Retry
 Timeout: Any = curlhttp.Timeout
@@ -167,7 +168,7 @@ def test_a_time_limit_that_is_no_number_of_seconds_is_refused_in_one_way(
 def test_a_total_that_ran_out_is_never_retried(session: requests.Session, app: AppServer) -> None:
     session.mount("http://", HTTPAdapter(max_retries=Retry(total=3)))
     with pytest.raises(curlhttp.DeadlineExceeded):
-        session.get(app.url + "/stall", timeout=Timeout(total=0.05))
+        session.get(app.url + "/stall", timeout=Timeout(total=paced(0.1)))
     assert len(app.requests) == 1
 
 
