@@ -658,7 +658,7 @@ def test_ctrl_c_at_a_step_of_a_race_leaves_no_slot_and_no_room_for_rivals(
     with Client(hedge=Hedge(SOON)) as client:
         with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
             context.setattr(HedgeRace, step, interrupt)
-            client.get(app.url + "/stall")
+            client.get(app.url + "/stall", timeout=paced(0.5))  # it settles when both have ended
         assert expected[-1] == 1
         pool = client._engine._pool  # type: ignore[attr-defined]
         assert pool.slots.used == len(pool._ready) == len(pool.all) == 0
