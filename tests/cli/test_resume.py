@@ -123,7 +123,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_list(app: AppServer) -> None:
     assert process.stdin is not None
     process.stdin.write(f"{app.url}/bytes/1?n=1\n".encode())
     process.stdin.flush()
-    app.wait_for(lambda: bool(app.requests), timeout=2)
+    assert app.wait_for(lambda: bool(app.requests))
     process.send_signal(signal.SIGINT)
     ended = finish(process)
     assert ended.status == 130

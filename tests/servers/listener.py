@@ -9,6 +9,7 @@ import contextlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _C = TypeVar("_C", bound=Connection)
 _JOIN_SECONDS = 60.0
 _HEARD_SECONDS = 1.0  # for connections that somebody keeps
+_ASKED_EVERY = 0.05  # seconds
 
 
 class Handshake(NamedTuple):
@@ -146,9 +148,13 @@ class Listener(Generic[_C]):
     # -- counting
 
     def wait_for(self, condition: Callable[[], bool], timeout: float = 30.0) -> bool:
-        """Wait until `condition()` holds; it is asked again whenever something has happened."""
+        """Wait until `condition()` holds, which may be about what no server sees: files, say."""
+        end = time.monotonic() + timeout
         with self.changed:
-            return self.changed.wait_for(condition, timeout)
+            while not self.changed.wait_for(condition, _ASKED_EVERY):
+                if time.monotonic() > end:
+                    return False
+        return True
 
     def note(self) -> None:
         """Wake those in `wait_for`."""
