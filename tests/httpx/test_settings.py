@@ -262,6 +262,7 @@ def test_a_proxy_cannot_have_a_context_of_its_own(library: Any) -> None:
         transports(library).Transport(proxy=proxy)
 
 
-def test_a_missing_file_of_authorities_is_told(library: Any) -> None:
-    with pytest.raises(OSError, match="invalid path"):
-        transports(library).Transport(verify="/nowhere/ca.pem")
+@pytest.mark.parametrize("name", ["verify", "cert"])
+def test_a_missing_file_of_authorities_is_told(library: Any, name: str) -> None:
+    with pytest.raises(FileNotFoundError, match="invalid path"):
+        transports(library).Transport(**{name: "/nowhere/ca.pem"})

@@ -9,7 +9,7 @@ SUITE = Suite(
         "chardet==5.2.0",
         "click<8.2",
         "pytest<8.4",
-        "trio==0.27.0",
+        "trio",
         "trustme==1.2.0",
         "uvicorn==0.32.1",
     ),
