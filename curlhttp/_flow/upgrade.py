@@ -195,8 +195,9 @@ class Reply:
 
     @property
     def has_switched(self) -> bool:
-        """Return whether the connection speaks the other protocol now."""
-        return self.head.status_code == 101
+        """Return whether the connection speaks the other protocol now: 101, or 2xx to CONNECT."""
+        status = self.head.status_code
+        return status == 101 or (self._request.method == "CONNECT" and 200 <= status < 300)
 
     async def receive_head(self) -> None:
         """Read up to the final head.
@@ -219,7 +220,10 @@ class Reply:
                 raise self._broken("the response does not begin as HTTP does")
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
-                self._left, self._unchunked = _framing(self._request, head)
+                if self.has_switched or self._request.method == "HEAD":
+                    self._left = 0
+                else:
+                    self._left, self._unchunked = _framing(head)
                 return
             if size > _LONGEST_HEAD:
                 raise self._broken("the response's header block is too large")
@@ -312,9 +316,9 @@ class Reply:
         return content[:_LONGEST_BODY]
 
 
-def _framing(request: Request, head: Head) -> tuple[int | None, _Unchunked | None]:
+def _framing(head: Head) -> tuple[int | None, _Unchunked | None]:
     """Return how many bytes the body has, if that is known, and what undoes its chunks, if any."""
-    if request.method == "HEAD" or head.status_code in (101, 204, 304):
+    if head.status_code in (204, 304):
         return 0, None
     fields = Headers.from_block(head.block)
     if "chunked" in (fields.get("transfer-encoding") or "").lower():

@@ -38,7 +38,7 @@ def extensions_of(head: Head, network_stream: NetworkStream) -> dict[str, object
 
 
 class NetworkStream:
-    """Tell of the connection of a response; its bytes are libcurl's alone, but after a 101.
+    """Tell of the connection of a response; its bytes are libcurl's alone.
 
     Args:
         incoming: the response, while its connection is known.
@@ -78,8 +78,8 @@ class NetworkStream:
             NotImplementedError: always.
         """
         raise NotImplementedError(
-            "libcurl keeps the connection for itself; it can be read and written after a 101 to "
-            "a request with the header Upgrade and without a body"
+            "libcurl keeps the connection for itself: it can be read and written only after a 101 "
+            "to a request with the header Upgrade, or a 2xx to CONNECT, and starts no TLS then"
         )
 
     write = start_tls = read

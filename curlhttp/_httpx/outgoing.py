@@ -26,7 +26,7 @@ _LEAST = 0.001  # seconds: httpx takes 0 for a timeout, which here is none
 
 
 class UpgradeRequest(Request):
-    """A request that asks for another protocol on its connection."""
+    """A request that asks for another protocol on its connection, by Upgrade or CONNECT."""
 
     __slots__ = ()
 
@@ -75,8 +75,8 @@ def core_request(
         decode=False,
     )
     # HTTP/2 has no Upgrade (RFC 9113, section 8.6), and where it is spoken at once nothing else is.
-    upgrades = upgrades and body is None and transport.http2 != "prior-knowledge"
-    kind = UpgradeRequest if upgrades else Request
+    upgrades = (upgrades or method == "CONNECT") and body is None
+    kind = UpgradeRequest if upgrades and transport.http2 != "prior-knowledge" else Request
     return kind.__new__(kind).fill(method, url, fields)
 
 

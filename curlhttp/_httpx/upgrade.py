@@ -1,4 +1,4 @@
-"""Requests that ask for another protocol (Upgrade): the answer, and the connection after a 101.
+"""Requests that ask for another protocol (Upgrade, CONNECT): the answer, and the connection.
 
 They go over a connection of the engine's, not through libcurl's HTTP: the caller, such as
 httpx-ws, reads and writes on it whatever that protocol says.
@@ -78,7 +78,7 @@ class UpgradeAnswer:
 
 
 class UpgradedStream(NetworkStream):
-    """The connection after a 101, with the methods that a NetworkStream of httpcore has.
+    """The connection after a switch, with the methods that a NetworkStream of httpcore has.
 
     Args:
         answer: changed the protocol.
@@ -173,7 +173,7 @@ class AsyncUpgradedStream(UpgradedStream):
 def network_stream(
     incoming: Incoming, binding: Binding, owner: object, *, awaits: bool
 ) -> NetworkStream:
-    """Return what tells of the connection of an answer, and is it after a 101.
+    """Return what tells of the connection of an answer, and is it where that has switched.
 
     Args:
         incoming: what open_upgrade gave.

@@ -101,6 +101,26 @@ async def test_the_connection_of_a_101_is_read_and_written(
     assert await anyio.to_thread.run_sync(shout.wait_for, lambda: not shout.open_connections)
 
 
+async def test_the_connection_of_a_tunnel_is_read_and_written(
+    library: Any, httpx_client: AnyHTTPX
+) -> None:
+    def tunnel(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 Connection established\r\nContent-Length: 9\r\n\r\n")
+        while data := conn.take_buffered() or conn.sock.recv(65536):
+            conn.send(data.upper())
+
+    options: Any = {"extensions": {"target": b"a.test:80"}}
+    with RawServer(tunnel) as server:
+        async with httpx_client.stream("CONNECT", server.url, **options) as answer:
+            assert answer.status_code == 200
+            await Wire(answer, library).says(b"through")
+        assert server.requests[0].startswith(b"CONNECT a.test:80 HTTP/1.1\r\n")
+    with RawServer(respond_and_close(response(b"no", "403 Forbidden"))) as server:
+        answer = await httpx_client.request("CONNECT", server.url, **options)
+        assert (answer.status_code, answer.content) == (403, b"no")
+
+
 async def test_a_head_and_what_follows_may_come_apart(library: Any, httpx_client: AnyHTTPX) -> None:
     def slowly(conn: RawConnection) -> None:
         conn.read_request()

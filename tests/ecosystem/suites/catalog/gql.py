@@ -28,4 +28,5 @@ SUITE = Suite(
             "show such: the transport refuses the context."
         ),
     },
+    is_in_ci=True,
 )

@@ -7,4 +7,5 @@ SUITE = Suite(
     requires=("httpx", "pytest-asyncio", "pytest-cov", "sse-starlette", "starlette"),
     options=("--no-cov", "-o", "asyncio_mode=auto"),
     replaces="httpx",
+    is_in_ci=True,
 )

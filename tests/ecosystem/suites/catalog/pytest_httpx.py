@@ -15,4 +15,5 @@ SUITE = Suite(
             "request*_retrieval_proxy_matching",
         )
     },
+    is_in_ci=True,
 )
