@@ -110,7 +110,7 @@ class TLS:
         if not isinstance(verify, (bool, bytes)) and verify != "system":
             path = _path_of("verify", verify, "True, False, a path, PEM bytes or an SSLContext")
             if not os.path.exists(path):
-                raise OSError(
+                raise FileNotFoundError(
                     f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}"
                 )
             object.__setattr__(self, "verify", path)
@@ -142,7 +142,7 @@ def _checked_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | N
     ]
     for kind, part in zip(("certificate", "key"), found, strict=False):
         if isinstance(part, str) and not os.path.exists(part):
-            raise OSError(f"Could not find the TLS {kind} file, invalid path: {part}")
+            raise FileNotFoundError(f"Could not find the TLS {kind} file, invalid path: {part}")
     return found[0], found[-1], parts[2] if len(parts) == 3 else None
 
 

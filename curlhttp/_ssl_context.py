@@ -35,7 +35,8 @@ def trust_of(context: ssl.SSLContext) -> TrustOfContext:
     flags of the context have no counterpart.
 
     Raises:
-        ValueError: it asks for lists of revoked certificates, which libcurl would not check.
+        ValueError: it asks for lists of revoked certificates, which libcurl would not check, or
+            trusts nothing but certificates that cannot be read from it.
     """
     import ssl
 
@@ -51,6 +52,12 @@ def trust_of(context: ssl.SSLContext) -> TrustOfContext:
         own = context.get_ca_certs(binary_form=True)
         if own:
             found["verify"] = "".join(map(ssl.DER_cert_to_PEM_cert, own)).encode()
+        elif context.cert_store_stats()["x509"]:
+            # What else would be trusted in their place is more.
+            raise ValueError(
+                "the SSLContext trusts certificates that are no authorities (CA:FALSE), which "
+                "cannot be read from it: give the path of their file as verify="
+            )
     if not context.check_hostname:
         found["check_hostname"] = False
     lowest, highest = tls_version(context.minimum_version), tls_version(context.maximum_version)

@@ -19,7 +19,7 @@ from curlhttp._httpx.wire_stream import AsyncWireStream, BlockingWireStream, str
 
 __all__ = ["AsyncTransport", "Transport"]
 
-_BINDING = Binding(httpx)
+_BINDING = Binding(httpx, "httpcore")
 
 
 class Transport(BlockingTransportBase[httpx.Request, httpx.Response], httpx.BaseTransport):

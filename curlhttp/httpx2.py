@@ -19,7 +19,7 @@ from curlhttp._httpx.wire_stream import AsyncWireStream, BlockingWireStream, str
 
 __all__ = ["AsyncTransport", "Transport"]
 
-_BINDING = Binding(httpx2)
+_BINDING = Binding(httpx2, "httpcore2")
 
 
 class Transport(BlockingTransportBase[httpx2.Request, httpx2.Response], httpx2.BaseTransport):

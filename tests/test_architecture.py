@@ -115,7 +115,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_httpx": (
         (
             *(*VALUES, *SEAM, *CURL, "curlhttp._loops", "curlhttp._ssl_context"),
-            *("curlhttp._httpx", "curlhttp._policy.guard"),
+            *("curlhttp._httpx", "curlhttp._policy.guard", "curlhttp._flow.upgrade"),
         ),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS},
     ),

@@ -216,6 +216,8 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
     if _is_left_unanswered(failure):
         return e.ConnectionError, _WITHOUT_ANSWER
     kind = _TABLE.get(code, e.RequestException)
+    if code == pycurl.E_PEER_FAILED_VERIFICATION:
+        return kind, _untrusted(failure.message)
     if kind is e.SSLError:
         return kind, _WHAT.get(code, _TLS_FAILED)
     return kind, _WHAT.get(code, "the request failed")
@@ -235,6 +237,15 @@ _NOT_SENT = "the connection broke before any of the request was sent"
 _BAD_HEADER = "response header"  # in what libcurl says of a trailer that is folded, for one
 
 _TLS_FAILED = "TLS failed; check the certificate, or pass verify= or cert="
+_VERIFY_RESULT = re.compile(r"verify result: (.+?)(?: \(\d+\))?$").search
+
+
+def _untrusted(message: str) -> str:
+    """Return what is wrong with a certificate, in the words of OpenSSL that programs look for."""
+    result = _VERIFY_RESULT(message)
+    why = f": {result[1]}" if result else ": Hostname mismatch" * ("subject name" in message)
+    return f"certificate verify failed{why}; check the certificate, or pass verify= or cert="
+
 
 _WHAT = {
     pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "the server's key is none of those that pins= has for it",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from curlhttp._engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
 from curlhttp._flow.exchange import fit
@@ -27,7 +28,7 @@ from curlhttp.exceptions import (
     WriteTimeout,
 )
 
-__all__ = ["Upgraded", "upgrade"]
+__all__ = ["Reply", "Upgraded", "ask", "upgrade"]
 
 _LONGEST_HEAD = 64 * 1024  # bytes, of all heads up to the final one
 _LONGEST_BODY = 64 * 1024  # bytes of a refusal that are read
@@ -118,29 +119,46 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
 
 
 async def _upgrade(engine: Connector, request: Request, now: Callable[[], float]) -> Response:
+    reply = await ask(engine, request, now)
+    if reply.has_switched:
+        return Upgraded(request, reply.head, reply.stream, reply.rest)
+    try:
+        response = Response(request, reply.head, b"", reply.stream.timings())
+        response._content = _decoded(response, await reply.body())
+    finally:
+        reply.stream.abort()
+    return response
+
+
+async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> Reply:
+    """Return the answer to a request for another protocol, on a connection of its own.
+
+    Args:
+        engine: opens the connection.
+        request: complete, without a body.
+        now: gives monotonic seconds.
+
+    Raises:
+        RequestException: no answer came of it.
+    """
     try:
         stream = await engine.connect(request)
     except RequestException as error:
         error.request = request  # not what the engine made of it
         raise
     try:
-        reply = _Reply(stream, request, now)
+        reply = Reply(stream, request, now)
         asked = _head_of(request)
         note_head(request, ">", asked)
         stream.write(asked)
-        head = await reply.head()
-        note_head(request, "<", head.block)
-        if head.status_code == 101:
-            return Upgraded(request, head, stream, reply.rest)
-        response = Response(request, head, b"", stream.timings())
-        response._content = _decoded(response, await reply.body(head))
+        await reply.receive_head()
+        note_head(request, "<", reply.head.block)
     except BaseException as error:
         stream.abort()
         if isinstance(error, RequestException):
             error.request, error.request_sent, error.timings = request, True, stream.timings()
         raise
-    stream.abort()
-    return response
+    return reply
 
 
 def _head_of(request: Request) -> bytes:
@@ -156,21 +174,33 @@ def _head_of(request: Request) -> bytes:
     return b"\r\n".join([*lines, b"", b""])
 
 
-class _Reply:
-    """The answer on its way: pieces of the stream, up to what the caller looks for.
+class Reply:
+    """The answer on its way: pieces of a connection, up to what the caller looks for.
 
     Attributes:
-        rest: what came and was not taken yet.
+        stream: the connection; whoever has the reply aborts it.
+        head: the final one, once that is in.
+        rest: what came and was not taken yet; after a 101 it is in the new protocol.
     """
 
+    head: Head
+
     def __init__(self, stream: ByteStream, request: Request, now: Callable[[], float]) -> None:
+        self.stream = stream
         self.rest = b""
-        self._stream = stream
         self._request = request
         self._now = now
+        self._left: int | None = None  # bytes of the body, if its length is known
+        self._unchunked: _Unchunked | None = None
 
-    async def head(self) -> Head:
-        """Return the final head.
+    @property
+    def has_switched(self) -> bool:
+        """Return whether the connection speaks the other protocol now: 101, or 2xx to CONNECT."""
+        status = self.head.status_code
+        return status == 101 or (self._request.method == "CONNECT" and 200 <= status < 300)
+
+    async def receive_head(self) -> None:
+        """Read up to the final head.
 
         Raises:
             RequestException: there is none, it is not HTTP, or it does not come in time.
@@ -189,7 +219,12 @@ class _Reply:
             if not head.status_code or not block.startswith(b"HTTP/1."):
                 raise self._broken("the response does not begin as HTTP does")
             if head.status_code >= 200 or head.status_code == 101:
-                return head
+                self.head = head
+                if self.has_switched or self._request.method == "HEAD":
+                    self._left = 0
+                else:
+                    self._left, self._unchunked = _framing(head)
+                return
             if size > _LONGEST_HEAD:
                 raise self._broken("the response's header block is too large")
 
@@ -206,17 +241,10 @@ class _Reply:
         timeout = request.timeout
         limit = timeout.read if timeout.write is None else timeout.write
         # A head may be too long for the system's buffers.
-        has_gone = await self._stream.drain(self._seconds(limit))
-        piece = await self._stream.receive(self._seconds(timeout.read)) if has_gone else None
-        if piece is None:
-            if request.is_late(self._now()):
-                raise DeadlineExceeded(f"{request}: the total of {timeout.total} s ran out")
-            if not has_gone:
-                raise WriteTimeout(f"{request}: the server did not take the request in {limit} s")
-            raise ReadTimeout(
-                f"{request}: the server was silent for {timeout.read} s after the request; "
-                "it may be slow, or raise timeout=Timeout(read=...)"
-            )
+        if not await self.stream.drain(self._seconds(limit)):
+            self._check_deadline()
+            raise WriteTimeout(f"{request}: the server did not take the request in {limit} s")
+        piece = await self._receive(timeout.read)
         if not piece:
             if self.rest:
                 error = self._broken("the response ended within its header block")
@@ -225,48 +253,79 @@ class _Reply:
             raise ConnectionError(f"{request}: the server closed the connection without an answer")
         self.rest += piece
 
+    async def _receive(self, limit: float | None) -> bytes:
+        piece = await self.stream.receive(self._seconds(limit))
+        if piece is not None:
+            return piece
+        self._check_deadline()
+        raise ReadTimeout(
+            f"{self._request}: the server was silent for {limit} s after the request; "
+            "it may be slow, or raise timeout=Timeout(read=...)"
+        )
+
+    def _check_deadline(self) -> None:
+        request = self._request
+        if request.is_late(self._now()):
+            raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+
     def _broken(self, what: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"{self._request}: {what}")
 
-    async def body(self, head: Head) -> bytes:
+    async def read(self) -> bytes:
+        """Return the next piece of the body of a refusal as it came, b"" at its end.
+
+        Raises:
+            RequestException: the body broke off, or does not come in time.
+        """
+        return await self._read(self._request.timeout.read)
+
+    async def _read(self, limit: float | None) -> bytes:
+        while not self._has_ended():
+            piece, self.rest = self.rest, b""
+            if not piece and not (piece := await self._receive(limit)):
+                if self._left is None and self._unchunked is None:
+                    self._left = 0
+                    break
+                raise self._broken("the response ended within its body")
+            if self._unchunked is not None:
+                piece = self._unchunked.feed(piece)
+            elif self._left is not None:
+                piece = piece[: self._left]
+                self._left -= len(piece)
+            if piece:
+                return piece
+        return b""
+
+    def _has_ended(self) -> bool:
+        return self._left == 0 if self._unchunked is None else self._unchunked.has_ended
+
+    async def body(self) -> bytes:
         """Return the body of a refusal, as much of it as comes.
 
         It only explains what is an error already: neither its size nor its pace, nor how it ends,
         is worth another one.
-
-        Args:
-            head: of the response.
         """
-        read, until = self._request.timeout.read, self._now() + (self._seconds(_PATIENCE) or 0.0)
-        if head.status_code in (204, 304):
-            return b""
-        length, is_chunked = _framing(head)
-        body = _Unchunked() if is_chunked else None
-        content, piece = b"", self.rest
-        while True:
-            content += piece if body is None else body.feed(piece)
-            has_ended = len(content) >= length if body is None else body.has_ended
-            if has_ended or len(content) > _LONGEST_BODY:
-                return content[: min(length, _LONGEST_BODY)]
-            left = until - self._now()
-            silence = left if read is None else min(left, read)
-            try:
-                received = await self._stream.receive(silence) if left > 0 else b""
-            except RequestException:
-                return content
-            if not received:
-                return content
-            piece = received
+        limit, until = self._request.timeout.read, self._now() + (self._seconds(_PATIENCE) or 0.0)
+        content = b""
+        with suppress(RequestException):
+            while len(content) < _LONGEST_BODY and (left := until - self._now()) > 0:
+                piece = await self._read(left if limit is None else min(left, limit))
+                if not piece:
+                    break
+                content += piece
+        return content[:_LONGEST_BODY]
 
 
-def _framing(head: Head) -> tuple[int, bool]:
-    """Return how many bytes the body has at most, and whether it comes in chunks."""
+def _framing(head: Head) -> tuple[int | None, _Unchunked | None]:
+    """Return how many bytes the body has, if that is known, and what undoes its chunks, if any."""
+    if head.status_code in (204, 304):
+        return 0, None
     fields = Headers.from_block(head.block)
     if "chunked" in (fields.get("transfer-encoding") or "").lower():
-        return _LONGEST_BODY, True
+        return None, _Unchunked()
     length = fields.get("content-length") or ""
     known = length.isascii() and length.isdigit()
-    return (int(length[:12]) if known else _LONGEST_BODY), False
+    return (int(length[:12]) if known else None), None
 
 
 class _Unchunked:

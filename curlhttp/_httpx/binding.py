@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Protocol
@@ -74,6 +75,7 @@ class Binding:
 
     Args:
         module: httpx or httpx2.
+        core: the name of the library that it sends through, httpcore or httpcore2.
 
     Attributes:
         module: the same.
@@ -81,8 +83,9 @@ class Binding:
         bytes_kind: its ByteStream, a body in memory.
     """
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, core: str) -> None:
         self.module = module
+        self._core = core
         self.make_response: Callable[..., object] = module.Response
         self.bytes_kind: type[Iterable[bytes]] = module.ByteStream
 
@@ -90,6 +93,10 @@ class Binding:
         """Return the limits of the library's own transport."""
         limits: LimitsLike = self.module.Limits(max_connections=100, max_keepalive_connections=20)
         return limits
+
+    def core_errors(self) -> ModuleType:
+        """Return the module whose errors network streams raise; the library has it installed."""
+        return importlib.import_module(self._core)
 
     def was_connecting(self, error: e.RequestException) -> bool:
         """Return whether an error says that no connection could be made."""

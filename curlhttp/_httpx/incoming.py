@@ -78,8 +78,8 @@ class NetworkStream:
             NotImplementedError: always.
         """
         raise NotImplementedError(
-            "libcurl keeps the connection for itself: what comes after a 101 or CONNECT can only "
-            "be read as the body of the response"
+            "libcurl keeps the connection for itself: it can be read and written only after a 101 "
+            "to a request with the header Upgrade, or a 2xx to CONNECT, and starts no TLS then"
         )
 
     write = start_tls = read

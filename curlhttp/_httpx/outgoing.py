@@ -20,15 +20,21 @@ from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidSchema, Req
 if TYPE_CHECKING:
     from curlhttp._models.body.body import Body
 
-__all__ = ["core_request"]
+__all__ = ["UpgradeRequest", "core_request"]
 
 _LEAST = 0.001  # seconds: httpx takes 0 for a timeout, which here is none
+
+
+class UpgradeRequest(Request):
+    """A request that asks for another protocol on its connection, by Upgrade or CONNECT."""
+
+    __slots__ = ()
 
 
 def core_request(
     binding: Binding, request: RequestLike, transport: Transport, *, awaits: bool
 ) -> Request:
-    """Return what the engine sends for a request of httpx.
+    """Return what the engine sends for a request of httpx: an UpgradeRequest if it asks for that.
 
     Args:
         binding: of the library that the request is of.
@@ -58,8 +64,9 @@ def core_request(
     name = extensions.get("sni_hostname")
     if name and url.scheme == "https":
         url, transport = _checked_for(cast(str, name), url, transport)
+    headers, upgrades = _headers_of(tuple(raw))
     fields = fields_of(
-        _headers_of(tuple(raw)),
+        headers,
         _timeout_of(cast("Mapping[str, float | None]", extensions.get("timeout") or {})),
         transport,
         body=body,
@@ -67,7 +74,10 @@ def core_request(
         follow_redirects=False,  # httpx follows, and wants their bodies
         decode=False,
     )
-    return Request.__new__(Request).fill(method, url, fields)
+    # HTTP/2 has no Upgrade (RFC 9113, section 8.6), and where it is spoken at once nothing else is.
+    upgrades = (upgrades or method == "CONNECT") and body is None
+    kind = UpgradeRequest if upgrades and transport.http2 != "prior-knowledge" else Request
+    return kind.__new__(kind).fill(method, url, fields)
 
 
 def _url_of(url: URLLike) -> URL:
@@ -101,9 +111,13 @@ def _checked_for(name: str, url: URL, transport: Transport) -> tuple[URL, Transp
 
 
 @lru_cache(maxsize=64)
-def _headers_of(raw: tuple[tuple[bytes, bytes], ...]) -> Headers:
-    """Return headers as they go to the engine, which compares their lines by identity."""
-    return Headers(raw)
+def _headers_of(raw: tuple[tuple[bytes, bytes], ...]) -> tuple[Headers, bool]:
+    """Return headers as they go to the engine, which compares their lines by identity.
+
+    And whether they ask for another protocol.
+    """
+    headers = Headers(raw)
+    return headers, "upgrade" in headers
 
 
 def _timeout_of(timeout: Mapping[str, float | None]) -> Timeout:

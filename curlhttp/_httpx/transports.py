@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from curlhttp._engine import Engine, Incoming
 from curlhttp._httpx.binding import Binding, RequestLike
 from curlhttp._httpx.incoming import NetworkStream, extensions_of, raw_fields
-from curlhttp._httpx.outgoing import core_request
+from curlhttp._httpx.outgoing import UpgradeRequest, core_request
 from curlhttp._httpx.settings import checkpoint_of, limits_of, transport_of
 from curlhttp._httpx.trace import failure_events, head_events, trace_of
 from curlhttp._httpx.watched import watched
@@ -139,7 +140,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         stream = kind(incoming, engine, self, binding, request)
         head = incoming.head
         assert head is not None
-        extensions = extensions_of(head, NetworkStream(incoming))
+        extensions = extensions_of(head, self._network_stream(incoming, sent))
         fields = raw_fields(head)
         if trace is not None:
             answer = (head.status_code, fields)
@@ -155,14 +156,28 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         return cast(ResponseT, response)
 
     def _start(self, engine: Engine, sent: Request) -> Awaitable[Incoming]:
-        return self._open(engine, sent) if self._retries else engine.open(sent)
+        start = engine.open
+        if isinstance(sent, UpgradeRequest):
+            from curlhttp._httpx.upgrade import open_upgrade
 
-    async def _open(self, engine: Engine, sent: Request) -> Incoming:
+            start = partial(open_upgrade, engine)
+        return self._open(engine, sent, start) if self._retries else start(sent)
+
+    def _network_stream(self, incoming: Incoming, sent: Request) -> NetworkStream:
+        if not isinstance(sent, UpgradeRequest):
+            return NetworkStream(incoming)
+        from curlhttp._httpx.upgrade import network_stream
+
+        return network_stream(incoming, self._binding, self, awaits=self._stream_kind.awaits)
+
+    async def _open(
+        self, engine: Engine, sent: Request, start: Callable[[Request], Awaitable[Incoming]]
+    ) -> Incoming:
         """Open, and try again where no connection could be made."""
         left, pause = self._retries, 0.0
         while True:
             try:
-                return await engine.open(sent)
+                return await start(sent)
             except RequestException as error:
                 if left <= 0 or not self._binding.was_connecting(error) or rewind(sent.body):
                     raise

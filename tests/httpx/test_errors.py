@@ -14,6 +14,7 @@ from tests.httpx.test_requests import make_pieces
 from tests.servers import (
     AppServer,
     BlackHole,
+    Certs,
     HTTPProxy,
     RawServer,
     respond_and_close,
@@ -132,6 +133,19 @@ async def test_a_certificate_that_is_not_trusted_is_a_connect_error(
     error = await error_of(library, httpx_client, "GET", tls_app.url)
     assert is_ours(error, "ConnectError")
     assert isinstance(error.__cause__, curlhttp.SSLError)
+    # Words that programs look for, as there.
+    assert "certificate verify failed: unable to get local issuer certificate" in str(error)
+
+
+@ONE_OF_EACH
+async def test_a_certificate_of_another_host_is_a_connect_error(
+    library: Any, make_httpx: Make, certs: Certs
+) -> None:
+    client = make_httpx(transport={"verify": str(certs.ca_path)})
+    with RawServer(respond_and_close(b""), certs.wrong_host_context()) as server:
+        error = await error_of(library, client, "GET", server.url)
+    assert is_ours(error, "ConnectError")
+    assert "certificate verify failed: Hostname mismatch" in str(error)
 
 
 @ONE_OF_EACH
@@ -261,7 +275,7 @@ async def test_a_negative_number_of_retries_is_none(
 def test_every_error_of_ours_has_a_name_in_both_libraries(library: Any) -> None:
     from curlhttp._httpx.binding import Binding
 
-    binding = Binding(library)
+    binding = Binding(library, "httpcore")
     request = library.Request("GET", "http://a.test/")
     kinds = [
         kind

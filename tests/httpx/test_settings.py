@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from tests.httpx.clients import Make, transports
-from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy
+from tests.servers import (
+    AppServer,
+    Certs,
+    HTTPProxy,
+    RawServer,
+    SOCKSProxy,
+    respond_and_close,
+    response,
+)
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP
 
 pytestmark = [pytest.mark.anyio, ONE_OF_EACH]
@@ -74,6 +82,22 @@ async def test_a_context_without_authorities_of_its_own_means_the_machines(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls = make_httpx(transport={"verify": context}).transport._transport.tls
     assert tls.verify == (system_authorities() or True)
+
+
+async def test_a_context_that_trusts_one_certificate_alone_is_refused(
+    make_httpx: Make, certs: Certs, tmp_path: Path
+) -> None:
+    path = tmp_path / "server.pem"
+    path.write_bytes(certs.server_pem())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile=path)
+    with pytest.raises(ValueError, match="give the path of their file as verify="):
+        make_httpx(transport={"verify": context})
+    speaks = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    speaks.load_cert_chain(path)
+    with RawServer(respond_and_close(response(b"hello")), speaks) as server:
+        client = make_httpx(transport={"verify": str(path)})
+        assert (await client.get(server.url)).content == b"hello"
 
 
 def test_httpx2_trusts_the_machine_and_httpx_certifi(library: Any) -> None:
@@ -238,6 +262,7 @@ def test_a_proxy_cannot_have_a_context_of_its_own(library: Any) -> None:
         transports(library).Transport(proxy=proxy)
 
 
-def test_a_missing_file_of_authorities_is_told(library: Any) -> None:
-    with pytest.raises(OSError, match="invalid path"):
-        transports(library).Transport(verify="/nowhere/ca.pem")
+@pytest.mark.parametrize("name", ["verify", "cert"])
+def test_a_missing_file_of_authorities_is_told(library: Any, name: str) -> None:
+    with pytest.raises(FileNotFoundError, match="invalid path"):
+        transports(library).Transport(**{name: "/nowhere/ca.pem"})

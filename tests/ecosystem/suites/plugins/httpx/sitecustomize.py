@@ -1,11 +1,15 @@
-"""Python imports this at its start: httpx's clients send through libcurl unless told otherwise."""
+"""Python imports this at its start: httpx's clients send through libcurl unless told otherwise.
 
-import httpx
-import httpx._client
-import httpx._transports.default
+So do those of httpx2, where that is installed.
+"""
 
-import curlhttp.httpx
+from contextlib import suppress
+from importlib import import_module
 
-for _module in (httpx, httpx._client, httpx._transports.default):
-    _module.HTTPTransport = curlhttp.httpx.Transport  # type: ignore[attr-defined]
-    _module.AsyncHTTPTransport = curlhttp.httpx.AsyncTransport  # type: ignore[attr-defined]
+for _name in ("httpx", "httpx2"):
+    with suppress(ImportError):
+        _ours = import_module(f"curlhttp.{_name}")
+        for _part in ("", "._client", "._transports.default"):
+            _module = import_module(f"{_name}{_part}")
+            _module.HTTPTransport = _ours.Transport  # type: ignore[attr-defined]
+            _module.AsyncHTTPTransport = _ours.AsyncTransport  # type: ignore[attr-defined]

@@ -1,0 +1,366 @@
+"""Requests that ask for another protocol: the connection after a 101, and refusals."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import inspect
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import curlhttp
+from tests.httpx.clients import AnyHTTPX, Make
+from tests.servers import (
+    Certs,
+    HTTPProxy,
+    RawConnection,
+    RawServer,
+    SOCKSProxy,
+    respond_and_close,
+    response,
+)
+from tests.support.colours import WITHOUT_UVLOOP
+
+pytestmark = pytest.mark.anyio
+
+HEADERS = {"Connection": "Upgrade", "Upgrade": "shout"}
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: shout\r\nX-Who: server\r\n\r\n"
+
+
+def shouting(conn: RawConnection) -> None:
+    """Agree to the protocol, and say all that comes in upper case."""
+    conn.read_request()
+    conn.send(SWITCHED + b"WELCOME")
+    while data := conn.take_buffered() or conn.sock.recv(65536):
+        conn.send(data.upper())
+
+
+@pytest.fixture
+def shout() -> Iterator[RawServer]:
+    with RawServer(shouting) as server:
+        yield server
+
+
+class Wire:
+    """The network stream of a response, with async methods for any colour.
+
+    Attributes:
+        real: the stream.
+        errors: the module whose errors it raises.
+    """
+
+    def __init__(self, answer: Any, library: Any) -> None:
+        self.real = answer.extensions["network_stream"]
+        self.errors: Any = importlib.import_module(library.__name__.replace("httpx", "httpcore"))
+
+    async def read(self, *arguments: Any) -> bytes:
+        data: bytes = await _done(self.real.read(*arguments))
+        return data
+
+    async def write(self, *arguments: Any) -> None:
+        await _done(self.real.write(*arguments))
+
+    async def close(self) -> None:
+        await _done(self.real.aclose() if hasattr(self.real, "aclose") else self.real.close())
+
+    async def says(self, text: bytes) -> None:
+        """Check that the server shouts what it is told."""
+        await self.write(text)
+        said = b""
+        while len(said) < len(text):
+            said += await self.read(65536, 30)
+        assert said == text.upper()
+
+
+async def _done(result: Any) -> Any:
+    return await result if inspect.isawaitable(result) else result
+
+
+async def test_the_connection_of_a_101_is_read_and_written(
+    library: Any, shout: RawServer, httpx_client: AnyHTTPX
+) -> None:
+    async with httpx_client.stream("GET", f"{shout.url}/a?b", headers=HEADERS) as answer:
+        assert answer.status_code == 101
+        assert answer.headers["x-who"] == "server"
+        assert answer.extensions["http_version"] == b"HTTP/1.1"
+        assert answer.extensions["reason_phrase"] == b"Switching Protocols"
+        wire = Wire(answer, library)
+        assert await wire.read(3) == b"WEL"  # it came with the head
+        assert await wire.read(99, 30) == b"COME"
+        await wire.says(b"a")
+        await wire.says(b"b" * 50_000)
+        assert wire.real.get_extra_info("server_addr") == ("127.0.0.1", shout.port)
+    assert shout.requests[0].startswith(b"GET /a?b HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert b"\r\nUpgrade: shout\r\n" in shout.requests[0]
+    # The end of the response is that of the connection.
+    assert await anyio.to_thread.run_sync(shout.wait_for, lambda: not shout.open_connections)
+
+
+async def test_the_connection_of_a_tunnel_is_read_and_written(
+    library: Any, httpx_client: AnyHTTPX
+) -> None:
+    def tunnel(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 Connection established\r\nContent-Length: 9\r\n\r\n")
+        while data := conn.take_buffered() or conn.sock.recv(65536):
+            conn.send(data.upper())
+
+    options: Any = {"extensions": {"target": b"a.test:80"}}
+    with RawServer(tunnel) as server:
+        async with httpx_client.stream("CONNECT", server.url, **options) as answer:
+            assert answer.status_code == 200
+            await Wire(answer, library).says(b"through")
+        assert server.requests[0].startswith(b"CONNECT a.test:80 HTTP/1.1\r\n")
+    with RawServer(respond_and_close(response(b"no", "403 Forbidden"))) as server:
+        answer = await httpx_client.request("CONNECT", server.url, **options)
+        assert (answer.status_code, answer.content) == (403, b"no")
+
+
+async def test_a_head_and_what_follows_may_come_apart(library: Any, httpx_client: AnyHTTPX) -> None:
+    def slowly(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 102 Processing\r\n\r\n" + SWITCHED[:40])
+        conn.send(SWITCHED[40:])
+        go_on.wait(30)
+        conn.send(b"late")
+
+    go_on = threading.Event()
+    with RawServer(slowly) as server:
+        async with httpx_client.stream("GET", server.url, headers=HEADERS) as answer:
+            wire = Wire(answer, library)
+            with pytest.raises(wire.errors.ReadTimeout):
+                await wire.read(9, 0.01)
+            go_on.set()
+            assert await wire.read(9, 30) == b"late"
+            assert await wire.read(9, 30) == b""
+
+
+@pytest.mark.parametrize("kind", ["http", "socks5"])
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_an_upgrade_goes_through_tls_and_proxies(
+    library: Any, make_httpx: Make, certs: Certs, kind: str, *, is_tls: bool
+) -> None:
+    proxies: HTTPProxy | SOCKSProxy = HTTPProxy() if kind == "http" else SOCKSProxy()
+    with RawServer(shouting, certs.server_context() if is_tls else None) as server:
+        with proxies as proxy:
+            settings = {
+                "proxy": f"{kind}://127.0.0.1:{proxy.port}",
+                "verify": str(certs.ca_path),
+                "http2": True,
+            }
+            client = make_httpx(transport=settings)
+            async with client.stream("GET", server.url, headers=HEADERS) as answer:
+                wire = Wire(answer, library)
+                assert await wire.read(99, 30) == b"WELCOME"
+                await wire.says(b"through")
+            assert proxy.connections == 1
+
+
+async def test_a_connection_that_was_closed_is_an_error_of_the_core(
+    library: Any, shout: RawServer, httpx_client: AnyHTTPX
+) -> None:
+    async with httpx_client.stream("GET", shout.url, headers=HEADERS) as answer:
+        wire = Wire(answer, library)
+        await wire.read(99, 30)
+        await wire.close()
+        await wire.close()
+        with pytest.raises(wire.errors.ReadError):
+            await wire.read(1, 30)
+        with pytest.raises(wire.errors.WriteError):
+            await wire.write(b"x", 30)
+
+
+async def test_a_server_that_reads_nothing_is_a_write_timeout_of_the_core(
+    library: Any, httpx_client: AnyHTTPX
+) -> None:
+    def switch_and_stall(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(SWITCHED)
+        goes.wait(30)
+
+    goes = threading.Event()
+    with RawServer(switch_and_stall) as server:
+        async with httpx_client.stream("GET", server.url, headers=HEADERS) as answer:
+            wire = Wire(answer, library)
+            with pytest.raises(wire.errors.WriteTimeout):
+                await wire.write(bytes(50_000_000), 0.01)
+        goes.set()
+
+
+@pytest.mark.colours("asyncio", "trio")
+async def test_a_cancelled_read_loses_nothing(
+    library: Any, shout: RawServer, httpx_client: AnyHTTPX
+) -> None:
+    async with httpx_client.stream("GET", shout.url, headers=HEADERS) as answer:
+        wire = Wire(answer, library)
+        assert await wire.read(99) == b"WELCOME"
+        with anyio.move_on_after(0.01) as scope:
+            await wire.read(99)
+        assert scope.cancelled_caught
+        await wire.says(b"still here")
+
+
+@pytest.mark.colours("blocking")
+async def test_one_thread_reads_while_another_writes_and_closes(
+    library: Any, shout: RawServer, httpx_client: AnyHTTPX
+) -> None:
+    with httpx_client.real.stream("GET", shout.url, headers=HEADERS) as answer:
+        wire = answer.extensions["network_stream"]
+        assert wire.read(99) == b"WELCOME"
+        heard: list[bytes] = []
+        has_heard = threading.Event()
+
+        def read() -> None:
+            heard.append(wire.read(99))
+            has_heard.set()
+            with pytest.raises(Wire(answer, library).errors.ReadError):
+                heard.append(wire.read(99))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        wire.write(b"x")
+        assert has_heard.wait(30)
+        wire.close()
+        thread.join(30)
+        assert heard == [b"X"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        response(b"no" * 100_000, "403 Forbidden"),
+        b"HTTP/1.1 403 Forbidden\r\n\r\n" + b"no" * 100_000,
+        b"HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"4e20\r\n%b\r\n" % (b"no" * 10_000) * 10
+        + b"0\r\n\r\n",
+    ],
+    ids=["length", "end", "chunks"],
+)
+async def test_a_refusal_is_a_response_with_its_body(
+    httpx_client: AnyHTTPX, refusal: bytes
+) -> None:
+    with RawServer(respond_and_close(refusal)) as server:
+        answer = await httpx_client.get(server.url, headers=HEADERS)
+        assert (answer.status_code, answer.content) == (403, b"no" * 100_000)
+        with pytest.raises(NotImplementedError):
+            answer.extensions["network_stream"].read(1)
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 40",
+        b"HTTP/1.1 403 No\r\nContent-Length: 9\r\n\r\nno",
+        b"HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nno",
+    ],
+)
+async def test_an_answer_that_breaks_off_is_an_error(
+    library: Any, httpx_client: AnyHTTPX, answer: bytes
+) -> None:
+    with RawServer(respond_and_close(answer)) as server:
+        with pytest.raises(library.RemoteProtocolError) as caught:
+            await httpx_client.get(server.url, headers=HEADERS)
+        assert caught.value.request.url == library.URL(server.url)
+
+
+@WITHOUT_UVLOOP
+async def test_a_silent_server_is_a_read_timeout(library: Any, httpx_client: AnyHTTPX) -> None:
+    half = b"HTTP/1.1 403 No\r\nContent-Length: 9\r\n\r\nno"
+    for said in (b"", half):
+
+        def stall(conn: RawConnection, said: bytes = said) -> None:
+            conn.read_request()
+            conn.send(said)
+            conn.stall()
+
+        with RawServer(stall) as server:
+            with pytest.raises(library.ReadTimeout):
+                await httpx_client.get(server.url, headers=HEADERS, timeout=0.05)
+
+
+async def test_a_refused_connection_is_tried_again(
+    library: Any, make_httpx: Make, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    client = make_httpx(transport={"retries": 1})
+    naps: list[float] = []
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+
+    engine: Any = client.transport._engine()
+    monkeypatch.setattr(type(engine), "sleep", lambda self, seconds: nap(seconds))
+    with pytest.raises(library.ConnectError):
+        await client.get(f"http://127.0.0.1:{refused}/", headers=HEADERS)
+    assert naps == [0.0]
+
+
+async def test_a_guard_is_asked(library: Any, shout: RawServer, make_httpx: Make) -> None:
+    client = make_httpx(transport={"guard": curlhttp.PublicOnly()})
+    with pytest.raises(library.ConnectError):
+        await client.get(shout.url, headers=HEADERS)
+    assert shout.connections == 0
+
+
+async def test_upgrades_count_among_connections(
+    library: Any, shout: RawServer, make_httpx: Make
+) -> None:
+    client = make_httpx(transport={"limits": library.Limits(max_connections=1)})
+    timeout = library.Timeout(30, pool=0.01)
+    async with client.stream("GET", shout.url, headers=HEADERS):
+        with pytest.raises(library.PoolTimeout):
+            await client.get(shout.url, headers=HEADERS, timeout=timeout)
+    async with client.stream("GET", shout.url, headers=HEADERS, timeout=timeout) as answer:
+        assert answer.status_code == 101
+
+
+async def test_events_are_told(shout: RawServer, httpx_client: AnyHTTPX) -> None:
+    names: list[str] = []
+
+    def hear(name: str, facts: dict[str, Any]) -> None:
+        names.append(name)
+
+    async def hear_async(name: str, facts: dict[str, Any]) -> None:
+        names.append(name)
+
+    function = hear if httpx_client.is_blocking else hear_async
+    options: Any = {"headers": HEADERS, "extensions": {"trace": function}}
+    async with httpx_client.stream("GET", shout.url, **options):
+        pass
+    assert names[0] == "connection.connect_tcp.started"
+    assert names[-1] == "http11.response_closed.complete"
+
+
+async def test_a_response_that_nobody_closes_leaves_nothing(
+    library: Any, shout: RawServer, httpx_client: AnyHTTPX
+) -> None:
+    request = library.Request("GET", shout.url, headers=HEADERS)
+    transport = httpx_client.transport
+    if httpx_client.is_blocking:
+        answer = transport.handle_request(request)
+    else:
+        answer = await transport.handle_async_request(request)
+    wire = Wire(answer, library)
+    del answer
+    gc.collect()
+    assert await wire.read(99, 30) == b"WELCOME"  # the stream is good without it
+    del wire
+    gc.collect()
+    await anyio.lowlevel.checkpoint()
+    assert await anyio.to_thread.run_sync(shout.wait_for, lambda: not shout.open_connections)
+
+
+async def test_a_body_goes_out_with_the_request_as_ever(
+    httpx_client: AnyHTTPX,
+) -> None:
+    with RawServer(respond_and_close(response(b"ok"))) as server:
+        answer = await httpx_client.post(server.url, headers=HEADERS, content=b"body")
+        assert answer.content == b"ok"
+        assert server.requests[0].endswith(b"\r\n\r\nbody")
+        assert b"\r\nUpgrade: shout\r\n" in server.requests[0]
