@@ -153,7 +153,7 @@ def _translated(error: e.RequestException, pool: Any) -> Exception | None:
     if isinstance(error, e.ConnectTimeout):
         return names.ConnectTimeoutError(pool.connection, message)
     if isinstance(error, e.SSLError):
-        return names.SSLError(message)
+        return names.SSLError(_as_ssl(error))
     if isinstance(error, e.ProxyError):
         below = OSError(message) if error.request_sent else _not_connected(error, pool)
         return names.ProxyError("Unable to connect to proxy", below)
@@ -175,6 +175,18 @@ _FINAL = (
     e.DeadlineExceeded,
     e.PoolTimeout,
 )
+
+
+def _as_ssl(error: e.SSLError) -> Exception:
+    """Return the error of `ssl` for one of ours; programs look for its class and its words."""
+    import ssl
+
+    if error.tls_failure != "untrusted":
+        return ssl.SSLError(ssl.SSL_ERROR_SSL, str(error))
+    text = f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {error}"
+    untrusted = ssl.SSLCertVerificationError(ssl.SSL_ERROR_SSL, text)
+    untrusted.library, untrusted.reason = "SSL", "CERTIFICATE_VERIFY_FAILED"
+    return untrusted
 
 
 def _not_connected(error: e.RequestException, pool: Any) -> Exception:

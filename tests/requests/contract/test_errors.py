@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import pytest
@@ -128,7 +129,10 @@ def test_http_where_tls_is_expected(requests: Any) -> None:
         conn.finish_and_close()
 
     with RawServer(handler) as server:
-        fails(requests, "SSLError", server.url.replace("http:", "https:"))
+        error = fails(requests, "SSLError", server.url.replace("http:", "https:"))
+    cause = error.args[0].reason.args[0]
+    assert isinstance(cause, ssl.SSLError)
+    assert not isinstance(cause, ssl.SSLCertVerificationError)
 
 
 @STREAMED
@@ -137,18 +141,26 @@ def test_an_unknown_authority(requests: Any, tls_app: AppServer, streamed: bool)
     error = fails(requests, "SSLError", tls_app.url, streamed)
     assert isinstance(error, requests.ConnectionError)
     assert error.request.url == tls_app.url + "/"
+    does_not_trust(error)
 
 
 def test_a_certificate_of_another_host(requests: Any, certs: Certs) -> None:
     """S56: in the drop-in."""
     with AppServer(certs.wrong_host_context()) as server:
-        fails(requests, "SSLError", server.url, verify=str(certs.ca_path))
+        does_not_trust(fails(requests, "SSLError", server.url, verify=str(certs.ca_path)))
 
 
 def test_an_expired_certificate(requests: Any, certs: Certs) -> None:
     """S56: in the drop-in."""
     with AppServer(certs.expired_context()) as server:
-        fails(requests, "SSLError", server.url, verify=str(certs.ca_path))
+        does_not_trust(fails(requests, "SSLError", server.url, verify=str(certs.ca_path)))
+
+
+def does_not_trust(error: Any) -> None:
+    cause = error.args[0].reason.args[0]
+    assert isinstance(cause, ssl.SSLCertVerificationError)
+    assert cause.reason == "CERTIFICATE_VERIFY_FAILED"
+    assert "[SSL: CERTIFICATE_VERIFY_FAILED]" in str(error)
 
 
 # -- while the body comes
