@@ -52,6 +52,7 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
     cause = _translated(error, pool)
     if cause is None:
         raise error
+    error.__context__ = cause  # programs walk down the chain, to a socket.gaierror for one
     if error.request_sent and isinstance(error, e.SSLError) and not _may_repeat(retries, method):
         retries = retries.new(total=0)  # a Retry takes every failure of TLS for one to connect
     try:
@@ -153,10 +154,11 @@ def _translated(error: e.RequestException, pool: Any) -> Exception | None:
     if isinstance(error, e.ConnectTimeout):
         return names.ConnectTimeoutError(pool.connection, message)
     if isinstance(error, e.SSLError):
-        return names.SSLError(_as_ssl(error))
+        below = _as_ssl(error)
+        return _raised_from(below, names.SSLError(below))
     if isinstance(error, e.ProxyError):
         below = OSError(message) if error.request_sent else _not_connected(error, pool)
-        return names.ProxyError("Unable to connect to proxy", below)
+        return _raised_from(below, names.ProxyError("Unable to connect to proxy", below))
     if isinstance(error, e.ReadTimeout):
         return names.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
     if isinstance(error, e.ConnectionError) and not error.request_sent:
@@ -194,9 +196,15 @@ def _not_connected(error: e.RequestException, pool: Any) -> Exception:
         from socket import EAI_NONAME, gaierror
 
         reason = gaierror(EAI_NONAME, str(error))
-        return names.NameResolutionError(pool.host, pool.connection, reason)
+        return _raised_from(reason, names.NameResolutionError(pool.host, pool.connection, reason))
     text = f"Failed to establish a new connection: {error}"
     return names.NewConnectionError(pool.connection, text)
+
+
+def _raised_from(cause: Exception, error: Exception) -> Exception:
+    """Return an error as if it had been raised because of another, which a program may look for."""
+    error.__cause__ = error.__context__ = cause
+    return error
 
 
 def _given_up(error: e.RequestException, given_up: Exception) -> e.RequestException:

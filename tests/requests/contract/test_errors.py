@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import Any
 
@@ -83,6 +84,13 @@ def test_a_refused_connection(requests: Any, streamed: bool) -> None:
 def test_an_unknown_host(requests: Any, streamed: bool) -> None:
     error = fails(requests, "ConnectionError", "http://no-such-host.invalid/", streamed)
     assert "no-such-host.invalid" in str(error)
+    assert isinstance(_first_of_the_chain(error), socket.gaierror)
+
+
+def _first_of_the_chain(error: Any) -> Any:
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 @pytest.mark.parametrize("timeout", [0.05, (0.05, None), (0.05, 9)])
@@ -161,6 +169,7 @@ def does_not_trust(error: Any) -> None:
     assert isinstance(cause, ssl.SSLCertVerificationError)
     assert cause.reason == "CERTIFICATE_VERIFY_FAILED"
     assert "[SSL: CERTIFICATE_VERIFY_FAILED]" in str(error)
+    assert isinstance(_first_of_the_chain(error), ssl.SSLCertVerificationError)
 
 
 # -- while the body comes
