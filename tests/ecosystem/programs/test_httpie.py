@@ -18,6 +18,7 @@ from tests.servers import (
     RawConnection,
     RawServer,
     Record,
+    SOCKSProxy,
     close_at_once,
     payload,
     refused_port,
@@ -361,6 +362,19 @@ def test_a_proxy(
             )
             assert (done.status, len(done.sent)) == (0, 1), done.errors
         assert [request.method for request in proxy.log] == ["GET", "GET", "CONNECT", "CONNECT"]
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
+def test_a_socks_proxy(
+    http: Both, app: AppServer, tls_app: AppServer, certs: Certs, scheme: str
+) -> None:
+    with SOCKSProxy(("pia", "secret")) as proxy:
+        address = f"{scheme}://pia:secret@127.0.0.1:{proxy.port}"
+        options = (f"--proxy=http:{address}", f"--proxy=https:{address}")
+        for url in (f"{app.url}/json", f"{tls_app.url}/json"):
+            done = ask(http, *options, f"--verify={certs.ca_path}", EVERYTHING, url)
+            assert (done.status, len(done.sent)) == (0, 1), done.errors
+        assert [port for _, port in proxy.log] == [app.port, app.port, tls_app.port, tls_app.port]
 
 
 # --- what fails ---
