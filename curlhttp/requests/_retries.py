@@ -6,6 +6,7 @@ is told in requests' exceptions. Import this late: it loads urllib3.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -180,15 +181,24 @@ _FINAL = (
 
 
 def _as_ssl(error: e.SSLError) -> Exception:
-    """Return the error of `ssl` for one of ours; programs look for its class and its words."""
+    """Return the error of `ssl` for one of ours; programs look for its class, reason and words."""
     import ssl
 
-    if error.tls_failure != "untrusted":
-        return ssl.SSLError(ssl.SSL_ERROR_SSL, str(error))
-    text = f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {error}"
-    untrusted = ssl.SSLCertVerificationError(ssl.SSL_ERROR_SSL, text)
-    untrusted.library, untrusted.reason = "SSL", "CERTIFICATE_VERIFY_FAILED"
-    return untrusted
+    kind, words = ssl.SSLError, ""
+    if error.tls_failure == "untrusted":
+        kind, words = ssl.SSLCertVerificationError, "certificate verify failed"
+    elif said := _OPENSSL_SAYS(str(error)):
+        words = said[1]
+    # The name of OpenSSL's constant, which for alerts is older than its words.
+    reason = "_".join(words.replace("ssl/tls", "sslv3").upper().split())
+    text = f"[SSL: {reason}] {words}: {error}" if words else str(error)
+    made = kind(int(ssl.SSL_ERROR_SSL), text)
+    made.library, made.reason = "SSL", reason
+    return made
+
+
+# "error:0A00010B:SSL routines::wrong version number"
+_OPENSSL_SAYS = re.compile(r"error:[0-9A-F]{8}:SSL routines:[^:]*:([\w/ ]+)").search
 
 
 def _not_connected(error: e.RequestException, pool: Any) -> Exception:

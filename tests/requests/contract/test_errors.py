@@ -141,6 +141,8 @@ def test_http_where_tls_is_expected(requests: Any) -> None:
     cause = error.args[0].reason.args[0]
     assert isinstance(cause, ssl.SSLError)
     assert not isinstance(cause, ssl.SSLCertVerificationError)
+    assert cause.library == "SSL"
+    assert f"[SSL: {cause.reason}]" in str(error)
 
 
 @STREAMED
