@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
 import tarfile
 import zipfile
@@ -155,16 +156,35 @@ def test_a_wrong_password_is_refused(twine: Both, index: Index) -> None:
     assert len(done.sent) == 1
 
 
-def test_a_file_that_exists_ends_the_upload_unless_it_is_skipped(twine: Both, index: Index) -> None:
+def test_a_file_that_exists_ends_the_upload(twine: Both, index: Index) -> None:
     index.taken.add(Path(WHEEL).name)
     stopped = twine(*upload(index.url))
     assert stopped.status == 1
     assert stopped.says("File already exists")
     assert len(stopped.sent) == 1
-    skipped = twine(*upload(index.url, "--skip-existing"))
-    assert skipped.status == 0
-    assert "Skipping parcel-1.0-py3-none-any.whl" in skipped.output
-    assert len(skipped.sent) == 2
+
+
+def test_a_file_that_pypi_has_is_skipped(twine: Both, certs: Certs) -> None:
+    """twine skips at PyPI alone, which is a server of ours here, behind a proxy."""
+    with (
+        AppServer(certs.server_context("upload.pypi.org", "pypi.python.org")) as server,
+        HTTPProxy(
+            hosts=dict.fromkeys(("upload.pypi.org", "pypi.python.org"), ("127.0.0.1", server.port))
+        ) as proxy,
+    ):
+        index = Index(server)
+        index.taken.add(Path(WHEEL).name)
+        known = {"releases": {"1.0": [{"filename": Path(SDIST).name}]}}
+        body = json.dumps(known).encode()
+        server.route("/pypi/parcel/json", lambda record, conn: conn.reply(200, body))
+        done = twine(
+            *upload("https://upload.pypi.org/legacy/", "--skip-existing"),
+            variables={"HTTPS_PROXY": proxy.url, "TWINE_CERT": str(certs.ca_path)},
+        )
+        assert done.status == 0, done.output
+        assert done.output.count("because it appears to already exist") == 2
+        asked = [("GET", "/pypi/parcel/json"), ("POST", "/legacy/")]
+        assert [(sent.method, sent.target) for sent in server.requests] == asked * 2
 
 
 def test_an_index_that_fails_is_asked_again(twine: Both, index: Index) -> None:
