@@ -6,6 +6,7 @@ is told in requests' exceptions. Import this late: it loads urllib3.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -207,8 +208,12 @@ def _not_connected(error: e.RequestException, pool: Any) -> Exception:
 
         reason = gaierror(EAI_NONAME, str(error))
         return _raised_from(reason, names.NameResolutionError(pool.host, pool.connection, reason))
-    text = f"Failed to establish a new connection: {error}"
-    return names.NewConnectionError(pool.connection, text)
+    text = "Failed to establish a new connection"
+    if not error.errno:
+        return names.NewConnectionError(pool.connection, f"{text}: {error}")
+    below = OSError(error.errno, os.strerror(error.errno))  # a ConnectionRefusedError, for one
+    made = names.NewConnectionError(pool.connection, f"{text}: {below}: {error}")
+    return _raised_from(below, made)
 
 
 def _raised_from(cause: Exception, error: Exception) -> Exception:

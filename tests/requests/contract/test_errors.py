@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from typing import Any
@@ -78,6 +79,8 @@ def test_a_refused_connection(requests: Any, streamed: bool) -> None:
         error = fails(requests, "ConnectionError", url, streamed)
     assert error.request.url == url
     assert error.response is None
+    assert isinstance(_first_of_the_chain(error), ConnectionRefusedError)
+    assert f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 
 @STREAMED
