@@ -166,6 +166,8 @@ def _note_facts(error: e.RequestException, failure: TransferFailure) -> None:
     error.refused = failure.refused
     if code in _LASTING:
         error.is_lasting, error.is_local = True, code in _LOCAL
+    if code == pycurl.E_COULDNT_CONNECT and failure.os_errno:
+        error.errno = failure.os_errno
     if isinstance(error, e.SSLError):
         error.tls_failure = _TLS_FAILURES.get(code)
     elif isinstance(error, e.RemoteProtocolError):

@@ -22,6 +22,7 @@ class RequestException(OSError):
         request: the request that failed, or None when there was none yet.
         response: the response so far, or None.
         curl_code: libcurl's CURLcode, or None when libcurl was not the one to fail.
+        errno: why the system could not connect, such as errno.ECONNREFUSED, or None.
         request_sent: True when any byte of the request may have left this machine.
         refused: the server said that it did not process what was sent (REFUSED_STREAM, or a GOAWAY
             that leaves it out: RFC 9113, section 8.7), each time that it was sent.

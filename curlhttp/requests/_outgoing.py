@@ -113,8 +113,26 @@ def _known_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
     stricter. What came in since then is checked here.
     """
     headers = Headers()
-    headers._replace([_field(name, value) for name, value in fields])
+    headers._replace(
+        [_field(name, value) for name, value in fields if not _is_left_out(name, value)]
+    )
     return headers
+
+
+# urllib3's SKIP_HEADER, and the names of what is sent without being asked for.
+_LEFT_OUT = "@@@SKIP_HEADER@@@"
+_SKIPPABLE = {"accept-encoding", "host", "user-agent"}
+
+
+def _is_left_out(name: object, value: object) -> bool:
+    if value != _LEFT_OUT:
+        return False
+    if header_text(name).lower() not in _SKIPPABLE:
+        raise ValueError(
+            "urllib3.util.SKIP_HEADER is for Accept-Encoding, Host and User-Agent, "
+            f"not for {header_text(name)}"
+        )
+    return True
 
 
 def _field(name: object, value: object) -> tuple[str, str]:

@@ -6,6 +6,8 @@ is told in requests' exceptions. Import this late: it loads urllib3.
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -52,6 +54,7 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
     cause = _translated(error, pool)
     if cause is None:
         raise error
+    error.__context__ = cause  # programs walk down the chain, to a socket.gaierror for one
     if error.request_sent and isinstance(error, e.SSLError) and not _may_repeat(retries, method):
         retries = retries.new(total=0)  # a Retry takes every failure of TLS for one to connect
     try:
@@ -153,10 +156,11 @@ def _translated(error: e.RequestException, pool: Any) -> Exception | None:
     if isinstance(error, e.ConnectTimeout):
         return names.ConnectTimeoutError(pool.connection, message)
     if isinstance(error, e.SSLError):
-        return names.SSLError(message)
+        below = _as_ssl(error)
+        return _raised_from(below, names.SSLError(below))
     if isinstance(error, e.ProxyError):
         below = OSError(message) if error.request_sent else _not_connected(error, pool)
-        return names.ProxyError("Unable to connect to proxy", below)
+        return _raised_from(below, names.ProxyError("Unable to connect to proxy", below))
     if isinstance(error, e.ReadTimeout):
         return names.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
     if isinstance(error, e.ConnectionError) and not error.request_sent:
@@ -177,14 +181,45 @@ _FINAL = (
 )
 
 
+def _as_ssl(error: e.SSLError) -> Exception:
+    """Return the error of `ssl` for one of ours; programs look for its class, reason and words."""
+    import ssl
+
+    kind, words = ssl.SSLError, ""
+    if error.tls_failure == "untrusted":
+        kind, words = ssl.SSLCertVerificationError, "certificate verify failed"
+    elif said := _OPENSSL_SAYS(str(error)):
+        words = said[1]
+    # The name of OpenSSL's constant, which for alerts is older than its words.
+    reason = "_".join(words.replace("ssl/tls", "sslv3").upper().split())
+    text = f"[SSL: {reason}] {words}: {error}" if words else str(error)
+    made = kind(int(ssl.SSL_ERROR_SSL), text)
+    made.library, made.reason = "SSL", reason
+    return made
+
+
+# "error:0A00010B:SSL routines::wrong version number"
+_OPENSSL_SAYS = re.compile(r"error:[0-9A-F]{8}:SSL routines:[^:]*:([\w/ ]+)").search
+
+
 def _not_connected(error: e.RequestException, pool: Any) -> Exception:
     if error.curl_code == _COULD_NOT_RESOLVE_HOST:
         from socket import EAI_NONAME, gaierror
 
         reason = gaierror(EAI_NONAME, str(error))
-        return names.NameResolutionError(pool.host, pool.connection, reason)
-    text = f"Failed to establish a new connection: {error}"
-    return names.NewConnectionError(pool.connection, text)
+        return _raised_from(reason, names.NameResolutionError(pool.host, pool.connection, reason))
+    text = "Failed to establish a new connection"
+    if not error.errno:
+        return names.NewConnectionError(pool.connection, f"{text}: {error}")
+    below = OSError(error.errno, os.strerror(error.errno))  # a ConnectionRefusedError, for one
+    made = names.NewConnectionError(pool.connection, f"{text}: {below}: {error}")
+    return _raised_from(below, made)
+
+
+def _raised_from(cause: Exception, error: Exception) -> Exception:
+    """Return an error as if it had been raised because of another, which a program may look for."""
+    error.__cause__ = error.__context__ = cause
+    return error
 
 
 def _given_up(error: e.RequestException, given_up: Exception) -> e.RequestException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import errno
 import json
 import pickle
 import re
@@ -333,6 +334,7 @@ async def test_a_port_that_refuses(client: AnyClient) -> None:
         error = await caught(client, f"http://127.0.0.1:{port}/", "POST", data=b"x")
     assert type(error) is e.ConnectionError
     assert (error.curl_code, error.request_sent) == (7, False)
+    assert error.errno == errno.ECONNREFUSED
     assert "refused" in str(error)
 
 

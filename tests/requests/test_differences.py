@@ -286,6 +286,12 @@ def test_a_line_break_in_a_name_of_a_form_is_escaped(app: AppServer) -> None:
     assert 'filename="a%0D%0AX: y"' in body
 
 
+@pytest.mark.parametrize("host", ["$$$.example", "a!b", "a'b.example"])
+def test_a_host_that_no_name_server_knows_is_an_invalid_url(host: str) -> None:
+    with pytest.raises(requests.exceptions.InvalidURL, match="malformed host"):
+        requests.get(f"http://{host}/")
+
+
 def test_a_method_that_is_no_token_is_an_error_of_ours(app: AppServer) -> None:
     with pytest.raises(curlhttp.InvalidMethod) as caught:
         requests.request("G ET", app.url)

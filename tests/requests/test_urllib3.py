@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,13 @@ import urllib3
 from curlhttp import Timeout
 from curlhttp import exceptions as e
 from curlhttp.requests._attempts import is_plain
-from curlhttp.requests._retries import after_error, after_response, as_retries, pause
+from curlhttp.requests._retries import (
+    after_error,
+    after_response,
+    as_retries,
+    as_urllib3,
+    pause,
+)
 from curlhttp.requests._timeouts import as_pair
 from tests.servers import AppServer
 
@@ -72,6 +79,7 @@ def fail(kind: type[e.RequestException], sent: bool = False, code: int | None = 
     return kind("what happened", request_sent=sent, curl_code=code)
 
 
+_HANDSHAKE_FAILURE = "SSLV3_ALERT_HANDSHAKE_FAILURE"
 TRIED_AGAIN = [
     (fail(e.ConnectTimeout), "connect", "ConnectTimeoutError", e.ConnectTimeout),
     (fail(e.ConnectionError, code=7), "connect", "NewConnectionError", e.ConnectionError),
@@ -84,6 +92,22 @@ TRIED_AGAIN = [
     (fail(e.ConnectionError, True), "read", "ProtocolError", e.ConnectionError),
     (fail(e.RemoteProtocolError, True), "read", "ProtocolError", e.RemoteProtocolError),
 ]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("error:0A00010B:SSL routines::wrong version number)", "WRONG_VERSION_NUMBER"),
+        ("error:0A000410:SSL routines::ssl/tls alert handshake failure (1)", _HANDSHAKE_FAILURE),
+        ("error:14094410:SSL routines:ssl3_read:sslv3 alert handshake failure", _HANDSHAKE_FAILURE),
+        ("words of another library", ""),
+    ],
+)
+def test_a_tls_failure_has_openssls_reason(words: str, reason: str) -> None:
+    below: Any = as_urllib3(e.SSLError(f"it failed (curl error 35: {words})")).args[0]
+    assert (type(below), below.reason) == (ssl.SSLError, reason)
+    assert words in str(below)
+    assert str(below).startswith(f"[SSL: {reason}]") == bool(reason)
 
 
 @pytest.mark.parametrize(("error", "count", "reason", "kind"), TRIED_AGAIN)

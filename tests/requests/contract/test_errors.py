@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+import ssl
 from typing import Any
 
 import pytest
@@ -76,12 +79,21 @@ def test_a_refused_connection(requests: Any, streamed: bool) -> None:
         error = fails(requests, "ConnectionError", url, streamed)
     assert error.request.url == url
     assert error.response is None
+    assert isinstance(_first_of_the_chain(error), ConnectionRefusedError)
+    assert f"[Errno {errno.ECONNREFUSED}]" in str(error)
 
 
 @STREAMED
 def test_an_unknown_host(requests: Any, streamed: bool) -> None:
     error = fails(requests, "ConnectionError", "http://no-such-host.invalid/", streamed)
     assert "no-such-host.invalid" in str(error)
+    assert isinstance(_first_of_the_chain(error), socket.gaierror)
+
+
+def _first_of_the_chain(error: Any) -> Any:
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 @pytest.mark.parametrize("timeout", [0.05, (0.05, None), (0.05, 9)])
@@ -128,7 +140,12 @@ def test_http_where_tls_is_expected(requests: Any) -> None:
         conn.finish_and_close()
 
     with RawServer(handler) as server:
-        fails(requests, "SSLError", server.url.replace("http:", "https:"))
+        error = fails(requests, "SSLError", server.url.replace("http:", "https:"))
+    cause = error.args[0].reason.args[0]
+    assert isinstance(cause, ssl.SSLError)
+    assert not isinstance(cause, ssl.SSLCertVerificationError)
+    assert cause.library == "SSL"
+    assert f"[SSL: {cause.reason}]" in str(error)
 
 
 @STREAMED
@@ -137,18 +154,27 @@ def test_an_unknown_authority(requests: Any, tls_app: AppServer, streamed: bool)
     error = fails(requests, "SSLError", tls_app.url, streamed)
     assert isinstance(error, requests.ConnectionError)
     assert error.request.url == tls_app.url + "/"
+    does_not_trust(error)
 
 
 def test_a_certificate_of_another_host(requests: Any, certs: Certs) -> None:
     """S56: in the drop-in."""
     with AppServer(certs.wrong_host_context()) as server:
-        fails(requests, "SSLError", server.url, verify=str(certs.ca_path))
+        does_not_trust(fails(requests, "SSLError", server.url, verify=str(certs.ca_path)))
 
 
 def test_an_expired_certificate(requests: Any, certs: Certs) -> None:
     """S56: in the drop-in."""
     with AppServer(certs.expired_context()) as server:
-        fails(requests, "SSLError", server.url, verify=str(certs.ca_path))
+        does_not_trust(fails(requests, "SSLError", server.url, verify=str(certs.ca_path)))
+
+
+def does_not_trust(error: Any) -> None:
+    cause = error.args[0].reason.args[0]
+    assert isinstance(cause, ssl.SSLCertVerificationError)
+    assert cause.reason == "CERTIFICATE_VERIFY_FAILED"
+    assert "[SSL: CERTIFICATE_VERIFY_FAILED]" in str(error)
+    assert isinstance(_first_of_the_chain(error), ssl.SSLCertVerificationError)
 
 
 # -- while the body comes

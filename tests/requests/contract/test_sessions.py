@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from urllib3.util import SKIP_HEADER
 
 from tests.servers import AppServer
 from tests.support.pace import paced
@@ -278,6 +279,15 @@ def test_a_header_of_none_in_the_session_is_left_out(session: Any, app: AppServe
     session.headers["X-One"] = None
     session.get(app.url + "/echo")
     assert app.requests[-1].header("x-one") is None
+
+
+def test_urllib3s_mark_leaves_a_header_out(session: Any, app: AppServer) -> None:
+    names = ("user-agent", "Accept-Encoding")
+    session.get(app.url, headers=dict.fromkeys(names, SKIP_HEADER))
+    assert [app.requests[0].header(name) for name in names] == [None, None]
+    with pytest.raises(ValueError, match="SKIP_HEADER"):
+        session.get(app.url, headers={"X-Own": SKIP_HEADER})
+    assert len(app.requests) == 1
 
 
 def test_headers_of_a_session_can_be_updated_and_replaced(session: Any, app: AppServer) -> None:
