@@ -21,11 +21,23 @@ if TYPE_CHECKING:
 
 __all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "pause"]
 
-_COULD_NOT_RESOLVE_HOST = 6  # libcurl's code
+_COULD_NOT_RESOLVE_HOST = 6  # libcurl's codes
+_PARTIAL_FILE = 18
 
 
 class CutHead(e.ChunkedEncodingError, e.RemoteProtocolError):
     """Report a head that ended early; requests takes it for whole, and the body for cut."""
+
+
+class CutBody(names.IncompleteRead):
+    """Report how much of a body came, in the words by which programs know that it is not all."""
+
+    def __init__(self, came: int, left: int | None) -> None:
+        super().__init__(came, left or 0)
+        self._left = "" if left is None else f", {left} more expected"
+
+    def __repr__(self) -> str:
+        return f"IncompleteRead({self.partial} bytes read{self._left})"
 
 
 class BadContentLength(e.InvalidHeader, e.RemoteProtocolError):
@@ -139,8 +151,17 @@ class _Pool:
         return f"(host={self.host!r}, port={self.port!r})"
 
 
-def as_urllib3(error: e.RequestException) -> Exception:
-    """Return urllib3's error for one of ours."""
+def as_urllib3(error: e.RequestException, came: int, length: int | None) -> Exception:
+    """Return urllib3's error for one of ours that ended a body.
+
+    Args:
+        error: the error.
+        came: bytes of the body that came before.
+        length: bytes of the whole body; None when the head does not tell.
+    """
+    if error.curl_code == _PARTIAL_FILE:
+        reason = CutBody(came, None if length is None else length - came)
+        return names.ProtocolError(f"Connection broken: {reason!r}: {error}", reason)
     url = getattr(error.request, "url", "")
     return _translated(error, _Pool(str(url))) or names.ProtocolError(str(error))
 
