@@ -14,6 +14,7 @@ from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
 from curlhttp._models.scrub import scrub_text
+from curlhttp._policy.resume import content_length
 
 if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
@@ -160,10 +161,14 @@ def as_urllib3(error: e.RequestException, came: int, length: int | None) -> Exce
         length: bytes of the whole body; None when the head does not tell.
     """
     if error.curl_code == _PARTIAL_FILE:
-        reason = CutBody(came, None if length is None else length - came)
-        return names.ProtocolError(f"Connection broken: {reason!r}: {error}", reason)
+        return _cut_body(error, came, length)
     url = getattr(error.request, "url", "")
     return _translated(error, _Pool(str(url))) or names.ProtocolError(str(error))
+
+
+def _cut_body(error: e.RequestException, came: int, length: int | None) -> Exception:
+    reason = CutBody(came, None if length is None else length - came)
+    return names.ProtocolError(f"Connection broken: {reason!r}: {error}", reason)
 
 
 def _translated(error: e.RequestException, pool: Any) -> Exception | None:
@@ -184,6 +189,9 @@ def _translated(error: e.RequestException, pool: Any) -> Exception | None:
         return _not_connected(error, pool)
     if isinstance(error, e.WriteTimeout):  # requests and urllib3 have no name for it
         return names.ProtocolError("Connection aborted.", TimeoutError(message))
+    received = error.response
+    if error.curl_code == _PARTIAL_FILE and received is not None:
+        return _cut_body(error, len(received.content), content_length(received.headers))
     if isinstance(error, (e.ConnectionError, e.ChunkedEncodingError)):
         return names.ProtocolError("Connection aborted.", ConnectionResetError(message))
     return None
