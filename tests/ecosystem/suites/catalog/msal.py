@@ -41,7 +41,9 @@ class MinimalResponse:
             status_code, text, headers = (
                 requests_resp.status_code, requests_resp.text, requests_resp.headers
             )
-        self.status_code, self.text, self.headers = status_code, text, headers or {}
+        self.status_code, self.text = status_code, text
+        if headers is not None:
+            self.headers = headers
 
     def raise_for_status(self):
         if self.answer is not None:
