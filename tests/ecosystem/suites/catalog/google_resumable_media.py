@@ -6,4 +6,5 @@ SUITE = Suite(
     sdist="google-resumable-media==2.11.0",
     requires=("brotli", "google-auth", "mock"),
     tests=("tests/unit",),
+    is_in_ci=True,
 )

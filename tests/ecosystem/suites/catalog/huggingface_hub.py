@@ -4,6 +4,37 @@ from pathlib import Path
 
 from tests.ecosystem.suites.suite import Suite
 
+# They ask the hub, again and again with pauses, need PyTorch, or have nothing to do with requests.
+_LEFT_OUT = (
+    "cache_layout",
+    "cache_no_symlinks",
+    "command_delete_cache",
+    "commit_scheduler",
+    "fastai_integration",
+    "file_download",
+    "hf_api",
+    "hf_file_system",
+    "hub_mixin",
+    "hub_mixin_pytorch",
+    "inference_api",
+    "inference_client",
+    "keras_integration",
+    "oauth",
+    "repocard",
+    "repository",
+    "serialization",
+    "snapshot_download",
+    "tf_import",
+    "upload_large_folder",
+    "utils_assets",
+    "utils_cache",
+    "utils_git_credentials",
+    "utils_strict_dataclass",
+    "webhooks_server",
+    "xet_download",
+    "xet_upload",
+)
+
 
 def _prepare(source: Path) -> None:
     """Make its tests the package that they are in its repository."""
@@ -26,17 +57,9 @@ SUITE = Suite(
         "pytest-asyncio",
         "pytest-env",
         "pytest-mock",
-        "pytest-rerunfailures<16",
         "pytest-vcr",
         "safetensors",
     ),
-    # With PyTorch and Keras.
-    options=(
-        "--ignore=tests/test_hub_mixin.py",
-        "--ignore=tests/test_hub_mixin_pytorch.py",
-        "--ignore=tests/test_keras_integration.py",
-        "-o",
-        "log_cli=false",
-    ),
+    options=("-p", "no:rerunfailures", *(f"--ignore=tests/test_{name}.py" for name in _LEFT_OUT)),
     prepare=_prepare,
 )

@@ -6,4 +6,5 @@ SUITE = Suite(
     sdist="requests-aws4auth==1.0",
     requires=("six",),
     tests=("requests_aws4auth/test/requests_aws4auth_test.py",),
+    is_in_ci=True,
 )

@@ -7,4 +7,5 @@ SUITE = Suite(
     # Without pyspnego[kerberos], which needs Kerberos' headers: its tests replace spnego's client.
     installs_requirements=False,
     requires=("cryptography", "pyspnego", "pytest-mock"),
+    is_in_ci=True,
 )
