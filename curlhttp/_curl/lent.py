@@ -7,7 +7,9 @@ parses once for each curl_multi.
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakSet
 
@@ -57,7 +59,7 @@ class LentDrivers:
         if driver.resolves or driver.broken is not None:
             self.all.discard(driver)
             # libcurl's close waits for the resolver, which knows no time limit.
-            threading.Thread(target=driver.close, daemon=True).start()
+            _start_thread(driver.close)
             return
         self._idle.append(driver)
         if self._is_closed:
@@ -73,6 +75,15 @@ class LentDrivers:
     def _close(self, driver: LentDriver) -> None:
         self.all.discard(driver)
         driver.close()
+
+
+def _start_thread(function: Callable[[], None]) -> None:
+    """Run a function in a thread, a real one also where gevent makes greenlets of them."""
+    gevent = sys.modules.get("gevent.monkey")
+    if gevent is None:
+        threading.Thread(target=function, daemon=True).start()
+    else:
+        gevent.get_original("_thread", "start_new_thread")(function, ())
 
 
 class LentDriver(Driver):

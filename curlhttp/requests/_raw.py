@@ -18,6 +18,7 @@ from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw_head import RawHead
 
 if TYPE_CHECKING:
+    from curlhttp.requests._foreign_decoder import ForeignDecoder
     from curlhttp.requests._wire import Connection, OriginalResponse, Socket
 
 __all__ = ["RawResponse"]
@@ -41,7 +42,7 @@ class RawResponse(RawHead):
     enforce_content_length = True
     strict = 0
     _body: Any = None
-    _decoder: ContentDecoder | None = None
+    _decoder: ContentDecoder | ForeignDecoder | None = None
     _ready = b""  # decoded, and not asked for yet
     _is_finished = False
     _is_spent = False  # whole() gave it away
@@ -127,6 +128,10 @@ class RawResponse(RawHead):
             if not coded:
                 return False
             self._decoder = ContentDecoder(coded)
+        elif not hasattr(self._decoder, "take"):  # a user put it there
+            from curlhttp.requests._foreign_decoder import ForeignDecoder
+
+            self._decoder = ForeignDecoder(self._decoder)
         return True
 
     def _name_request(self, error: RequestException) -> None:
@@ -139,20 +144,18 @@ class RawResponse(RawHead):
         decoder = self._decoder
         assert decoder is not None
         try:
-            while not self._is_finished:
-                if piece := decoder.take(limit):
-                    return piece
+            while not (piece := decoder.take(limit)) and not self._is_finished:
                 data = read_some(self._fp, PIECE)
-                if not data:
+                if data:
+                    self._told += len(data)
+                    decoder.feed(data)
+                else:
                     self._is_finished = True
                     decoder.finish()
-                    break
-                self._told += len(data)
-                decoder.feed(data)
         except RequestException as error:
             self._name_request(error)
             raise
-        return b""
+        return piece
 
     def stream(
         self, amt: int | None = PIECE, decode_content: bool | None = None
@@ -281,7 +284,7 @@ class RawResponse(RawHead):
 
     def close(self) -> None:
         """Give up the rest of the body."""
-        self._is_finished = True
+        self._decoder, self._is_finished = None, True
         self._fp.close()
         self.received.close()  # what is around it may not pass that on
 

@@ -16,6 +16,7 @@ from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
 from curlhttp._models.scrub import scrub_text
+from curlhttp._policy.resume import content_length
 
 if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
@@ -23,11 +24,23 @@ if TYPE_CHECKING:
 
 __all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "pause"]
 
-_COULD_NOT_RESOLVE_HOST = 6  # libcurl's code
+_COULD_NOT_RESOLVE_HOST = 6  # libcurl's codes
+_PARTIAL_FILE = 18
 
 
 class CutHead(e.ChunkedEncodingError, e.RemoteProtocolError):
     """Report a head that ended early; requests takes it for whole, and the body for cut."""
+
+
+class CutBody(names.IncompleteRead):
+    """Report how much of a body came, in the words by which programs know that it is not all."""
+
+    def __init__(self, came: int, left: int | None) -> None:
+        super().__init__(came, left or 0)
+        self._left = "" if left is None else f", {left} more expected"
+
+    def __repr__(self) -> str:
+        return f"IncompleteRead({self.partial} bytes read{self._left})"
 
 
 class BadContentLength(e.InvalidHeader, e.RemoteProtocolError):
@@ -142,10 +155,23 @@ class _Pool:
         return f"(host={self.host!r}, port={self.port!r})"
 
 
-def as_urllib3(error: e.RequestException) -> Exception:
-    """Return urllib3's error for one of ours."""
+def as_urllib3(error: e.RequestException, came: int, length: int | None) -> Exception:
+    """Return urllib3's error for one of ours that ended a body.
+
+    Args:
+        error: the error.
+        came: bytes of the body that came before.
+        length: bytes of the whole body; None when the head does not tell.
+    """
+    if error.curl_code == _PARTIAL_FILE:
+        return _cut_body(error, came, length)
     url = getattr(error.request, "url", "")
     return _translated(error, _Pool(str(url))) or names.ProtocolError(str(error))
+
+
+def _cut_body(error: e.RequestException, came: int, length: int | None) -> Exception:
+    reason = CutBody(came, None if length is None else length - came)
+    return names.ProtocolError(f"Connection broken: {reason!r}: {error}", reason)
 
 
 def _translated(error: e.RequestException, pool: Any) -> Exception | None:
@@ -167,6 +193,9 @@ def _translated(error: e.RequestException, pool: Any) -> Exception | None:
         return _not_connected(error, pool)
     if isinstance(error, e.WriteTimeout):  # requests and urllib3 have no name for it
         return names.ProtocolError("Connection aborted.", TimeoutError(message))
+    received = error.response
+    if error.curl_code == _PARTIAL_FILE and received is not None:
+        return _cut_body(error, len(received.content), content_length(received.headers))
     if isinstance(error, (e.ConnectionError, e.ChunkedEncodingError)):
         return names.ProtocolError("Connection aborted.", ConnectionResetError(message))
     return None

@@ -70,6 +70,7 @@ class Wire:
         self._received: Any = received
         self._rest = memoryview(b"" if is_spent else received._content or b"")
         self._is_closed = False
+        self._came = 0  # bytes that were read from a stream
         self._failed: RequestException | None = None
         self._translated: Exception | None = None
 
@@ -79,6 +80,7 @@ class Wire:
             streamed: StreamedResponse = self._received
             try:
                 self._rest = memoryview(run_sync(streamed._read_piece))
+                self._came += len(self._rest)
             except RequestException as error:
                 self._failed = error
                 return False
@@ -89,9 +91,11 @@ class Wire:
         failed = self._failed
         assert failed is not None
         if self._translated is None:
+            from curlhttp._policy.resume import content_length
             from curlhttp.requests._retries import as_urllib3
 
-            self._translated = as_urllib3(failed)
+            length = content_length(self._received.headers)
+            self._translated = as_urllib3(failed, self._came, length)
         raise self._translated from failed
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pycurl
@@ -90,3 +91,21 @@ def test_a_wait_sees_a_new_socket_under_the_number_of_one_that_was_closed() -> N
         assert sockets.poll(0) == [(number, pycurl.CSELECT_IN)]
         if second.fileno() != number:
             os.close(number)
+
+
+def test_a_driver_that_waits_for_the_resolver_is_closed_in_a_real_thread_under_gevent(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gevent makes a greenlet of each thread: all others would wait for it."""
+    begun: list[Any] = []
+    originals = {("_thread", "start_new_thread"): lambda close, _: begun.append(close)}
+    gevent = SimpleNamespace(get_original=lambda *name: originals[name])
+    monkeypatch.setitem(sys.modules, "gevent.monkey", gevent)
+    with Client() as client:
+        client.get(app.url + "/")
+        drivers = client._engine._drivers  # type: ignore[attr-defined]
+        driver = drivers.lend()
+        driver.resolves = True
+        drivers.take_back(driver)
+        assert begun == [driver.close]
+        driver.close()

@@ -24,7 +24,9 @@ SCENARIOS = sorted(
     path.stem for path in Path(__file__).with_name("scenarios").glob("[!_]*.py") if path.stem
 )
 MODULES = {
+    "azure_core": "azure.core",
     "google_auth": "google.auth.transport.requests",
+    "google_resumable_media": "google.resumable_media.requests",
     "opentelemetry_requests": "opentelemetry.instrumentation.requests",
 }
 

@@ -21,6 +21,8 @@ class Suite:
     Attributes:
         sdist: name and version on PyPI, "docker==7.1.0".
         requires: what pip installs besides the package and pytest.
+        installs_requirements: whether pip installs what the package requires; if not, what it needs
+            is in `requires`.
         tests: files and folders for pytest, relative to the sdist's folder.
         options: more arguments for pytest, such as "--deselect=...".
         replaces: the library that curlhttp stands in for.
@@ -33,6 +35,7 @@ class Suite:
 
     sdist: str
     requires: tuple[str, ...] = ()
+    installs_requirements: bool = True
     tests: tuple[str, ...] = ("tests",)
     options: tuple[str, ...] = ()
     replaces: Literal["requests", "httpx"] = "requests"

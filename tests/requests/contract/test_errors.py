@@ -455,6 +455,21 @@ def test_texts_that_code_looks_for(requests: Any, app: AppServer) -> None:
     assert "Connection aborted" in str(error)
 
 
+@STREAMED
+def test_a_body_that_ends_early_tells_how_much_of_it_came(
+    requests: Any, app: AppServer, streamed: bool
+) -> None:
+    errors = requests.packages.urllib3.exceptions
+    error = fails(requests, "ChunkedEncodingError", app.url + "/truncated?sent=100", streamed)
+    assert "Connection broken: IncompleteRead(100 bytes read, 900 more expected)" in str(error)
+    reason = error.args[0].args[1]
+    assert isinstance(reason, errors.IncompleteRead)
+    assert (reason.partial, reason.expected) == (100, 900)
+    with RawServer(respond_and_close(CHUNKED + b"5\r\nabc")) as server:
+        error = fails(requests, "ChunkedEncodingError", server.url, streamed)
+    assert "Connection broken: IncompleteRead(3 bytes read" in str(error)
+
+
 def test_errors_of_hooks_and_auth_come_through(requests: Any, app: AppServer) -> None:
     class Mine(Exception):
         pass

@@ -10,6 +10,7 @@ import json
 import shutil
 import tarfile
 import zipfile
+import zlib
 from typing import Any
 
 import pytest
@@ -73,6 +74,54 @@ def test_read_decodes_when_asked(requests: Any, app: AppServer) -> None:
     with stream(requests, app.url + "/gzip?size=500") as answer:
         assert answer.raw.read(100, decode_content=True) == payload(500)[:100]
         assert answer.raw.read(1000, decode_content=True) == payload(500)[100:]
+
+
+class Decoder:
+    """Note what came coded, and undo it, as a decoder of urllib3's kind."""
+
+    def __init__(self) -> None:
+        self.seen = b""
+        self._object = zlib.decompressobj(31)
+
+    @property
+    def has_unconsumed_tail(self) -> bool:
+        return bool(self._object.unconsumed_tail)
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        self.seen += data
+        return self._object.decompress(self._object.unconsumed_tail + data, max(max_length, 0))
+
+    def flush(self) -> bytes:
+        return b"the end"
+
+
+@pytest.mark.parametrize("size", [500, 5_000_000])
+@pytest.mark.parametrize("piece", [100, 1_000_000])
+def test_the_decoder_can_be_replaced(requests: Any, app: AppServer, size: int, piece: int) -> None:
+    coded = gzip.compress(b"x" * size)
+    url = serve(app, coded, ("Content-Encoding", "gzip"))
+    with stream(requests, url) as answer:
+        decoder = answer.raw._decoder = Decoder()
+        body = b"".join(answer.iter_content(piece))
+    assert body.removesuffix(b"the end") == b"x" * size
+    assert decoder.seen == coded
+
+
+def test_a_decoder_in_place_may_keep_bytes_until_the_end(requests: Any, app: AppServer) -> None:
+    url = serve(app, gzip.compress(b"x"), ("Content-Encoding", "gzip"))
+    with stream(requests, url) as answer:
+        answer.raw._decoder = Decoder()
+        assert answer.raw.read(decode_content=True) == b"xthe end"
+
+
+def test_a_decoder_in_place_that_fails_is_an_error_of_the_coding(
+    requests: Any, app: AppServer
+) -> None:
+    url = serve(app, b"not gzip", ("Content-Encoding", "gzip"))
+    with stream(requests, url) as answer:
+        answer.raw._decoder = Decoder()
+        with pytest.raises(requests.exceptions.ContentDecodingError):
+            list(answer.iter_content(100))
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "gzip-chunked"])
