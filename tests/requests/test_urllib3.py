@@ -104,7 +104,7 @@ TRIED_AGAIN = [
     ],
 )
 def test_a_tls_failure_has_openssls_reason(words: str, reason: str) -> None:
-    below: Any = as_urllib3(e.SSLError(f"it failed (curl error 35: {words})")).args[0]
+    below: Any = as_urllib3(e.SSLError(f"it failed (curl error 35: {words})"), 0, None).args[0]
     assert (type(below), below.reason) == (ssl.SSLError, reason)
     assert words in str(below)
     assert str(below).startswith(f"[SSL: {reason}]") == bool(reason)
