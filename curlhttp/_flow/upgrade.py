@@ -27,13 +27,14 @@ from curlhttp.exceptions import (
     WriteTimeout,
 )
 
-__all__ = ["Upgraded", "upgrade"]
+__all__ = ["Reply", "Upgraded", "ask", "upgrade"]
 
 _LONGEST_HEAD = 64 * 1024  # bytes, of all heads up to the final one
 _LONGEST_BODY = 64 * 1024  # bytes of a refusal that are read
 _PATIENCE = 5.0  # seconds for the body of a refusal
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n").match
+_ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _FRAMING = (b"content-length", b"transfer-encoding", b"proxy-authorization")
 
 
@@ -118,33 +119,51 @@ def upgrade(choose: Callable[[], Engine], now: Callable[[], float]) -> Exchange:
 
 
 async def _upgrade(engine: Connector, request: Request, now: Callable[[], float]) -> Response:
+    head, reply = await ask(engine, request, now)
+    stream = reply.stream
+    if head.status_code == 101:
+        return Upgraded(request, head, stream, reply.rest)
+    response = Response(request, head, b"", stream.timings())
+    try:
+        response._content = _decoded(response, await reply.body(head))
+    finally:
+        stream.abort()
+    return response
+
+
+async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> tuple[Head, Reply]:
+    """Send a request on a connection of its own; return the head of the answer, and the rest.
+
+    Args:
+        engine: makes the connection, which is the caller's then.
+        request: complete; a body is one in memory.
+        now: gives monotonic seconds.
+
+    Raises:
+        RequestException: there is no answer.
+    """
     try:
         stream = await engine.connect(request)
     except RequestException as error:
         error.request = request  # not what the engine made of it
         raise
     try:
-        reply = _Reply(stream, request, now)
+        reply = Reply(stream, request, now)
         asked = _head_of(request)
         note_head(request, ">", asked)
-        stream.write(asked)
+        stream.write(asked if request.body is None else asked + (request.body.data or b""))
         head = await reply.head()
         note_head(request, "<", head.block)
-        if head.status_code == 101:
-            return Upgraded(request, head, stream, reply.rest)
-        response = Response(request, head, b"", stream.timings())
-        response._content = _decoded(response, await reply.body(head))
     except BaseException as error:
         stream.abort()
         if isinstance(error, RequestException):
             error.request, error.request_sent, error.timings = request, True, stream.timings()
         raise
-    stream.abort()
-    return response
+    return head, reply
 
 
 def _head_of(request: Request) -> bytes:
-    """Return the head of a request that has no body (RFC 9112, section 3)."""
+    """Return the head of a request (RFC 9112, section 3)."""
     lines = [" ".join((request.method, request.url.target, "HTTP/1.1")).encode("ascii")]
     if request.get_header("host") is None:
         lines.append(b"Host: " + request.url.authority.encode("ascii"))
@@ -153,19 +172,23 @@ def _head_of(request: Request) -> bytes:
         if name.lower() not in _FRAMING:
             # "Name;" is libcurl's way to say an empty value
             lines.append(line if name != line else line[:-1] + b":")
+    body = request.body
+    if body is not None or request.method in _ANNOUNCES_NO_BODY:
+        lines.append(b"Content-Length: %d" % (0 if body is None else body.length or 0))
     return b"\r\n".join([*lines, b"", b""])
 
 
-class _Reply:
+class Reply:
     """The answer on its way: pieces of the stream, up to what the caller looks for.
 
     Attributes:
+        stream: the connection.
         rest: what came and was not taken yet.
     """
 
     def __init__(self, stream: ByteStream, request: Request, now: Callable[[], float]) -> None:
         self.rest = b""
-        self._stream = stream
+        self.stream = stream
         self._request = request
         self._now = now
 
@@ -206,8 +229,8 @@ class _Reply:
         timeout = request.timeout
         limit = timeout.read if timeout.write is None else timeout.write
         # A head may be too long for the system's buffers.
-        has_gone = await self._stream.drain(self._seconds(limit))
-        piece = await self._stream.receive(self._seconds(timeout.read)) if has_gone else None
+        has_gone = await self.stream.drain(self._seconds(limit))
+        piece = await self.stream.receive(self._seconds(timeout.read)) if has_gone else None
         if piece is None:
             if request.is_late(self._now()):
                 raise DeadlineExceeded(f"{request}: the total of {timeout.total} s ran out")
@@ -251,7 +274,7 @@ class _Reply:
             left = until - self._now()
             silence = left if read is None else min(left, read)
             try:
-                received = await self._stream.receive(silence) if left > 0 else b""
+                received = await self.stream.receive(silence) if left > 0 else b""
             except RequestException:
                 return content
             if not received:

@@ -18,7 +18,7 @@ from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw_head import RawHead
 
 if TYPE_CHECKING:
-    from curlhttp.requests._wire import Connection, OriginalResponse, Socket
+    from curlhttp.requests._wire import Connection, OriginalResponse
 
 __all__ = ["RawResponse"]
 
@@ -55,7 +55,8 @@ class RawResponse(RawHead):
         if self._body is None:
             from curlhttp.requests._wire import Wire
 
-            self._body = Wire(self.received, self._is_spent)
+            file = getattr(self.received, "file", None)
+            self._body = file or Wire(self.received, self._is_spent)
         return self._body
 
     @_fp.setter
@@ -311,11 +312,11 @@ class RawResponse(RawHead):
         return OriginalResponse(self)
 
     @property
-    def sock(self) -> Socket:
+    def sock(self) -> Any:
         """Return what answers getpeername() and getsockname()."""
-        from curlhttp.requests._wire import Socket
+        from curlhttp.requests._wire import socket_of
 
-        return Socket(self.received)
+        return socket_of(self.received)
 
 
 io.IOBase.register(RawResponse)  # its __del__ would cost more than the rest of it
