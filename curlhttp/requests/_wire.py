@@ -79,6 +79,7 @@ class Wire(Body):
     def __init__(self, received: Response, is_spent: bool = False) -> None:
         self._received: Any = received
         self._rest = memoryview(b"" if is_spent else received._content or b"")
+        self._size = 0  # bytes that came from a stream
         self._is_closed = False
         self._failed: RequestException | None = None
         self._translated: Exception | None = None
@@ -89,6 +90,7 @@ class Wire(Body):
             streamed: StreamedResponse = self._received
             try:
                 self._rest = memoryview(run_sync(streamed._read_piece))
+                self._size += len(self._rest)
             except RequestException as error:
                 self._failed = error
                 return False
@@ -129,9 +131,18 @@ class Wire(Body):
                 left -= len(piece)
         if self._failed is not None and (amt is None or not data.tell()):
             self._fail()  # else what came before it counts, and the next read fails
-        if not self._rest and self._is_streamed and left == 0:
+        if not self._rest and left == 0 and self._is_streamed and self._has_come_whole():
             self._fill()  # the end is noticed with the last byte, as in http.client
         return data.getvalue()
+
+    def _has_come_whole(self) -> bool:
+        """Return whether the end is known, so that nobody waits for it."""
+        incoming = getattr(self._received, "_incoming", None)
+        if incoming is None or incoming.done:
+            return True
+        from curlhttp._policy.resume import content_length
+
+        return content_length(self._received.headers) == self._size
 
     @property
     def chunked(self) -> bool:

@@ -138,6 +138,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         http2: bool = False,
     ) -> None:
         super().__init__()
+        if "urllib3" in sys.modules:
+            import urllib3.contrib  # noqa: F401  # requests loads it, and programs count on that
         self._retries = max_retries
         self.config: dict[str, object] = {}
         self.proxy_manager: t.PoolKeywords = {}

@@ -193,6 +193,18 @@ def test_a_response_that_is_dropped_closes_its_connection(session: Session, cont
         assert closed.wait(30)
 
 
+def test_a_response_may_be_collected_while_connections_are_taken(
+    session: Session, context: Any
+) -> None:
+    with RawServer(echo, context) as server:
+        answer = upgrade(session, server)
+        adapter: Any = session.get_adapter(server.url)
+        with adapter._engine._pool._lock:  # the collector may come at any line
+            answer.raw._fp.fp.raw._response = answer
+            del answer
+            gc.collect()
+
+
 def test_a_body_that_was_read_closes_its_connection(session: Session, context: Any) -> None:
     closed = threading.Event()
 

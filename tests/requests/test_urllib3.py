@@ -16,11 +16,23 @@ from curlhttp.requests._attempts import is_plain
 from curlhttp.requests._retries import after_error, after_response, as_retries, pause
 from curlhttp.requests._timeouts import as_pair
 from tests.servers import AppServer
+from tests.support.inner import run_script
 
 URL = "https://host:8443/path?q=1#f"
 
 
 # --- what loads urllib3 ---
+
+
+def test_a_program_finds_the_parts_of_urllib3_that_requests_loads() -> None:
+    program = """
+import curlhttp
+curlhttp.alias_requests()
+import requests, urllib3
+requests.Session()
+print(urllib3.contrib.__name__)
+"""
+    assert run_script(program) == "urllib3.contrib\n"
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 Without TLS that is the connection's socket, under a number of its own. With TLS libcurl has to see
 all bytes: so it is one end of a pair, and two threads carry the bytes between the other end and
-the connection. Waiting for it (select, poll), timeouts and half-closing work as on any socket.
+the connection. So are those that were received already. Waiting for it (select, poll), timeouts
+and half-closing work as on any socket.
 """
 
 from __future__ import annotations
@@ -65,15 +66,16 @@ class _PlainSocket(socket.socket):
 
     def __init__(self, stream: SocketStream) -> None:
         super().__init__(fileno=socket.dup(stream.descriptor))
-        self._stream = stream
+        self._stream: SocketStream | None = stream
 
     def _real_close(self, *args: object) -> None:
         super()._real_close(*args)  # type: ignore[misc]
-        self._stream.abort()
+        # A response that is collected comes here, in whatever thread: the stream's finalizer waits
+        # for no lock, as abort() would.
+        self._stream = None
 
     def __del__(self) -> None:
-        # Without a warning. The stream has a finalizer, which takes care of locks.
-        super()._real_close()  # type: ignore[misc]
+        self._real_close()
 
 
 class _NearEnd(socket.socket):
