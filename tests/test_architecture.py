@@ -149,7 +149,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "cli": (("curlhttp",), {*FACADE, "pycurl"}),
     # the facade
     "requests": (
-        (*VALUES, *SEAM, *POLICY, *CURL, *FACADE, "curlhttp._ssl_context", "curlhttp._stream"),
+        (
+            *(*VALUES, *SEAM, *POLICY, *CURL, *FACADE, "curlhttp._flow.upgrade"),
+            *("curlhttp._ssl_context", "curlhttp._stream"),
+        ),
         {"pycurl", *LOOPS},
     ),
     "_alias.py": (("curlhttp",), {"pycurl", *LOOPS}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from time import monotonic
 from typing import NoReturn
 
@@ -173,6 +174,20 @@ class Driver:
             if check < self._check_at:
                 self._check_at = check
                 self.rearm(check)
+
+    def set_read_timeout(self, transfer: Transfer, seconds: float | None) -> None:
+        """Change how long the server of a transfer under way may be silent.
+
+        Args:
+            transfer: may be over.
+            seconds: from now on; None for as long as it takes.
+        """
+        request = transfer.request
+        if request is not None and transfer.attached:
+            request.timeout = replace(request.timeout, read=seconds)
+            transfer.last_activity = monotonic()
+            self._read_timeouts.stop(transfer)
+            self._watch_silence(transfer, request)
 
     def use_own_connection(self, transfer: Transfer) -> None:
         """Let a transfer that was added wait no longer for a connection that it might share."""

@@ -6,6 +6,7 @@ The head goes out and the answer comes in as bytes of HTTP/1.1 on a connection o
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -35,6 +36,8 @@ _LONGEST_BODY = 64 * 1024  # bytes of a refusal that are read
 _PATIENCE = 5.0  # seconds for the body of a refusal
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n").match
+_LONGEST_SIZE = 4096  # bytes of the line ahead of a chunk
+_ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _FRAMING = (b"content-length", b"transfer-encoding", b"proxy-authorization")
 
 
@@ -135,7 +138,7 @@ async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> 
 
     Args:
         engine: opens the connection.
-        request: complete, without a body.
+        request: complete; a body is one in memory.
         now: gives monotonic seconds.
 
     Raises:
@@ -150,7 +153,7 @@ async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> 
         reply = Reply(stream, request, now)
         asked = _head_of(request)
         note_head(request, ">", asked)
-        stream.write(asked)
+        stream.write(asked if request.body is None else asked + (request.body.data or b""))
         await reply.receive_head()
         note_head(request, "<", reply.head.block)
     except BaseException as error:
@@ -162,7 +165,7 @@ async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> 
 
 
 def _head_of(request: Request) -> bytes:
-    """Return the head of a request that has no body (RFC 9112, section 3)."""
+    """Return the head of a request (RFC 9112, section 3)."""
     lines = [" ".join((request.method, request.url.target, "HTTP/1.1")).encode("ascii")]
     if request.get_header("host") is None:
         lines.append(b"Host: " + request.url.authority.encode("ascii"))
@@ -171,6 +174,9 @@ def _head_of(request: Request) -> bytes:
         if name.lower() not in _FRAMING:
             # "Name;" is libcurl's way to say an empty value
             lines.append(line if name != line else line[:-1] + b":")
+    body = request.body
+    if body is not None or request.method in _ANNOUNCES_NO_BODY:
+        lines.append(b"Content-Length: %d" % (0 if body is None else body.length or 0))
     return b"\r\n".join([*lines, b"", b""])
 
 
@@ -192,6 +198,7 @@ class Reply:
         self._now = now
         self._left: int | None = None  # bytes of the body, if its length is known
         self._unchunked: _Unchunked | None = None
+        self._until = math.inf  # when nobody wants the rest of a refusal any more
 
     @property
     def has_switched(self) -> bool:
@@ -231,9 +238,10 @@ class Reply:
     def _seconds(self, limit: float | None) -> float | None:
         """Return how long to wait: as long as a limit says, but not beyond the deadline."""
         deadline = self._request.deadline
-        if deadline is None:
+        until = self._until if deadline is None else min(deadline, self._until)
+        if until == math.inf:
             return limit
-        left = max(0.0, deadline - self._now())
+        left = max(0.0, until - self._now())
         return left if limit is None else min(limit, left)
 
     async def _more(self) -> None:
@@ -254,6 +262,7 @@ class Reply:
         self.rest += piece
 
     async def _receive(self, limit: float | None) -> bytes:
+        self._check_deadline()  # a server may send without end what gives no byte of a body
         piece = await self.stream.receive(self._seconds(limit))
         if piece is not None:
             return piece
@@ -264,9 +273,11 @@ class Reply:
         )
 
     def _check_deadline(self) -> None:
-        request = self._request
-        if request.is_late(self._now()):
+        request, now = self._request, self._now()
+        if request.is_late(now):
             raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+        if now > self._until:
+            raise ReadTimeout(f"{request}: the rest of a refusal took too long")
 
     def _broken(self, what: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"{self._request}: {what}")
@@ -289,6 +300,8 @@ class Reply:
                 raise self._broken("the response ended within its body")
             if self._unchunked is not None:
                 piece = self._unchunked.feed(piece)
+                if self._unchunked.is_broken:
+                    raise self._broken("the response's body is not in chunks, as its head says")
             elif self._left is not None:
                 piece = piece[: self._left]
                 self._left -= len(piece)
@@ -305,11 +318,12 @@ class Reply:
         It only explains what is an error already: neither its size nor its pace, nor how it ends,
         is worth another one.
         """
-        limit, until = self._request.timeout.read, self._now() + (self._seconds(_PATIENCE) or 0.0)
+        limit = self._request.timeout.read
+        self._until = self._now() + _PATIENCE
         content = b""
         with suppress(RequestException):
-            while len(content) < _LONGEST_BODY and (left := until - self._now()) > 0:
-                piece = await self._read(left if limit is None else min(left, limit))
+            while len(content) < _LONGEST_BODY:
+                piece = await self._read(limit)
                 if not piece:
                     break
                 content += piece
@@ -329,10 +343,16 @@ def _framing(head: Head) -> tuple[int | None, _Unchunked | None]:
 
 
 class _Unchunked:
-    """Takes a body out of its chunks (RFC 9112, section 7.1), as far as it makes sense."""
+    """Takes a body out of its chunks (RFC 9112, section 7.1).
+
+    Attributes:
+        has_ended: the last chunk came.
+        is_broken: what came is no chunk.
+    """
 
     def __init__(self) -> None:
-        self.has_ended = False
+        self.has_ended = self.is_broken = False
+        self._line_ends = 0  # bytes of them ahead of a chunk
         self._left = 0  # bytes of the chunk
         self._raw = b""
 
@@ -347,12 +367,15 @@ class _Unchunked:
                 self._left -= len(part)
                 self._raw = self._raw[len(part) :]
                 continue
-            self._raw = self._raw.lstrip(b"\r\n")
-            size = _CHUNK_SIZE(self._raw)
+            rest = self._raw.lstrip(b"\r\n")
+            self._line_ends += len(self._raw) - len(rest)
+            self._raw = rest
+            size = _CHUNK_SIZE(rest)
             if size is None:
-                # A line of a size that goes on for ever is none.
-                self.has_ended = len(self._raw) > 4096
+                # A size, or the line ends ahead of it, that go on for ever are none.
+                self.is_broken = self._line_ends + len(rest) > _LONGEST_SIZE
                 break
+            self._line_ends = 0
             self._left = int(size[1], 16)
             self._raw = self._raw[size.end() :]
             self.has_ended = not self._left

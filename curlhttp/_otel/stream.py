@@ -32,6 +32,12 @@ class TracedStream:
         self.drain = stream.drain
         self.unsent = stream.unsent
         self.timings: Callable[[], Timings] = stream.timings
+        self.is_plain: bool = getattr(stream, "is_plain", False)
+
+    @property
+    def descriptor(self) -> int:
+        """Return the socket below, -1 where there is none."""
+        return getattr(self._stream, "descriptor", -1)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         """Return the next bytes; see ByteStream."""

@@ -19,7 +19,7 @@ from curlhttp.requests._raw_head import RawHead
 
 if TYPE_CHECKING:
     from curlhttp.requests._foreign_decoder import ForeignDecoder
-    from curlhttp.requests._wire import Connection, OriginalResponse, Socket
+    from curlhttp.requests._wire import Connection, OriginalResponse
 
 __all__ = ["RawResponse"]
 
@@ -56,7 +56,8 @@ class RawResponse(RawHead):
         if self._body is None:
             from curlhttp.requests._wire import Wire
 
-            self._body = Wire(self.received, self._is_spent)
+            file = getattr(self.received, "file", None)
+            self._body = file or Wire(self.received, self._is_spent)
         return self._body
 
     @_fp.setter
@@ -314,11 +315,11 @@ class RawResponse(RawHead):
         return OriginalResponse(self)
 
     @property
-    def sock(self) -> Socket:
+    def sock(self) -> Any:
         """Return what answers getpeername() and getsockname()."""
-        from curlhttp.requests._wire import Socket
+        from curlhttp.requests._wire import socket_of
 
-        return Socket(self.received)
+        return socket_of(self.received)
 
 
 io.IOBase.register(RawResponse)  # its __del__ would cost more than the rest of it

@@ -155,7 +155,7 @@ class _Pool:
         return f"(host={self.host!r}, port={self.port!r})"
 
 
-def as_urllib3(error: e.RequestException, came: int, length: int | None) -> Exception:
+def as_urllib3(error: e.RequestException, came: int = 0, length: int | None = None) -> Exception:
     """Return urllib3's error for one of ours that ended a body.
 
     Args:

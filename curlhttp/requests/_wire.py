@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -22,6 +23,7 @@ __all__ = [
     "Socket",
     "Wire",
     "read_some",
+    "socket_of",
 ]
 
 
@@ -33,7 +35,7 @@ def read_some(body: Any, limit: int) -> bytes:
 
     A file that a cache put around the wire sees read() only: it passes read1() on, unseen.
     """
-    if type(body) is Wire:
+    if isinstance(body, Body):
         return body.read1(limit)
     ready = getattr(body, "chunk_left", None)  # of the wire, if that is below
     data: bytes = body.read(min(limit, ready) if ready else limit)
@@ -63,7 +65,15 @@ class BrokenOff(Response):
         self._left, self.is_closed = b"", True
 
 
-class Wire:
+class Body:
+    """A body whose next bytes read1() gives, as they come."""
+
+    def read1(self, amt: int) -> bytes:
+        """Return what is there next, at most amt bytes."""
+        raise NotImplementedError
+
+
+class Wire(Body):
     """The body as it came, as a file; `fp` is None at its end, as in http.client."""
 
     def __init__(self, received: Response, is_spent: bool = False) -> None:
@@ -123,9 +133,18 @@ class Wire:
                 left -= len(piece)
         if self._failed is not None and (amt is None or not data.tell()):
             self._fail()  # else what came before it counts, and the next read fails
-        if not self._rest and self._is_streamed and left == 0:
+        if not self._rest and left == 0 and self._is_streamed and self._has_come_whole():
             self._fill()  # the end is noticed with the last byte, as in http.client
         return data.getvalue()
+
+    def _has_come_whole(self) -> bool:
+        """Return whether the end is known, so that nobody waits for it."""
+        incoming = getattr(self._received, "_incoming", None)
+        if incoming is None or incoming.done:
+            return True
+        from curlhttp._policy.resume import content_length
+
+        return content_length(self._received.headers) == self._came
 
     @property
     def chunked(self) -> bool:
@@ -143,8 +162,8 @@ class Wire:
         return self
 
     @property
-    def _sock(self) -> Socket:
-        return Socket(self._received)
+    def _sock(self) -> Any:
+        return socket_of(self._received)
 
     @property
     def closed(self) -> bool:
@@ -244,7 +263,7 @@ class OriginalResponse:
 
 
 class _Path:
-    def __init__(self, sock: Socket) -> None:
+    def __init__(self, sock: Any) -> None:
         self.raw = self
         self._sock = sock
 
@@ -253,7 +272,7 @@ class Connection:
     """What is known of the connection that the response came on."""
 
     def __init__(self, received: Response) -> None:
-        self.sock = Socket(received)
+        self.sock = socket_of(received)
         self.host, self.port = received.request.url.host, received.request.url.port
         self.is_verified = received.request.transport.tls.verify is not False
 
@@ -261,8 +280,13 @@ class Connection:
         """Do nothing: libcurl has the connection."""
 
 
+def socket_of(received: Response) -> Any:
+    """Return the socket below a response, or what stands for it."""
+    return getattr(received, "sock", None) or Socket(received)
+
+
 class Socket:
-    """The addresses of a connection; the socket itself is libcurl's."""
+    """What can be told and asked of a connection; the socket itself is libcurl's."""
 
     def __init__(self, received: Response) -> None:
         self._received = received
@@ -287,6 +311,32 @@ class Socket:
         import ssl
 
         return ssl.PEM_cert_to_DER_cert(certificate) if binary_form else _decoded(certificate)
+
+    def gettimeout(self) -> float | None:
+        """Return how many seconds the server may be silent, None for no limit."""
+        limit: float | None = self._received.request.timeout.read
+        return limit
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Change how many seconds the server may be silent, None for no limit.
+
+        Raises:
+            ValueError: the number of seconds is not positive.
+        """
+        received: Any = self._received
+        received.request.timeout = replace(received.request.timeout, read=seconds)
+        incoming = getattr(received, "_incoming", None)
+        change = getattr(getattr(received, "_engine", None), "set_read_timeout", None)
+        if incoming is not None and change is not None:
+            change(incoming, seconds)
+
+    def shutdown(self, how: int) -> None:
+        """Give up the rest of the response, from any thread; who reads it gets an error."""
+        self._received.close()
+
+    def close(self) -> None:
+        """Give up the rest of the response, from any thread; who reads it gets an error."""
+        self._received.close()
 
     @staticmethod
     def _known(address: tuple[str, int] | None) -> tuple[str, int]:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from curlhttp._engine import Engine
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp._models.response import Response as ReceivedResponse
-    from curlhttp._stream import StreamedResponse
     from curlhttp.requests import _types as t
     from curlhttp.requests._prepared import PreparedRequest
 
@@ -139,6 +138,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         http2: bool = False,
     ) -> None:
         super().__init__()
+        if "urllib3" in sys.modules:
+            import urllib3.contrib  # noqa: F401  # requests loads it, and programs count on that
         self._retries = max_retries
         self.config: dict[str, object] = {}
         self.proxy_manager: t.PoolKeywords = {}
@@ -318,7 +319,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             return transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
         return transport_from(proxy, verify=verify, cert=cert, http2=self._http2, **kw)
 
-    def _attempt(self, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
+    def _attempt(self, sent: CoreRequest) -> ReceivedResponse:
         engine: Engine | None = self._engine
         if engine is None:
             engine = self._make_engine()
@@ -337,7 +338,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
                 max_connections=_MANY,
                 max_connections_per_host=size if self._pool_block else None,
                 max_keepalive_connections=self._pool_connections * size,
-            )
+            ),
+            keeps_streams=True,
         )
         # No lock: one that another thread has while the process forks stays locked in the child.
         engine: BlockingEngine = self.__dict__.setdefault("_engine", made)
@@ -346,14 +348,23 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         return engine
 
 
-def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
+def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
     with Watch(sent) as watch:
         response = _open(engine, sent) if sent.stream else send_sync(engine.perform, sent)
         watch.answered(response._head, response.timings, response.request)
     return response
 
 
-def _open(engine: Engine, sent: CoreRequest) -> StreamedResponse:
+def _open(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
+    body = sent.body
+    if (
+        sent.get_header("upgrade") is not None
+        and (body is None or body.data is not None)
+        and network.mocked is None
+    ):
+        from curlhttp.requests._upgrade import open_upgrade
+
+        return open_upgrade(engine, sent)
     from curlhttp._stream import StreamedResponse
 
     return StreamedResponse(sent, send_sync(engine.open, sent), engine)

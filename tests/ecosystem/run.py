@@ -63,7 +63,7 @@ def _use_curlhttp() -> None:
 
 
 def _checks(scenario: ModuleType) -> Iterator[tuple[str, Callable[[AppServer], None]]]:
-    for name, value in vars(scenario).items():
+    for name, value in list(vars(scenario).items()):
         here = getattr(value, "__module__", None) == scenario.__name__
         if here and not name.startswith("_") and not isinstance(value, type):
             yield name, value

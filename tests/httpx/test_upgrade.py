@@ -6,7 +6,8 @@ import gc
 import importlib
 import inspect
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -283,6 +284,33 @@ async def test_a_silent_server_is_a_read_timeout(library: Any, httpx_client: Any
         with RawServer(stall) as server:
             with pytest.raises(library.ReadTimeout):
                 await httpx_client.get(server.url, headers=HEADERS, timeout=0.05)
+
+
+def _line_ends(conn: RawConnection) -> None:
+    conn.send(b"HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n")
+    with suppress(OSError):
+        while True:
+            conn.send(b"\r\n" * 1000)
+
+
+def _endless_size(conn: RawConnection) -> None:
+    conn.send(b"HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n")
+    with suppress(OSError):
+        while True:
+            conn.send(b"0" * 1000)
+
+
+@pytest.mark.parametrize("endless", [_line_ends, _endless_size])
+async def test_a_refusal_whose_chunks_never_come_is_an_error(
+    httpx_client: AnyHTTPX, library: Any, endless: Callable[[RawConnection], None]
+) -> None:
+    def refuse(conn: RawConnection) -> None:
+        conn.read_request()
+        endless(conn)
+
+    with RawServer(refuse) as server, anyio.fail_after(30):
+        with pytest.raises(library.RemoteProtocolError, match="not in chunks"):
+            await httpx_client.get(server.url, headers=HEADERS)
 
 
 async def test_a_refused_connection_is_tried_again(

@@ -18,7 +18,7 @@ from curlhttp import ExponentialBackoff, Hedge, RetryPolicy, requests
 from curlhttp import exceptions as e
 from curlhttp.testing import Answer, mock
 from tests.otel.conftest import Telemetry
-from tests.servers import AppServer, H2Server, RawServer, refused_port
+from tests.servers import AppServer, H2Server, RawConnection, RawServer, refused_port
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.scripted import URL, Scripted, moved, steady
@@ -286,6 +286,22 @@ async def test_the_handshake_of_a_websocket_is_a_span(client: AnyClient, traced:
             assert traced.values("http.response.status_code") == [101]
             await socket.send("hello")
             assert await socket.recv() == "hello"
+    assert len(traced.spans) == 1
+
+
+def test_a_request_of_a_session_for_another_protocol_is_a_span(traced: Telemetry) -> None:
+    def serve(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 101 x\r\nUpgrade: tcp\r\n\r\n")
+        conn.send(conn.read_exactly(3))
+
+    asks = {"Connection": "Upgrade", "Upgrade": "tcp"}
+    with RawServer(serve) as server, requests.Session() as session:
+        with session.post(server.url, headers=asks, stream=True) as response:
+            assert traced.values("http.response.status_code") == [101]
+            file = response.raw._fp.fp.raw
+            file._sock.sendall(b"one")
+            assert file.read(3) == b"one"
     assert len(traced.spans) == 1
 
 

@@ -23,11 +23,23 @@ from curlhttp.requests._retries import (
 )
 from curlhttp.requests._timeouts import as_pair
 from tests.servers import AppServer
+from tests.support.inner import run_script
 
 URL = "https://host:8443/path?q=1#f"
 
 
 # --- what loads urllib3 ---
+
+
+def test_a_program_finds_the_parts_of_urllib3_that_requests_loads() -> None:
+    program = """
+import curlhttp
+curlhttp.alias_requests()
+import requests, urllib3
+requests.Session()
+print(urllib3.contrib.__name__)
+"""
+    assert run_script(program) == "urllib3.contrib\n"
 
 
 @pytest.mark.slow
@@ -104,7 +116,7 @@ TRIED_AGAIN = [
     ],
 )
 def test_a_tls_failure_has_openssls_reason(words: str, reason: str) -> None:
-    below: Any = as_urllib3(e.SSLError(f"it failed (curl error 35: {words})"), 0, None).args[0]
+    below: Any = as_urllib3(e.SSLError(f"it failed (curl error 35: {words})")).args[0]
     assert (type(below), below.reason) == (ssl.SSLError, reason)
     assert words in str(below)
     assert str(below).startswith(f"[SSL: {reason}]") == bool(reason)

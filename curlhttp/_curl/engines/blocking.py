@@ -40,10 +40,12 @@ class BlockingEngine:
 
     Args:
         limits: the client's limits.
+        keeps_streams: connections for other protocols outlive `close`.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, keeps_streams: bool = False) -> None:
         self._limits = limits
+        self._keeps_streams = keeps_streams
         self._open()
         register(self)
 
@@ -193,6 +195,20 @@ class BlockingEngine:
                 self._drop_held(held)
                 raise
         return b""
+
+    def set_read_timeout(self, incoming: Transfer, seconds: float | None) -> None:
+        """Change how long a server may be silent while the rest of its response is read.
+
+        Args:
+            incoming: nobody reads it right now.
+            seconds: None for as long as it takes.
+
+        Raises:
+            ValueError: the number of seconds is not positive.
+        """
+        driver: LentDriver | None = incoming.driver
+        if driver is not None:
+            driver.set_read_timeout(incoming, seconds)
 
     def abort(self, incoming: Transfer) -> None:
         """Let go of a response, in any thread; its connection is closed."""
@@ -344,10 +360,13 @@ class BlockingEngine:
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.
 
-        Connections for other protocols end at once, since they know no exchange.
+        Connections for other protocols end at once, since they know no exchange; unless this
+        engine leaves them to those who use them.
         """
         self._pool.close()
         self._drivers.close()
+        if self._keeps_streams:
+            return
         for stream in tuple(self._streams):
             stream.abort(closed_with_client())
 

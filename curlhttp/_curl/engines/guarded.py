@@ -149,6 +149,7 @@ class GuardedEngine:
         self.wall = engine.wall
         self.gate: Callable[[], Gate] = engine.gate
         self.close = engine.close
+        self.set_read_timeout = getattr(engine, "set_read_timeout", None)
 
     async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
         """Send the request, if it may be, and return the response with its body in memory.

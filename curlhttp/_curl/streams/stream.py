@@ -68,6 +68,7 @@ class Stream:
 
     Attributes:
         descriptor: the socket, -1 once it is closed.
+        is_plain: there is no TLS on it.
     """
 
     def __init__(self, transfer: Transfer, let_go: Callable[[Transfer], object]) -> None:
@@ -89,6 +90,7 @@ class Stream:
         )
         # For what it tells of the end of TLS.
         self._connection = Connection(self.descriptor, False, self._holds_bytes, "")
+        self.is_plain = not self._holds_bytes
         self._timings = _timings(transfer)
         register(self)
 

@@ -9,13 +9,14 @@ import io
 import json
 import shutil
 import tarfile
+import threading
 import zipfile
 import zlib
 from typing import Any
 
 import pytest
 
-from tests.servers import AppConnection, AppServer, Record, payload
+from tests.servers import AppConnection, AppServer, RawConnection, RawServer, Record, payload
 
 
 def stream(requests: Any, url: str, **kwargs: Any) -> Any:
@@ -361,6 +362,31 @@ def test_the_retries_of_raw_are_a_retry(requests: Any, app: AppServer) -> None:
     with stream(requests, app.url + "/bytes/10") as answer:
         assert answer.raw.retries.history == ()
         assert answer.raw.retries.total == 0
+
+
+@pytest.mark.parametrize(
+    ("framing", "data"),
+    [
+        ("Transfer-Encoding: chunked", b"5\r\nfirst\r\n"),
+        ("Content-Length: 10", b"first"),
+        ("Connection: close", b"first"),
+    ],
+)
+def test_bytes_are_read_before_the_next_ones_come(session: Any, framing: str, data: bytes) -> None:
+    goes_on = threading.Event()
+
+    def serve(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(f"HTTP/1.1 200 OK\r\n{framing}\r\n\r\n".encode() + data)
+        if goes_on.wait(30):
+            end = b"0\r\n\r\n" if "chunked" in framing else b""
+            conn.send(data.replace(b"first", b"after") + end)
+
+    with RawServer(serve) as server, stream(session, server.url) as answer:
+        assert answer.raw.read(1) == b"f"
+        assert answer.raw._fp.read(4) == b"irst"
+        goes_on.set()
+        assert answer.raw.read() == b"after"
 
 
 # -- the connection below
