@@ -308,20 +308,40 @@ def _trust_of(context: Any) -> Any:
     """
     if type(context).__module__ != "ssl":
         raise CannotCarry(f"libcurl has nothing for {type(context).__name__}")
-    if context.options & ~_default_options() & _LEGACY:
+    default = _default_context()
+    if context.options & ~default.options & _LEGACY:
         raise CannotCarry("libcurl does not renegotiate with servers of old")
-    try:
-        return trust_of(context)
-    except ValueError as error:
-        raise CannotCarry(str(error)) from None
+    if context.security_level != default.security_level:
+        raise CannotCarry("libcurl has nothing for a context's security level")
+    state = _state_of(context)
+    known = _known.get(context)
+    if known is None or known[0] != state:  # to read all authorities takes milliseconds
+        try:
+            known = _known[context] = (state, trust_of(context))
+        except ValueError as error:
+            raise CannotCarry(str(error)) from None
+    return known[1]
 
 
 _LEGACY = 0x4 | 0x40000  # SSL_OP_LEGACY_SERVER_CONNECT, ..._ALLOW_UNSAFE_LEGACY_RENEGOTIATION
+_known: weakref.WeakKeyDictionary[ssl.SSLContext, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def _state_of(context: ssl.SSLContext) -> tuple[object, ...]:
+    """Return what changes when a context is changed; authorities are only ever added."""
+    return (
+        context.cert_store_stats(),
+        context.verify_mode,
+        context.verify_flags,
+        context.minimum_version,
+        context.maximum_version,
+        [cipher["name"] for cipher in context.get_ciphers()],
+    )
 
 
 @lru_cache(maxsize=1)
-def _default_options() -> int:
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).options
+def _default_context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @lru_cache(maxsize=1)

@@ -107,10 +107,28 @@ def test_what_a_context_asks_of_urllib3_alone_is_left_to_it(
         assert session.get(tls_app.url).text == "hello"
         context.options &= ~0x4
         assert session.get(tls_app.url).text == "hello"
+        context.set_ciphers("DEFAULT@SECLEVEL=0")
+        assert session.get(tls_app.url).text == "hello"
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
     with mounted(Adapter()) as session, pytest.raises(requests.exceptions.SSLError):
         session.get(tls_app.url)
-    assert seen == ["HTTPResponse", "RawResponse"]
+    assert seen == ["HTTPResponse", "RawResponse", "HTTPResponse"]
+
+
+def test_what_is_changed_on_a_context_counts_from_the_next_request(
+    tls_app: AppServer, certs: Certs
+) -> None:
+    context = ssl.create_default_context(cafile=str(certs.other_ca_path))
+
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, ssl_context=context, **kwargs)
+
+    with mounted(Adapter()) as session:
+        with pytest.raises(requests.exceptions.SSLError):
+            session.get(tls_app.url)
+        context.load_verify_locations(str(certs.ca_path))
+        assert session.get(tls_app.url).text == "hello"
 
 
 def test_a_socks_proxy_without_libcurl_is_refused(tls_app: AppServer) -> None:
