@@ -29,12 +29,14 @@ class CurlConnection:
     Attributes:
         timeout: seconds, None for no limit: for connecting until request() was called, for silence
             from then on.
+        like: what urllib3 would have made; it has the attributes that are not here.
     """
 
     is_curls = is_connected = is_verified = True
     is_closed = proxy_is_verified = has_connected_to_proxy = False
     proxy = sock = None
     timeout: float | None = None
+    like: Any = None
 
     def __init__(self, pool: Any, adapter: HTTPAdapter) -> None:
         """Take part in a pool.
@@ -47,6 +49,9 @@ class CurlConnection:
         route_of(pool, parse_url(self._at), adapter._http2)  # can libcurl do that?
         # A pool's finalizer holds its connections.
         self._pool, self._adapter = weakref.ref(pool), adapter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.like, name)
 
     def request(
         self,

@@ -154,7 +154,10 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
             if "_socks_options" in self.conn_kw:
                 raise ValueError(str(error)) from None
             return super()._new_conn()
-        self.num_connections += 1
+        if "_socks_options" in self.conn_kw:  # urllib3 would need PySocks
+            self.num_connections += 1
+        else:
+            connection.like = super()._new_conn()
         return connection
 
     def _prepare_proxy(self, conn: Any) -> None:

@@ -88,6 +88,8 @@ def test_the_manager_is_urllib3s(requests: Any, urllib3: Any) -> None:
     manager.connection_from_url("http://other.test")
     assert len(manager.pools) == 2  # no more than pool_connections
     assert isinstance(adapter.proxy_manager_for("http://proxy.test:3128"), urllib3.ProxyManager)
+    options = urllib3.connection.HTTPConnection.default_socket_options
+    assert pool._new_conn().socket_options == options
     adapter.close()
     assert len(manager.pools) == 0
 
