@@ -20,6 +20,7 @@ from curlhttp._config import TLS, Proxy, Transport
 from curlhttp._models.url.origin import bracketed
 from curlhttp._models.url.url import URL, parse_url
 from curlhttp._ssl_context import tls_version, trust_of
+from curlhttp.exceptions import SSLError
 from curlhttp.requests._environment import for_plain_http
 from curlhttp.requests._transports import ip_version
 
@@ -33,6 +34,7 @@ __all__ = [
     "CurlSOCKSProxyManager",
     "Route",
     "adopt",
+    "needs_its_context",
     "pool_manager_for",
     "proxy_manager_for",
     "route_of",
@@ -142,10 +144,11 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
     """A pool whose connections are those of an adapter."""
 
     owner: Owner = staticmethod(_nobody)
+    is_left_alone = False
 
     def _new_conn(self) -> Any:
         adapter = self.owner()
-        if adapter is None:
+        if adapter is None or self.is_left_alone:
             return super()._new_conn()
         try:
             connection = adapter._connection_of(self)
@@ -221,8 +224,33 @@ def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
     return Route(_url_at(pool, url), transport, name)
 
 
-# What a program may put in place on a pool, and libcurl would pass by.
-_REPLACED = {"ConnectionCls", "urlopen", "_get_conn", "_make_request", "_new_conn"}
+def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:
+    """Return whether urllib3 is to try again, because the pool's context may have a certificate.
+
+    Nobody can see it there. A server that wants one has refused the handshake, and so the request.
+    """
+    first = error.__cause__ if isinstance(error.__cause__, SSLError) else error
+    if (
+        first.tls_failure != "handshake"
+        or pool.conn_kw.get("ssl_context") is None
+        or "_socks_options" in pool.conn_kw  # urllib3 would need PySocks
+        or pool.cert_file
+        or not (body is None or isinstance(body, (str, bytes)))
+    ):
+        return False
+    pool.is_left_alone = True
+    return True
+
+
+# What is put in place on a pool, and libcurl would pass by.
+_REPLACED = {
+    "ConnectionCls",
+    "is_left_alone",
+    "urlopen",
+    "_get_conn",
+    "_make_request",
+    "_new_conn",
+}
 
 
 def _url_at(pool: Any, url: URL) -> URL:

@@ -334,20 +334,24 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         timeout: t.TimeoutInput,
         proxies: t.ProxiesInput,
     ) -> Response:
-        from curlhttp.requests._urllib3_pools import CannotCarry, route_of
+        from curlhttp.exceptions import SSLError
+        from curlhttp.requests._foreign import send_through
+        from curlhttp.requests._urllib3_pools import CannotCarry, needs_its_context, route_of
 
         try:
             route = route_of(pool, self._url(request, proxies), self._http2)
+            sent = self._made(request, route.url, route.transport, timeout, stream, route.name)
+            pool.num_requests += 1
+            raw = self._raw_of(request, sent)
         except CannotCarry:
-            from curlhttp.requests._foreign import send_through
-
             self._check_unguarded()
-            return self.build_response(request, send_through(self, pool, request, timeout, proxies))
-        sent = self._made(request, route.url, route.transport, timeout, stream, route.name)
-        pool.num_requests += 1
-        raw = self._raw_of(request, sent)
-        pool.num_connections += not raw.received.timings.reused
-        return self.build_response(request, raw)
+        except SSLError as error:
+            if self._checkpoint is not None or not needs_its_context(pool, request.body, error):
+                raise
+        else:
+            pool.num_connections += not raw.received.timings.reused
+            return self.build_response(request, raw)
+        return self.build_response(request, send_through(self, pool, request, timeout, proxies))
 
     def _connection_of(self, pool: Any) -> CurlConnection:
         """Return a connection for a pool that is used without send.

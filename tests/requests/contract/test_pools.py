@@ -593,6 +593,25 @@ def test_a_context_of_another_class_is_used_as_it_is(requests: Any, certs: Certs
         assert session.get(server.url).text == "hello"
 
 
+def test_a_client_certificate_may_be_in_the_context(requests: Any, certs: Certs) -> None:
+    context = certs.client_context()
+    context.load_cert_chain(*map(str, certs.client_cert_pair()))
+
+    class Adapter(requests.adapters.HTTPAdapter):  # type: ignore[misc]
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, ssl_context=context, **kwargs)
+
+    with AppServer(certs.client_auth_context()) as server, mounted(requests, Adapter()) as session:
+        for _ in range(2):
+            assert session.post(server.url + "/echo", data="x").json()["body"] == "x"
+        assert len(server.requests) == 2
+        assert server.handshakes[-1].peer == "client A"
+    context = certs.client_context()
+    with AppServer(certs.client_auth_context()) as server, mounted(requests, Adapter()) as session:
+        with pytest.raises(requests.ConnectionError):
+            session.get(server.url)
+
+
 # --- proxies ---
 
 

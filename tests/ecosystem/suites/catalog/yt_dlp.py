@@ -2,8 +2,6 @@
 
 from tests.ecosystem.suites.suite import Suite
 
-_CLIENT_CERTIFICATE = "A client certificate that was loaded into an SSLContext cannot be read."
-
 SUITE = Suite(
     sdist="yt-dlp==2026.10.26",
     requires=("yt-dlp[default]", "pytest~=9.0.0", "pytest-rerunfailures", "websockets"),
@@ -14,7 +12,6 @@ SUITE = Suite(
         "test/test_socks.py",
     ),
     differences={
-        "*::TestClientCertificate::test_certificate_*[Requests]": _CLIENT_CERTIFICATE,
         "*::test_legacy_ssl_extension[Requests]": (
             "A context with Python's own ciphers stands for libcurl's, which are more."
         ),
