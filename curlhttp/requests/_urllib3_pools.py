@@ -348,9 +348,12 @@ def _trust_of(context: Any) -> Any:
     known = _known.get(context)
     if known is None or known[0] != state:  # to read all authorities takes milliseconds
         try:
-            known = _known[context] = (state, trust_of(context))
+            trust = trust_of(context)
         except ValueError as error:
             raise CannotCarry(str(error)) from None
+        # Python's own ciphers, too: they are fewer than libcurl's.
+        trust["ciphers"] = ":".join(_ciphers_of(context))
+        known = _known[context] = (state, trust)
     return known[1]
 
 
@@ -366,8 +369,13 @@ def _state_of(context: ssl.SSLContext) -> tuple[object, ...]:
         context.verify_flags,
         context.minimum_version,
         context.maximum_version,
-        [cipher["name"] for cipher in context.get_ciphers()],
+        _ciphers_of(context),
     )
+
+
+def _ciphers_of(context: ssl.SSLContext) -> list[str]:
+    """Return their names, without those of TLS 1.3, which are not chosen."""
+    return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
 
 
 @lru_cache(maxsize=1)

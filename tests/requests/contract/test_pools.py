@@ -593,6 +593,25 @@ def test_a_context_of_another_class_is_used_as_it_is(requests: Any, certs: Certs
         assert session.get(server.url).text == "hello"
 
 
+def test_the_ciphers_are_those_of_the_context(requests: Any, certs: Certs) -> None:
+    context = certs.client_context()
+    server_context = certs.tls12_context()
+    server_context.set_ciphers("ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0")
+
+    class Adapter(requests.adapters.HTTPAdapter):  # type: ignore[misc]
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, ssl_context=context, **kwargs)
+
+    with AppServer(server_context) as server:
+        with mounted(requests, Adapter()) as session:
+            with pytest.raises(requests.exceptions.SSLError):
+                session.get(server.url)
+        context = certs.client_context()
+        context.set_ciphers("ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES128-SHA")
+        with mounted(requests, Adapter()) as session:
+            assert session.get(server.url).text == "hello"
+
+
 def test_a_client_certificate_may_be_in_the_context(requests: Any, certs: Certs) -> None:
     context = certs.client_context()
     context.load_cert_chain(*map(str, certs.client_cert_pair()))

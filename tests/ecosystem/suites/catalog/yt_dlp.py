@@ -12,9 +12,6 @@ SUITE = Suite(
         "test/test_socks.py",
     ),
     differences={
-        "*::test_legacy_ssl_extension[Requests]": (
-            "A context with Python's own ciphers stands for libcurl's, which are more."
-        ),
         "*::test_percent_encode_keep_existing[Requests]": (
             "It puts a pattern of its own in place of a private one of urllib3.util.url."
         ),
