@@ -1,146 +1,64 @@
-"""What connections are made with, under the names of urllib3's pools: adapters change it there."""
+"""What connections are made with, in urllib3's terms: adapters change it there.
+
+Plain adapters have no pools: urllib3 is loaded when somebody looks at the first one.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from urllib.parse import urlsplit
 
-from curlhttp._config import Transport
-from curlhttp._models.url.url import URL, parse_url
-from curlhttp.requests._transports import ca_paths, proxy_url, transport_from
+from curlhttp.requests._transports import ca_paths, proxy_url
 
 if TYPE_CHECKING:
-    from curlhttp._config import HTTP2, Cert, Verify
     from curlhttp.requests import _types as t
     from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests.adapters import HTTPAdapter
 
-__all__ = ["Manager", "Pool", "Pooling"]
+__all__ = ["Pooling", "Seen"]
 
-
-def _host_of(url: str) -> t.PoolKeywords:
-    """Return where a URL leads: the first keywords of a Pool."""
-    found = parse_url(url)
-    return {"scheme": found.scheme, "host": found.host, "port": found.port}
+# verify= and cert= of what was asked for, by the origin and the Transport.
+Seen: TypeAlias = "dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]"
 
 
-def _cert_files(cert: Any) -> Any:
-    """Return the file of a client certificate, and that of its key if it has one."""
-    return (cert,) if isinstance(cert, (str, bytes)) else cert[:2]
+class _MadeWhenAsked:
+    """An adapter's pool manager; once it was made, or put there, it is an attribute like others."""
 
+    def __get__(self, adapter: HTTPAdapter | None, kind: type[Pooling] | None = None) -> Any:
+        if adapter is None:
+            raise AttributeError("poolmanager")
+        from curlhttp.requests._urllib3_pools import pool_manager_for
 
-class Manager:
-    """Hold the keywords that connections are made with, as urllib3's PoolManager does.
-
-    Attributes:
-        pools: one for each origin and way to travel that was asked for, the num_pools last.
-    """
-
-    def __init__(
-        self,
-        num_pools: int = 10,
-        headers: Mapping[str, str] | None = None,
-        **connection_pool_kw: Any,
-    ) -> None:
-        self.num_pools = num_pools
-        self.headers = headers or {}
-        self.connection_pool_kw = connection_pool_kw
-        self.pools: dict[tuple[str, int], Pool] = {}
-
-    def note(self, url: URL, transport: Transport) -> None:
-        """Show a pool for what a request asks for."""
-        key = (url.origin, id(transport))
-        if key not in self.pools:
-            for oldest in list(self.pools)[: len(self.pools) + 1 - self.num_pools]:
-                self.pools.pop(oldest, None)
-            self.pools[key] = Pool(url.scheme, url.host, url.port)
-
-    def clear(self) -> None:
-        """Forget the pools; the adapter has the connections."""
-        self.pools.clear()
-
-
-class Pool:
-    """Hold what a connection is made with, under urllib3's names, for adapters that change it.
-
-    Attributes:
-        cert_reqs: "CERT_REQUIRED" or "CERT_NONE", or ssl's constants.
-        ca_certs: a file of authorities, ca_cert_dir: a folder of them.
-        cert_file, key_file, key_password: the client certificate.
-        assert_hostname: False to accept a certificate of any host.
-    """
-
-    def __init__(self, scheme: str, host: str, port: int, proxy: str | None = None, **kw: Any):
-        self.scheme, self.host, self.port = scheme, host, port
-        self.proxy = proxy
-        self.cert_reqs: str | int | None = None
-        self.ca_certs: str | None = None
-        self.ca_cert_dir: str | None = None
-        self.cert_file: str | bytes | None = None
-        self.key_file: str | bytes | None = None
-        self.key_password: str | None = None
-        self.assert_hostname: str | bool | None = None
-        self.proxy_headers: Mapping[str, str] = {}
-        self.conn_kw: t.PoolKeywords = {}
-        for name, value in kw.items():
-            if name in self.__dict__:
-                setattr(self, name, value)
-            else:
-                self.conn_kw[name] = value
-
-    def close(self) -> None:
-        """Do nothing: the adapter has the connections."""
-
-    def transport(self, http2: HTTP2 = False) -> Transport:
-        """Return how a request travels with these settings.
-
-        Raises:
-            ValueError: libcurl has nothing for one of them.
-        """
-        found = transport_from(
-            self.proxy,
-            verify=self._verify(),
-            cert=self._cert(),
-            http2=http2,
-            **{**self.conn_kw, "assert_hostname": self.assert_hostname},
+        manager = pool_manager_for(
+            adapter,
+            num_pools=adapter._pool_connections,
+            maxsize=adapter._pool_maxsize,
+            block=adapter._pool_block,
+            **adapter._pool_kw,
         )
-        # libcurl sends the credentials of the proxy's URL by itself.
-        headers = tuple(
-            (name, value)
-            for name, value in dict(self.proxy_headers).items()
-            if name.lower() != "proxy-authorization" or "@" not in str(self.proxy)
-        )
-        if found.proxy is None or not headers:
-            return found
-        return replace(found, proxy=replace(found.proxy, headers=headers))
-
-    def _verify(self) -> Verify:
-        if self.cert_reqs in ("CERT_NONE", "NONE", 0):
-            return False
-        return self.ca_certs or self.ca_cert_dir or True
-
-    def _cert(self) -> Cert:
-        if not self.cert_file:
-            return None
-        parts = (self.cert_file, self.key_file or self.cert_file)
-        return (*parts, self.key_password) if self.key_password else parts
+        for (origin, _), tls in list(adapter._seen.items()):
+            manager.connection_from_host(**_host_of(origin), pool_kwargs=_tls_of(*tls))
+        return adapter.__dict__.setdefault("poolmanager", manager)
 
 
 class Pooling:
     """Say what the connections of an adapter are made with; the base of HTTPAdapter.
 
     Attributes:
-        poolmanager: for connections to origins.
+        poolmanager: for connections to origins: urllib3's PoolManager, whose pools send by libcurl.
         proxy_manager: for those through proxies, by the proxy's URL.
     """
 
-    poolmanager: Any  # a Manager, or what a subclass puts there
+    poolmanager: Any = _MadeWhenAsked()  # or what a subclass puts there
     proxy_manager: t.PoolKeywords
     _pool_connections: int
     _pool_maxsize: int
     _pool_block: bool
+    _pool_kw: t.PoolKeywords
+    _seen: Seen
 
     def init_poolmanager(
         self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any
@@ -156,9 +74,13 @@ class Pooling:
         self._pool_connections = connections
         self._pool_maxsize = maxsize
         self._pool_block = block
-        self.poolmanager = Manager(
-            num_pools=connections, maxsize=maxsize, block=block, **pool_kwargs
-        )
+        self._pool_kw = pool_kwargs
+        self.__dict__.pop("poolmanager", None)
+        make = _put_in_place("PoolManager")
+        if make is not None:
+            self.poolmanager = make(
+                num_pools=connections, maxsize=maxsize, block=block, **pool_kwargs
+            )
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
         """Return what connections through a proxy are made with.
@@ -168,21 +90,35 @@ class Pooling:
             proxy_kwargs: keywords of urllib3's ProxyManager.
         """
         if proxy not in self.proxy_manager:
-            manager = Manager(
-                self._pool_connections,
+            self.proxy_manager[proxy] = self._new_proxy_manager(
+                proxy,
+                num_pools=self._pool_connections,
                 maxsize=self._pool_maxsize,
                 block=self._pool_block,
                 **proxy_kwargs,
             )
-            manager.proxy_headers = self.proxy_headers(proxy)  # type: ignore[attr-defined]
-            self.proxy_manager[proxy] = manager
         return self.proxy_manager[proxy]
+
+    def _new_proxy_manager(self, proxy: str, **kw: Any) -> Any:
+        from curlhttp.requests._url import get_auth_from_url
+        from curlhttp.requests._urllib3_pools import proxy_manager_for
+
+        if proxy.lower().startswith("socks"):
+            name = "SOCKSProxyManager"
+            kw["username"], kw["password"] = get_auth_from_url(proxy)
+        else:
+            name = "proxy_from_url"
+            kw["proxy_headers"] = self.proxy_headers(proxy)
+        make = _put_in_place(name)
+        if make is not None:
+            return make(proxy, **kw)
+        return proxy_manager_for(cast("HTTPAdapter", self), proxy, **kw)
 
     def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
         """Put verify= and cert= onto a connection's settings.
 
         Args:
-            conn: a Pool, or urllib3's.
+            conn: a pool of urllib3's.
             url: where the request goes.
             verify: as in send.
             cert: as in send.
@@ -190,7 +126,9 @@ class Pooling:
         Raises:
             OSError: there is no such file.
         """
-        if url.lower().startswith("https") and (verify or verify == ""):  # an empty path is none
+        # For plain HTTP the pool may be that of a proxy with TLS. An empty path is none.
+        has_tls = url.lower().startswith("https") or getattr(conn, "scheme", "") == "https"
+        if has_tls and (verify or verify == ""):
             conn.cert_reqs = "CERT_REQUIRED"
             conn.ca_certs, conn.ca_cert_dir = ca_paths(verify)
         else:
@@ -203,12 +141,7 @@ class Pooling:
         self, request: PreparedRequest, verify: t.VerifyInput, cert: t.CertInput = None
     ) -> tuple[t.PoolKeywords, t.PoolKeywords]:
         """Return what tells the connections for a request from others: the host, and TLS."""
-        tls: t.PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
-        if isinstance(verify, str):
-            tls["ca_cert_dir" if os.path.isdir(verify) else "ca_certs"] = verify
-        if cert is not None:
-            tls.update(zip(("cert_file", "key_file"), _cert_files(cert), strict=False))
-        return _host_of(str(request.url)), tls
+        return _host_of(str(request.url)), _tls_of(verify, cert)
 
     def get_connection_with_tls_context(
         self,
@@ -217,24 +150,31 @@ class Pooling:
         proxies: t.ProxiesInput = None,
         cert: t.CertInput = None,
     ) -> Any:
-        """Return what the connection for a request is made with."""
-        host, tls = self.build_connection_pool_key_attributes(request, verify, cert)
-        return self._pool(host, self._proxy(str(request.url), proxies), tls)
+        """Return the pool for a request.
+
+        Raises:
+            InvalidURL: there is no host in its URL.
+        """
+        proxy = self._proxy(str(request.url), proxies)
+        try:
+            host, tls = self.build_connection_pool_key_attributes(request, verify, cert)
+        except ValueError as error:
+            from curlhttp.exceptions import InvalidURL
+
+            raise InvalidURL(error, request=request) from error  # type: ignore[arg-type]
+        manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
+        return manager.connection_from_host(**host, pool_kwargs=tls)
 
     def get_connection(self, url: str, proxies: t.ProxiesInput = None) -> Any:
-        """Return what the connection for a URL is made with (deprecated in requests)."""
+        """Return the pool for a URL (deprecated in requests)."""
         warnings.warn(
             "get_connection is not used any more; override get_connection_with_tls_context",
             DeprecationWarning,
             stacklevel=2,
         )
-        return self._pool(_host_of(url), self._proxy(url, proxies), {})
-
-    def _pool(self, host: t.PoolKeywords, proxy: str | None, tls: t.PoolKeywords) -> Pool:
+        proxy = self._proxy(url, proxies)
         manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
-        kw = {**self.poolmanager.connection_pool_kw, **manager.connection_pool_kw, **tls}
-        kw["proxy_headers"] = getattr(manager, "proxy_headers", None) or {}
-        return Pool(**host, proxy=proxy, **{k: v for k, v in kw.items() if k not in host})
+        return manager.connection_from_url(url)
 
     def request_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> str:
         """Return what stands in the request line: a path, or a URL for a proxy."""
@@ -242,6 +182,8 @@ class Pooling:
         proxy = self._proxy(url, proxies)
         is_plain = url.lower().startswith("http:")
         if proxy and is_plain and not proxy.lower().startswith("socks"):
+            from curlhttp._models.url.url import parse_url
+
             return str(parse_url(url)).partition("#")[0]
         return str(request.path_url)
 
@@ -257,5 +199,32 @@ class Pooling:
     def _proxy(url: str, proxies: t.ProxiesInput) -> str | None:
         from curlhttp.requests.utils import select_proxy
 
-        proxy = select_proxy(url, proxies)
+        proxy = (_put_in_place("select_proxy") or select_proxy)(url, proxies)
         return proxy_url(proxy) if proxy else None
+
+
+def _put_in_place(name: str) -> Any:
+    """Return what a program has put in place of a name of requests.adapters, or None."""
+    return vars(sys.modules["curlhttp.requests.adapters"]).get(name)
+
+
+def _host_of(url: str) -> t.PoolKeywords:
+    """Return where a URL leads, as keywords of a PoolManager; the default port is None."""
+    parts = urlsplit(url)
+    return {"scheme": parts.scheme.lower(), "host": parts.hostname, "port": parts.port}
+
+
+def _tls_of(verify: t.VerifyInput, cert: t.CertInput) -> t.PoolKeywords:
+    """Return verify= and cert= as keywords of a PoolManager."""
+    tls: t.PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
+    if isinstance(verify, (str, os.PathLike)):
+        path = os.fspath(verify)
+        tls["ca_cert_dir" if os.path.isdir(path) else "ca_certs"] = path
+    if cert is not None:
+        tls.update(zip(("cert_file", "key_file"), _cert_files(cert), strict=False))
+    return tls
+
+
+def _cert_files(cert: Any) -> Any:
+    """Return the file of a client certificate, and that of its key if it has one."""
+    return (cert,) if isinstance(cert, (str, bytes)) else cert[:2]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._config import Limits, transport_for
+from curlhttp._config import Limits, transport_for, varied
 from curlhttp._models.head import REDIRECT_STATUSES
 from curlhttp._models.url.url import URL
 from curlhttp._network import network
@@ -23,10 +23,10 @@ from curlhttp.requests._environment import for_plain_http
 from curlhttp.requests._guarding import GuardedAdapter
 from curlhttp.requests._numbers import go_on_numbering
 from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
-from curlhttp.requests._pools import Manager, Pool, Pooling
+from curlhttp.requests._pools import Pooling, Seen
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._response import Response
-from curlhttp.requests._transports import ip_version, transport_from
+from curlhttp.requests._transports import ip_version
 
 if TYPE_CHECKING:
     from curlhttp._config import Cert, Transport
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp.requests import _types as t
     from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests._urllib3_connection import CurlConnection
 
 __all__ = [
     "DEFAULT_POOLBLOCK",
@@ -54,6 +55,7 @@ DEFAULT_POOL_TIMEOUT = None
 __getattr__: Names = names_of(
     __name__,
     {
+        "_urllib3_pools": "SOCKSProxyManager=CurlSOCKSProxyManager",
         "auth": "_basic_auth_str",
         "compat": "basestring urlparse",
         "cookies": "extract_cookies_to_jar",
@@ -147,6 +149,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         self._pool_connections = pool_connections
         self._pool_maxsize = pool_maxsize
         self._pool_block = pool_block
+        self._pool_kw: t.PoolKeywords = {}
+        self._seen: Seen = {}
         self.init_poolmanager(pool_connections, pool_maxsize, block=pool_block)
 
     def __getstate__(self) -> t.PickledState:
@@ -155,6 +159,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
     def __setstate__(self, state: t.PickledState) -> None:
         self.proxy_manager = {}
         self.config = {}
+        self._pool_kw, self._seen = {}, {}
         for name, value in state.items():
             setattr(self, name, value)
         self.init_poolmanager(self._pool_connections, self._pool_maxsize, block=self._pool_block)
@@ -202,11 +207,16 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
 
     def close(self) -> None:
         """Close the connections; the adapter makes new ones when it is used again."""
+        self._let_go()
+        self._seen.clear()
+        for manager in (self.__dict__.get("poolmanager"), *self.proxy_manager.values()):
+            if manager is not None:
+                manager.clear()
+
+    def _let_go(self) -> None:
         engine = self.__dict__.pop("_engine", None)
         if engine is not None:
             engine.close()
-        for manager in (self.poolmanager, *self.proxy_manager.values()):
-            manager.clear()
 
     # --- sending ---
 
@@ -238,36 +248,48 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             cert = cast("Cert", tuple(cert))
         if verify is None or isinstance(verify, int):
             verify = verify is None or bool(verify)  # None is the default, never a "no"
-        pool = None
-        if type(self)._makes_pools:
-            pool = self.get_connection_with_tls_context(request, verify, proxies, cert)
-            self.cert_verify(pool, str(request.url), verify, cert)
-        if type(self)._adds_headers:
+        kind, pool = type(self), None
+        if (
+            self._pool_kw
+            or kind._makes_pools
+            or "poolmanager" in self.__dict__
+            or kind.get_connection_with_tls_context is not _GET_CONNECTION
+        ):
+            pool = self._pool_for(request, verify, cert, proxies)
+        if kind._adds_headers:
             self.add_headers(
                 request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
             )
-        if pool is not None and not isinstance(pool, Pool):
-            from curlhttp.requests._foreign import send_through
+        if pool is not None:
+            return self._send_by(pool, request, stream, timeout, proxies)
+        url = self._url(request, proxies)
+        transport = self._transport(request, url, verify, cert, proxies)
+        if transport.proxy is None and (key := (url.origin, id(transport))) not in self._seen:
+            self._note(key, verify, cert)
+        sent = self._made(request, url, transport, timeout, stream)
+        return self.build_response(request, self._raw_of(request, sent))
 
-            if self._checkpoint is not None:
-                raise ValueError("a guard cannot judge what another library's pool dials")
-            return self.build_response(request, send_through(self, pool, request, timeout, proxies))
+    def _url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> URL:
         url = url_of(request)
         if type(self)._writes_targets:
             url = with_target(url, self.request_url(request, proxies))
-        if pool is None:
-            transport = self._transport(request, url, verify, cert, proxies)
-        else:
-            transport = pool.transport(self._http2)
-        if transport.proxy is None and isinstance(self.poolmanager, Manager):
-            self.poolmanager.note(url, transport)
+        return url
+
+    def _made(
+        self,
+        request: PreparedRequest,
+        url: URL,
+        transport: Transport,
+        timeout: t.TimeoutInput,
+        stream: bool,
+        name: str | None = None,
+    ) -> CoreRequest:
+        """Return the core's request; name is what the certificate is for, if not the URL's host."""
         sent = core_request(request, url, transport, timeout, stream)
         if network.numbers_sends:
             go_on_numbering(request, sent)
         if url.scheme == "https":
-            settings = self.poolmanager.connection_pool_kw if pool is None else vars(pool)
-            name = settings.get("assert_hostname")
-            if isinstance(name, str):
+            if name is not None:
                 check_for(name, sent)
             if transport.tls.verify is False:
                 _warn_of_no_verification(url)
@@ -275,11 +297,90 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             tell_proxy(request.headers["Proxy-Authorization"], sent)
         if self._checkpoint is not None:
             sent.transport = self._checkpoint.over(sent.transport)
+        return sent
+
+    def _raw_of(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
         if is_plain(self._retries):
-            raw = send_once(self._attempt, sent, request)
+            return send_once(self._attempt, sent, request)
+        return send_again(self._attempt, sent, request, self.max_retries)
+
+    # --- by pools ---
+
+    def _pool_for(
+        self,
+        request: PreparedRequest,
+        verify: t.VerifyInput,
+        cert: t.CertInput,
+        proxies: t.ProxiesInput,
+    ) -> Any:
+        from urllib3.exceptions import LocationValueError
+
+        from curlhttp.requests._urllib3_pools import adopt
+
+        adopt(self.__dict__.get("poolmanager"))
+        try:
+            pool = self.get_connection_with_tls_context(request, verify, proxies=proxies, cert=cert)
+        except LocationValueError as error:
+            from curlhttp.exceptions import InvalidURL
+
+            raise InvalidURL(error, request=request) from error  # type: ignore[arg-type]
+        self.cert_verify(pool, str(request.url), verify, cert)
+        return pool
+
+    def _send_by(
+        self,
+        pool: Any,
+        request: PreparedRequest,
+        stream: bool,
+        timeout: t.TimeoutInput,
+        proxies: t.ProxiesInput,
+    ) -> Response:
+        from curlhttp.exceptions import SSLError
+        from curlhttp.requests import _urllib3_pools as pools
+        from curlhttp.requests._foreign import send_through
+
+        try:
+            pools.check_is_ours(pool)
+            route = pools.route_of(pool, self._url(request, proxies), self._http2)
+            sent = self._made(request, route.url, route.transport, timeout, stream, route.name)
+            pool.num_requests += 1
+            raw = self._raw_of(request, sent)
+        except pools.CannotCarry:
+            self._check_unguarded()
+        except SSLError as error:
+            if self._checkpoint is not None or not pools.needs_its_context(
+                pool, request.body, error
+            ):
+                raise
         else:
-            raw = send_again(self._attempt, sent, request, self.max_retries)
-        return self.build_response(request, raw)
+            pool.num_connections += not raw.received.timings.reused
+            return self.build_response(request, raw)
+        return self.build_response(request, send_through(self, pool, request, timeout, proxies))
+
+    def _connection_of(self, pool: Any) -> CurlConnection:
+        """Return a connection for a pool that is used without send.
+
+        Raises:
+            CannotCarry: it would not be libcurl's.
+        """
+        from curlhttp.requests._urllib3_connection import CurlConnection
+
+        return CurlConnection(pool, self)
+
+    def _check_unguarded(self) -> None:
+        """Refuse to let others dial what a guard has to judge.
+
+        Raises:
+            ValueError: there is a guard.
+        """
+        if self._checkpoint is not None:
+            raise ValueError("a guard cannot judge what another library's pool dials")
+
+    def _note(self, key: tuple[str, int], verify: t.VerifyInput, cert: t.CertInput) -> None:
+        """Keep in mind what the pool manager has a pool for, once somebody looks."""
+        for oldest in list(self._seen)[: len(self._seen) + 1 - self._pool_connections]:
+            self._seen.pop(oldest, None)
+        self._seen[key] = (verify, cert)
 
     # Set for a subclass that has such methods of its own.
     _adds_headers = False
@@ -313,11 +414,10 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         if proxy is None and url.scheme == "http":
             # One Transport for all; of certifi, which loads slowly, only where nothing else is set.
             verify, cert = verify is True or for_plain_http(), None
-        kw = self.poolmanager.connection_pool_kw
-        if len(kw) == 2 and "maxsize" in kw and "block" in kw and not ip_version():
-            # Any path can be hashed, and a list of files is none here.
-            return transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
-        return transport_from(proxy, verify=verify, cert=cert, http2=self._http2, **kw)
+        # Any path can be hashed, and a list of files is none here.
+        found = transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
+        version = ip_version()
+        return varied(found, ip_version=version) if version else found
 
     def _attempt(self, sent: CoreRequest) -> ReceivedResponse:
         engine: Engine | None = self._engine
@@ -346,6 +446,9 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         if engine is not made:
             made.close()
         return engine
+
+
+_GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # what tests put a mock in place of
 
 
 def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse:

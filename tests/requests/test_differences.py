@@ -218,21 +218,6 @@ def test_the_certificate_is_not_known_where_nobody_asked_for_it_when_it_came(
             answer.raw._connection.sock.getpeercert()
 
 
-@pytest.mark.parametrize("keyword", ["assert_fingerprint", "key_log", "server_side"])
-def test_what_libcurl_cannot_check_is_refused_and_not_dropped(
-    session: requests.Session, tls_app: AppServer, keyword: str
-) -> None:
-    class Pinned(HTTPAdapter):
-        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-            kwargs[keyword] = "aa:bb"
-            super().init_poolmanager(*args, **kwargs)
-
-    session.mount("https://", Pinned())
-    with pytest.raises(ValueError, match=keyword):
-        session.get(tls_app.url)
-    assert tls_app.connections == 0
-
-
 def test_a_source_address_that_cannot_be_used_is_named(
     session: requests.Session, app: AppServer
 ) -> None:

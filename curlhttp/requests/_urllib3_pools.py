@@ -1,0 +1,420 @@
+"""urllib3's pool managers and pools as adapters have them: real ones, whose pools send by libcurl.
+
+What a pool is told and libcurl cannot do (a fingerprint, a class of connections that a program
+brings) is done by urllib3 itself, on sockets of its own. Import this late: it loads urllib3.
+"""
+
+from __future__ import annotations
+
+import ssl
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager
+from urllib3.connection import port_by_scheme
+
+from curlhttp._config import TLS, Proxy, Transport
+from curlhttp._models.url.origin import bracketed
+from curlhttp._models.url.url import URL, parse_url
+from curlhttp._ssl_context import tls_version, trust_of
+from curlhttp.exceptions import SSLError
+from curlhttp.requests._environment import for_plain_http
+from curlhttp.requests._transports import ip_version
+
+if TYPE_CHECKING:
+    from curlhttp._config import HTTP2, Verify
+    from curlhttp.requests._types import PoolKeywords
+    from curlhttp.requests.adapters import HTTPAdapter
+
+__all__ = [
+    "CannotCarry",
+    "CurlSOCKSProxyManager",
+    "Route",
+    "adopt",
+    "check_is_ours",
+    "needs_its_context",
+    "pool_manager_for",
+    "proxy_manager_for",
+    "route_of",
+]
+
+Owner = Callable[[], "HTTPAdapter | None"]
+
+
+class CannotCarry(Exception):
+    """Say what a pool asks for that libcurl cannot do."""
+
+
+# --- managers ---
+
+
+def _nobody() -> None:
+    """Stand for the adapter of a pool that has none, or no longer."""
+
+
+class _OfAdapter:
+    """What the managers of an adapter have in common."""
+
+    owner: Owner = staticmethod(_nobody)
+
+    if TYPE_CHECKING:
+        pool_classes_by_scheme: dict[str, type[HTTPConnectionPool]]
+
+    def belong_to(self, adapter: HTTPAdapter) -> None:
+        """Give the pools to an adapter, whose connections they use."""
+        self.owner = weakref.ref(adapter)  # the adapter holds its manager
+        self.pool_classes_by_scheme = dict(_OURS)
+
+    def _new_pool(self, scheme: str, host: str, port: int, request_context: Any = None) -> Any:
+        pool = super()._new_pool(scheme, host, port, request_context)  # type: ignore[misc]
+        if isinstance(pool, CurlHTTPConnectionPool):
+            pool.owner = self.owner
+        return pool
+
+    def clear(self) -> None:
+        """Forget the pools, and let go of the adapter's connections."""
+        super().clear()  # type: ignore[misc]
+        adapter = self.owner()
+        if adapter is not None:
+            adapter._let_go()
+
+
+class CurlPoolManager(_OfAdapter, PoolManager):
+    """Make the pools for origins."""
+
+
+class CurlProxyManager(_OfAdapter, ProxyManager):
+    """Make the pools for what goes through an HTTP proxy."""
+
+
+class CurlSOCKSProxyManager(_OfAdapter, PoolManager):
+    """Make the pools for what goes through a SOCKS proxy; libcurl speaks to it.
+
+    Args:
+        proxy_url: of the proxy.
+        username: for the proxy; None for what the URL says.
+        password: for the proxy.
+        num_pools: to keep.
+        headers: for all requests, see PoolManager.
+        connection_pool_kw: keywords of the pools.
+    """
+
+    def __init__(
+        self,
+        proxy_url: str,
+        username: str | None = None,
+        password: str | None = None,
+        num_pools: int = 10,
+        headers: Mapping[str, str] | None = None,
+        **connection_pool_kw: Any,
+    ) -> None:
+        self.proxy_url = proxy_url
+        options = {"proxy_url": proxy_url, "username": username, "password": password}
+        super().__init__(num_pools, headers, _socks_options=options, **connection_pool_kw)
+        self.pool_classes_by_scheme = dict(_OURS)
+
+
+def pool_manager_for(adapter: HTTPAdapter, **kw: Any) -> PoolManager:
+    """Return what makes an adapter's pools."""
+    manager = CurlPoolManager(**kw)
+    manager.belong_to(adapter)
+    return manager
+
+
+def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManager:
+    """Return what makes an adapter's pools for a proxy."""
+    is_socks = proxy.lower().startswith("socks")
+    manager = (CurlSOCKSProxyManager if is_socks else CurlProxyManager)(proxy, **kw)
+    manager.belong_to(adapter)
+    return manager
+
+
+def adopt(manager: object) -> None:
+    """Let the pools of a manager that is urllib3's own, as many adapters have it, be ours."""
+    if type(manager) is PoolManager and manager.pool_classes_by_scheme == _URLLIB3S:
+        manager.pool_classes_by_scheme = dict(_OURS)
+
+
+# --- pools ---
+
+
+class CurlHTTPConnectionPool(HTTPConnectionPool):
+    """A pool whose connections are those of an adapter."""
+
+    owner: Owner = staticmethod(_nobody)
+    is_left_alone = False
+
+    def _new_conn(self) -> Any:
+        adapter = self.owner()
+        if adapter is None or self.is_left_alone:
+            return super()._new_conn()
+        try:
+            connection = adapter._connection_of(self)
+        except CannotCarry as error:
+            adapter._check_unguarded()
+            if "_socks_options" in self.conn_kw:
+                raise ValueError(str(error)) from None
+            return super()._new_conn()
+        if "_socks_options" in self.conn_kw:  # urllib3 would need PySocks
+            self.num_connections += 1
+        else:
+            connection.like = super()._new_conn()
+        return connection
+
+    def _prepare_proxy(self, conn: Any) -> None:
+        if not hasattr(conn, "is_curls"):
+            super()._prepare_proxy(conn)
+
+    def _validate_conn(self, conn: Any) -> None:
+        if not hasattr(conn, "is_curls"):
+            super()._validate_conn(conn)
+
+
+class CurlHTTPSConnectionPool(CurlHTTPConnectionPool, HTTPSConnectionPool):
+    """The same with TLS."""
+
+
+_URLLIB3S = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+_OURS = {"http": CurlHTTPConnectionPool, "https": CurlHTTPSConnectionPool}
+
+
+# --- from a pool to libcurl ---
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a request travels that goes by a pool.
+
+    Attributes:
+        url: what to ask for; the pool says of which host.
+        transport: the way.
+        name: what the certificate has to be for, or None for the URL's host.
+    """
+
+    url: URL
+    transport: Transport
+    name: str | None
+
+
+def check_is_ours(pool: Any) -> None:
+    """Check that a pool has no connections of its own, whose URLs libcurl may not even know.
+
+    Raises:
+        CannotCarry: it has.
+    """
+    if type(pool) not in _OURS.values() or not vars(pool).keys().isdisjoint(_REPLACED):
+        raise CannotCarry(f"{type(pool).__name__} brings connections of its own")
+
+
+def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
+    """Return how libcurl does what a pool would.
+
+    Raises:
+        CannotCarry: it cannot.
+    """
+    check_is_ours(pool)
+    kw = {name: value for name, value in pool.conn_kw.items() if value is not None}
+    proxy, name = _proxy_of(pool, kw), _name_of(pool, kw)
+    address, options = kw.pop("source_address", None), kw.pop("socket_options", ())
+    tls = _tls_of(pool, kw) if pool.scheme == "https" else TLS(verify=for_plain_http())
+    unknown = kw.keys() - {"proxy", "proxy_config", "blocksize", "ssl_context", "ca_cert_data"}
+    if unknown:
+        raise CannotCarry(f"libcurl has nothing for {', '.join(sorted(unknown))}")
+    transport = _made(
+        tls,
+        proxy,
+        http2,
+        (str(address[0]), int(address[1])) if address else None,
+        tuple(map(tuple, options)),
+        ip_version(),
+    )
+    return Route(_url_at(pool, url), transport, name)
+
+
+def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:
+    """Return whether urllib3 is to try again, because the pool's context may have a certificate.
+
+    Nobody can see it there. A server that wants one has refused the handshake, and so the request.
+    """
+    first = error.__cause__ if isinstance(error.__cause__, SSLError) else error
+    if (
+        first.tls_failure != "handshake"
+        or pool.conn_kw.get("ssl_context") is None
+        or "_socks_options" in pool.conn_kw  # urllib3 would need PySocks
+        or pool.cert_file
+        or not (body is None or isinstance(body, (str, bytes)))
+    ):
+        return False
+    pool.is_left_alone = True
+    return True
+
+
+# What is put in place on a pool, and libcurl would pass by.
+_REPLACED = {
+    "ConnectionCls",
+    "is_left_alone",
+    "urlopen",
+    "_get_conn",
+    "_make_request",
+    "_new_conn",
+}
+
+
+def _url_at(pool: Any, url: URL) -> URL:
+    """Return a URL with the host of the pool: some adapters choose the address themselves."""
+    if pool.proxy is not None and url.scheme == "http":
+        return url  # the pool's host is the proxy
+    port = pool.port or port_by_scheme[pool.scheme]
+    if (pool.scheme, pool.host, port) == (url.scheme, url.host, url.port):
+        return url
+    return parse_url(f"{pool.scheme}://{bracketed(pool.host)}:{port}/")._with(url.target, "")
+
+
+def _proxy_of(pool: Any, kw: PoolKeywords) -> Proxy | None:
+    options = kw.pop("_socks_options", None)
+    if options is not None:
+        proxy = Proxy.parse(options["proxy_url"])
+        name = options["username"]
+        return replace(proxy, username=name, password=options["password"]) if name else proxy
+    if pool.proxy is None:
+        return None
+    config = pool.proxy_config
+    if config is not None and (
+        config.use_forwarding_for_https
+        or config.assert_fingerprint
+        or (pool.proxy.scheme == "https" and config.ssl_context is not kw.get("ssl_context"))
+    ):
+        raise CannotCarry("libcurl has nothing for these settings of the proxy")
+    proxy = Proxy.parse(pool.proxy.url)
+    # libcurl sends the credentials of the proxy's URL by itself.
+    headers = tuple(
+        (name, value)
+        for name, value in pool.proxy_headers.items()
+        if name.lower() != "proxy-authorization" or proxy.username is None
+    )
+    return replace(proxy, headers=headers)
+
+
+def _name_of(pool: Any, kw: PoolKeywords) -> str | None:
+    """Return what the certificate has to be for, where that is not the pool's host."""
+    server = kw.pop("server_hostname", None)
+    wanted = getattr(pool, "assert_hostname", None)
+    if server and wanted and server != wanted:
+        raise CannotCarry("libcurl asks for the name that the certificate has to be for")
+    found: str | None = wanted or server
+    return found
+
+
+def _tls_of(pool: Any, kw: PoolKeywords) -> TLS:
+    if pool.assert_fingerprint:
+        raise CannotCarry("libcurl has nothing for assert_fingerprint")
+    context = kw.get("ssl_context")
+    found: Any = {} if context is None else dict(_trust_of(context))
+    # urllib3 looks at the host itself where the context does not.
+    found["check_hostname"] = pool.assert_hostname is not False
+    found["verify"] = _verify_of(pool, found.get("verify", True), kw.get("ca_cert_data"))
+    if pool.cert_file:
+        files = (pool.cert_file, pool.key_file or pool.cert_file)
+        found["cert"] = (*files, pool.key_password) if pool.key_password else files
+    lowest = tls_version(pool.ssl_minimum_version or pool.ssl_version)
+    highest = tls_version(pool.ssl_maximum_version or pool.ssl_version)
+    if lowest or highest:
+        found["versions"] = (lowest, highest)
+    return TLS(**found)
+
+
+def _verify_of(pool: Any, of_context: Verify, data: str | bytes | None) -> Verify:
+    if pool.cert_reqs in ("CERT_NONE", "NONE", 0):
+        return False
+    if of_context is False:
+        if pool.cert_reqs is None:
+            return False
+        of_context = True  # what the request says has the last word
+    given = pool.ca_certs or pool.ca_cert_dir
+    if given and given != _default_authorities():
+        return str(given)
+    if data:
+        return data.encode() if isinstance(data, str) else data
+    return of_context
+
+
+def _trust_of(context: Any) -> Any:
+    """Return the arguments of TLS that a context stands for.
+
+    Raises:
+        CannotCarry: it is none of ssl's own, or asks for what libcurl cannot do.
+    """
+    if type(context).__module__ != "ssl":
+        raise CannotCarry(f"libcurl has nothing for {type(context).__name__}")
+    default = _default_context()
+    if context.options & ~default.options & _LEGACY:
+        raise CannotCarry("libcurl does not renegotiate with servers of old")
+    if context.security_level != default.security_level:
+        raise CannotCarry("libcurl has nothing for a context's security level")
+    state = _state_of(context)
+    known = _known.get(context)
+    if known is None or known[0] != state:  # to read all authorities takes milliseconds
+        try:
+            trust = trust_of(context)
+        except ValueError as error:
+            raise CannotCarry(str(error)) from None
+        # Python's own ciphers, too: they are fewer than libcurl's.
+        trust["ciphers"] = ":".join(_ciphers_of(context))
+        known = _known[context] = (state, trust)
+    return known[1]
+
+
+_LEGACY = 0x4 | 0x40000  # SSL_OP_LEGACY_SERVER_CONNECT, ..._ALLOW_UNSAFE_LEGACY_RENEGOTIATION
+_known: weakref.WeakKeyDictionary[ssl.SSLContext, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def _state_of(context: ssl.SSLContext) -> tuple[object, ...]:
+    """Return what changes when a context is changed; authorities are only ever added."""
+    return (
+        context.cert_store_stats(),
+        context.verify_mode,
+        context.verify_flags,
+        context.minimum_version,
+        context.maximum_version,
+        _ciphers_of(context),
+    )
+
+
+def _ciphers_of(context: ssl.SSLContext) -> list[str]:
+    """Return their names, without those of TLS 1.3, which are not chosen."""
+    return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
+
+
+@lru_cache(maxsize=1)
+def _default_context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@lru_cache(maxsize=1)
+def _default_authorities() -> str:
+    import certifi
+
+    return certifi.where()
+
+
+@lru_cache(maxsize=256)
+def _made(
+    tls: TLS,
+    proxy: Proxy | None,
+    http2: HTTP2,
+    address: tuple[str, int] | None,
+    options: tuple[tuple[int, int, int | bytes], ...],
+    version: Any,
+) -> Transport:
+    """Return one Transport per combination, so that the engines can compare by identity."""
+    return Transport(
+        tls=tls,
+        proxy=proxy,
+        http2=http2,
+        local_address=address,
+        socket_options=options,
+        ip_version=version,
+    )

@@ -1,0 +1,213 @@
+"""Pools of urllib3's with libcurl below: what they cost nobody else, and who sends."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from curlhttp import BlockedAddress, PublicOnly, requests
+from curlhttp.requests.adapters import HTTPAdapter
+from tests.servers import AppServer, Certs, H2Server, HTTPProxy
+
+
+@pytest.fixture
+def no_sockets_of_urllib3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let http.client connect to nothing."""
+
+    def refuse(self: object) -> None:
+        raise AssertionError("http.client connects")
+
+    for kind in (
+        http.client.HTTPConnection,
+        urllib3.connection.HTTPConnection,
+        urllib3.connection.HTTPSConnection,
+    ):
+        monkeypatch.setattr(kind, "connect", refuse)
+
+
+def mounted(adapter: HTTPAdapter, **settings: Any) -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, adapter)
+    for name, value in settings.items():
+        setattr(session, name, value)
+    return session
+
+
+@pytest.mark.usefixtures("no_sockets_of_urllib3")
+def test_pools_send_by_libcurl(app: AppServer, tls_app: AppServer, certs: Certs) -> None:
+    adapter = HTTPAdapter()
+    adapter.poolmanager.connection_pool_kw["ca_certs"] = str(certs.ca_path)
+    assert adapter.poolmanager.request("GET", tls_app.url).data == b"hello"
+    with mounted(adapter, verify=str(certs.ca_path)) as session, HTTPProxy() as proxy:
+        assert session.get(app.url).timings is not None
+        assert session.get(tls_app.url).text == "hello"
+        answer = session.get(tls_app.url, proxies={"https": proxy.url})
+        assert answer.text == "hello"
+    assert adapter.proxy_manager[proxy.url].pools is not None
+
+
+@pytest.mark.usefixtures("no_sockets_of_urllib3")
+@pytest.mark.parametrize("how", ["made by hand", "with a context"])
+def test_adapters_that_say_only_what_libcurl_can_do_send_by_it(
+    h2_app: H2Server, certs: Certs, how: str
+) -> None:
+    context = certs.client_context()
+
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            if how == "made by hand":
+                self.poolmanager = urllib3.PoolManager(*args, ssl_context=context)
+            else:
+                super().init_poolmanager(*args, ssl_context=context, **kwargs)
+
+    with mounted(Adapter(http2=True)) as session:
+        assert session.get(h2_app.url).http_version == "HTTP/2"
+
+
+def test_a_manager_that_is_forgotten_closes_the_connections(app: AppServer) -> None:
+    adapter = HTTPAdapter()
+    with mounted(adapter) as session:
+        session.get(app.url)
+        adapter.poolmanager.clear()
+        assert app.wait_for(lambda: app.open_connections == 0)
+        assert session.get(app.url).text == "hello"
+
+
+def test_a_pool_outlives_its_adapter(app: AppServer) -> None:
+    pool = HTTPAdapter().poolmanager.connection_from_url(app.url)
+    assert pool.urlopen("GET", "/").data == b"hello"
+    pool.close()
+
+
+def test_what_a_context_asks_of_urllib3_alone_is_left_to_it(
+    tls_app: AppServer, certs: Certs
+) -> None:
+    context = certs.client_context()
+    context.options |= 0x4  # OP_LEGACY_SERVER_CONNECT
+    seen: list[str] = []
+
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, ssl_context=context, **kwargs)
+
+        def build_response(self, req: Any, resp: Any) -> Any:
+            seen.append(type(resp).__name__)
+            return super().build_response(req, resp)
+
+    with mounted(Adapter()) as session:
+        assert session.get(tls_app.url).text == "hello"
+        context.options &= ~0x4
+        assert session.get(tls_app.url).text == "hello"
+        context.set_ciphers("DEFAULT@SECLEVEL=0")
+        assert session.get(tls_app.url).text == "hello"
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+    with mounted(Adapter()) as session, pytest.raises(requests.exceptions.SSLError):
+        session.get(tls_app.url)
+    assert seen == ["HTTPResponse", "RawResponse", "HTTPResponse"]
+
+
+def test_what_is_changed_on_a_context_counts_from_the_next_request(
+    tls_app: AppServer, certs: Certs
+) -> None:
+    context = ssl.create_default_context(cafile=str(certs.other_ca_path))
+
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, ssl_context=context, **kwargs)
+
+    with mounted(Adapter()) as session:
+        with pytest.raises(requests.exceptions.SSLError):
+            session.get(tls_app.url)
+        context.load_verify_locations(str(certs.ca_path))
+        assert session.get(tls_app.url).text == "hello"
+
+
+def test_a_socks_proxy_without_libcurl_is_refused(tls_app: AppServer) -> None:
+    class Adapter(HTTPAdapter):
+        def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+            return super().proxy_manager_for(proxy, assert_fingerprint="00" * 32, **kwargs)
+
+    with mounted(Adapter()) as session, pytest.raises(ValueError, match="assert_fingerprint"):
+        session.get(tls_app.url, proxies={"https": "socks5://127.0.0.1:1"})
+
+
+def test_an_https_proxy_of_a_plain_request_is_verified_once_somebody_looked(
+    app: AppServer, certs: Certs
+) -> None:
+    adapter = HTTPAdapter()
+    assert adapter.poolmanager is not None
+    with HTTPProxy(context=certs.server_context()) as proxy, mounted(adapter) as session:
+        proxies = {"http": proxy.url}
+        with pytest.raises(requests.exceptions.SSLError):
+            session.get(app.url, proxies=proxies)
+        session.verify = str(certs.ca_path)
+        assert session.get(app.url, proxies=proxies).text == "hello"
+
+
+# --- guards ---
+
+
+@pytest.mark.parametrize("how", ["send", "pool", "manager"])
+def test_pools_are_on_guard(app: AppServer, how: str) -> None:
+    with requests.Session(guard=PublicOnly()) as session:
+        adapter: Any = session.get_adapter("http://")
+        pool = adapter.poolmanager.connection_from_url(app.url)
+        if how == "send":
+            with pytest.raises(BlockedAddress):
+                session.get(app.url)
+        else:
+            sender = pool if how == "pool" else adapter.poolmanager
+            url = "/" if how == "pool" else app.url
+            with pytest.raises(urllib3.exceptions.ProtocolError) as caught:
+                sender.urlopen("GET", url, retries=False)
+            assert isinstance(caught.value.__cause__, BlockedAddress)
+    assert app.connections == 0
+
+
+def test_what_urllib3_would_dial_is_refused_on_guard(tls_app: AppServer) -> None:
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, assert_fingerprint="00" * 32, **kwargs)
+
+    with requests.Session(guard=PublicOnly()) as session:
+        session.mount("https://", adapter := Adapter())
+        with pytest.raises(ValueError, match="guard"):
+            session.get(tls_app.url)
+        with pytest.raises(ValueError, match="guard"):
+            adapter.poolmanager.request("GET", tls_app.url)
+    assert tls_app.connections == 0
+
+
+# --- what it costs ---
+
+
+@pytest.mark.slow
+def test_an_adapter_that_is_left_as_it_is_needs_no_urllib3(app: AppServer) -> None:
+    program = (
+        "import sys, curlhttp; from curlhttp import requests\n"
+        "class Adapter(requests.adapters.HTTPAdapter):\n"
+        "    def send(self, *args, **kwargs): return super().send(*args, **kwargs)\n"
+        "    def add_headers(self, request, **kwargs): pass\n"
+        "s = requests.Session(); s.mount('http://', Adapter(pool_maxsize=3))\n"
+        f"assert s.get({app.url!r}).text == 'hello'; s.close()\n"
+        "assert 'urllib3' not in sys.modules\n"
+        "assert 'Pool' in type(s.get_adapter('http://').poolmanager).__name__\n"
+        "assert 'urllib3' in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parent.parent.parent,
+    )
+    assert done.returncode == 0, done.stderr
