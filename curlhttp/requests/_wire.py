@@ -1,31 +1,28 @@
-"""What lies under `response.raw`: the body as it came, http.client's head, and the socket."""
+"""What lies under `response.raw`: http.client's response, and the socket."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._models.response import Response
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
+from curlhttp.requests._raw_head import Head
 
 if TYPE_CHECKING:
     from curlhttp._stream import StreamedResponse
-    from curlhttp.requests._raw import RawResponse
+    from curlhttp.requests._message import Message
 
 __all__ = [
     "BrokenOff",
     "Connection",
-    "Message",
-    "OriginalResponse",
     "Socket",
     "Wire",
+    "is_closed",
     "read_some",
 ]
-
-
-_Default = TypeVar("_Default")
 
 
 def read_some(body: Any, limit: int) -> bytes:
@@ -38,6 +35,12 @@ def read_some(body: Any, limit: int) -> bytes:
     ready = getattr(body, "chunk_left", None)  # of the wire, if that is below
     data: bytes = body.read(min(limit, ready) if ready else limit)
     return data
+
+
+def is_closed(body: Any) -> bool:
+    """Return whether a body that may be a foreign file has nothing more to give."""
+    is_closed = getattr(body, "isclosed", None)
+    return bool(getattr(body, "closed", True) if is_closed is None else is_closed())
 
 
 class BrokenOff(Response):
@@ -63,20 +66,31 @@ class BrokenOff(Response):
         self._left, self.is_closed = b"", True
 
 
-class Wire:
-    """The body as it came, as a file; `fp` is None at its end, as in http.client."""
+class Wire(Head):
+    """What urllib3 has of http.client: the body as it came, as a file, and the head.
+
+    As there, `fp` is None at the end of the body, and only close() makes it `closed`.
+
+    Args:
+        received: the response that the engine gave.
+        is_spent: the body was given away.
+
+    Attributes:
+        closed: close() was called.
+    """
+
+    closed = False
 
     def __init__(self, received: Response, is_spent: bool = False) -> None:
-        self._received: Any = received
+        super().__init__(received)
         self._rest = memoryview(b"" if is_spent else received._content or b"")
-        self._is_closed = False
         self._failed: RequestException | None = None
         self._translated: Exception | None = None
 
     def _fill(self) -> bool:
         """Fetch the next piece if none is left, and tell whether there is one."""
-        if not self._rest and self._is_streamed and not self._is_closed:
-            streamed: StreamedResponse = self._received
+        if not self._rest and self._is_streamed:
+            streamed = cast("StreamedResponse", self.received)
             try:
                 self._rest = memoryview(run_sync(streamed._read_piece))
             except RequestException as error:
@@ -96,7 +110,8 @@ class Wire:
 
     @property
     def _is_streamed(self) -> bool:
-        return self._received._content is None and not self._received.is_closed
+        received: Any = self.received
+        return received._content is None and not self.closed and not received.is_closed
 
     def read1(self, amt: int) -> bytes:
         """Return what is there next, at most amt bytes."""
@@ -124,11 +139,6 @@ class Wire:
         return data.getvalue()
 
     @property
-    def chunked(self) -> bool:
-        """Return whether the body comes in chunks."""
-        return "chunked" in self._received.headers.get("transfer-encoding", "").lower()
-
-    @property
     def chunk_left(self) -> int | None:
         """Return how many bytes can be had at once, None at the end; waits for the next ones."""
         return len(self._rest) if self._fill() else None
@@ -139,110 +149,40 @@ class Wire:
         return self
 
     @property
-    def _sock(self) -> Socket:
-        return Socket(self._received)
+    def fp(self) -> Wire | None:
+        """Return this file, or None at its end."""
+        return None if self.isclosed() else self
 
     @property
-    def closed(self) -> bool:
-        """Return whether there is nothing more to come."""
-        return self._is_closed or not (self._rest or self._is_streamed)
+    def _sock(self) -> Socket:
+        return Socket(self.received)
 
     def isclosed(self) -> bool:
         """Return whether there is nothing more to come."""
-        return self.closed
-
-    @property
-    def fp(self) -> Wire | None:
-        """Return this file, or None at its end."""
-        return None if self.closed else self
+        return not (self._rest or self._is_streamed)
 
     def close(self) -> None:
         """Give up the rest of the body."""
-        self._is_closed = True
+        self.closed = True
         self._rest = memoryview(b"")
-        self._received.close()
+        self.received.close()
 
     def flush(self) -> None:
         """Do nothing."""
 
-
-class Message:
-    """Header fields, in the part of email.message.Message that is in use."""
-
-    def __init__(self, fields: list[tuple[str, str]]) -> None:
-        self._fields = fields
-
-    def get_all(self, name: str, failobj: _Default | None = None) -> list[str] | _Default | None:
-        """Return all values of a field, or failobj."""
-        wanted = name.lower()
-        return [value for field, value in self._fields if field.lower() == wanted] or failobj
-
-    getheaders = get_all
-
-    def get(self, name: str, failobj: str | None = None) -> str | None:
-        """Return the first value of a field, or failobj."""
-        found = self.get_all(name)
-        return found[0] if found else failobj
-
-    def __getitem__(self, name: str) -> str | None:
-        return self.get(name)
-
-    def __contains__(self, name: str) -> bool:
-        return self.get_all(name) is not None
-
-    def items(self) -> list[tuple[str, str]]:
-        """Return names and values."""
-        return list(self._fields)
-
-    def keys(self) -> list[str]:
-        """Return the names."""
-        return [name for name, _ in self._fields]
-
-    def values(self) -> list[str]:
-        """Return the values."""
-        return [value for _, value in self._fields]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-
-class OriginalResponse:
-    """What urllib3 keeps of http.client's response."""
-
-    def __init__(self, raw: RawResponse) -> None:
-        self._raw = raw
-        self.msg = self.headers = raw.msg
-        self.status, self.reason, self.version = raw.status, raw.reason, raw.version
-
-    @property
-    def fp(self) -> _Path | None:
-        """Return what leads to the socket: fp.raw._sock."""
-        return None if self._raw.closed else _Path(self._raw.sock)
+    @cached_property
+    def headers(self) -> Message:
+        """Return the header fields."""
+        return self.msg
 
     def getheader(self, name: str, default: str | None = None) -> str | None:
-        """Return the value of a field, or the default."""
-        return self._raw.getheader(name, default)
+        """Return the value of a field, joined where repeated, or the default."""
+        values = self.headers.get_all(name)
+        return ", ".join(values) if values else default
 
     def getheaders(self) -> list[tuple[str, str]]:
         """Return names and values."""
-        return self.msg.items()
-
-    def isclosed(self) -> bool:
-        """Return whether the body was read to its end or given up."""
-        return self._raw.closed
-
-    def close(self) -> None:
-        """Give up the rest of the body."""
-        self._raw.close()
-
-
-class _Path:
-    def __init__(self, sock: Socket) -> None:
-        self.raw = self
-        self._sock = sock
+        return self.headers.items()
 
 
 class Connection:

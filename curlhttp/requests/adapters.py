@@ -123,6 +123,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         "_pool_connections",
         "_pool_maxsize",
         "_pool_block",
+        "_http2",
         "guard",
     ]
 
@@ -187,6 +188,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             response._head = head = received._head
             response.status_code = head.status_code
             response._times = received._times
+            if len(resp.__dict__) > 1 and not resp.is_as_received:  # few have more than one
+                _copy_head(response, resp)
         else:
             _copy_head(response, resp)
         if response.status_code in REDIRECT_STATUSES and goes_on():
@@ -360,7 +363,7 @@ def _open(engine: Engine, sent: CoreRequest) -> StreamedResponse:
 
 
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:
-    """Take over the head of a response that did not come from libcurl."""
+    """Take over the head of a response that did not come from libcurl, or was changed."""
     from curlhttp.requests._header_values import get_encoding_from_headers
     from curlhttp.requests.structures import CaseInsensitiveDict
 
