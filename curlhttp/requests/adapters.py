@@ -240,11 +240,11 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             cert = cast("Cert", tuple(cert))
         if verify is None or isinstance(verify, int):
             verify = verify is None or bool(verify)  # None is the default, never a "no"
-        pool = None
-        if type(self)._makes_pools:
+        kind, pool = type(self), None
+        if kind._makes_pools or kind.get_connection_with_tls_context is not _GET_CONNECTION:
             pool = self.get_connection_with_tls_context(request, verify, proxies, cert)
             self.cert_verify(pool, str(request.url), verify, cert)
-        if type(self)._adds_headers:
+        if kind._adds_headers:
             self.add_headers(
                 request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
             )
@@ -255,7 +255,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
                 raise ValueError("a guard cannot judge what another library's pool dials")
             return self.build_response(request, send_through(self, pool, request, timeout, proxies))
         url = url_of(request)
-        if type(self)._writes_targets:
+        if kind._writes_targets:
             url = with_target(url, self.request_url(request, proxies))
         if pool is None:
             transport = self._transport(request, url, verify, cert, proxies)
@@ -347,6 +347,9 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         if engine is not made:
             made.close()
         return engine
+
+
+_GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # what tests put a mock in place of
 
 
 def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse | StreamedResponse:
