@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.ecosystem.suites.suite import Suite
 
-__all__ = ["Comparison", "SuiteRunner"]
+__all__ = ["Comparison", "SuiteRunner", "can_isolate"]
 
 _CLONE = Path(__file__).parents[3]
 _PLUGINS = Path(__file__).with_name("plugins")
@@ -24,6 +24,18 @@ _LOOPBACK = Path(__file__).with_name("loopback.py")
 _VARIABLES = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
 Outcomes = dict[str, str]  # of a test's id: passed, failed or skipped
+
+
+def can_isolate() -> bool:
+    """Return whether suites can run here: on Linux, and with leave to make a network namespace."""
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run(_isolated("true"), stderr=subprocess.DEVNULL).returncode == 0
+
+
+def _isolated(*command: str | Path) -> tuple[str | Path, ...]:
+    """Return a command that has no network. Some suites want one: those tests fail in both runs."""
+    return ("unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",)), *command)
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,7 @@ class SuiteRunner:
     ) -> None:
         self._suite = suite
         self._keeps_original = keeps_original
-        self._folder = folder / name
+        self._folder = folder.absolute() / name
         self._python = self._folder / "venv/bin/python"
 
     def compare(self) -> Comparison:
@@ -114,7 +126,9 @@ class SuiteRunner:
 
     def _unpack(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            download = ("download", "-q", "--no-deps", "--no-binary", ":all:", "-d", directory)
+            # ":all:" would build what the package is built with from source, too.
+            name, _, _ = self._suite.sdist.partition("==")
+            download = ("download", "-q", "--no-deps", "--no-binary", name, "-d", directory)
             _call(self._python, "-m", "pip", *download, self._suite.sdist)
             (archive,) = Path(directory).iterdir()
             if archive.suffix == ".zip":
@@ -147,12 +161,10 @@ class SuiteRunner:
         }
         plugins = ("-p", "suite_outcomes", "-p", "no:cacheprovider", "-p", "no:curlhttp")
         tests = self._suite.tests if only is None else only
-        # Some suites ask servers on the internet: those tests fail in both runs.
-        network = ("unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",)))
         pytest = (self._python, "-m", "pytest", "-q", "-ra", "--timeout=120", *plugins)
         with outcomes.with_suffix(".log").open("w") as log:
             subprocess.run(
-                [*network, self._python, _LOOPBACK, *pytest, *self._suite.options, *tests],
+                _isolated(self._python, _LOOPBACK, *pytest, *self._suite.options, *tests),
                 cwd=self._source,
                 env=environment,
                 stdin=subprocess.DEVNULL,
