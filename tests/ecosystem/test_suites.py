@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.ecosystem.suites.runner import SuiteRunner, can_isolate
+from tests.ecosystem.suites.runner import SuiteRunner, can_isolate, isolated
 from tests.ecosystem.suites.suite import Suite, load, names
 
 _LIBRARY = """\
@@ -78,8 +79,13 @@ class MadeUp(SuiteRunner):
         (self._folder / "venv").symlink_to(sys.prefix)
 
 
+needs_namespaces = pytest.mark.skipif(
+    not can_isolate(), reason="needs Linux, and leave to make a namespace"
+)
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not can_isolate(), reason="needs Linux, and leave to make a namespace")
+@needs_namespaces
 def test_both_runs_of_a_suite_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     suite = Suite("made-up==1.0", differences={"*::test_expected": "on purpose"})
@@ -101,6 +107,14 @@ def test_both_runs_of_a_suite_are_compared(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "made_up/source/made-up-1.0/requests.py").write_text("raise SystemExit")
     again = MadeUp("made_up", suite, tmp_path, keeps_original=True).compare()
     assert again.original == seen.original
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_names_of_the_internet_can_lie_on_loopback() -> None:
+    script = "import socket; print(socket.gethostbyname('made-up.example'))"
+    command = isolated(sys.executable, "-c", script, names="made-up.example other.example")
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "127.0.0.1\n"
 
 
 def _short(tests: list[str]) -> list[str]:
