@@ -1,7 +1,8 @@
 """What `response.raw` is: the body as a file, and the head in urllib3's terms.
 
 Code written for requests reads bodies from here, and looks up what the response itself does not
-say: repeated headers, the peer's address. All of it is made when it is asked for.
+say: repeated headers, the peer's address. It also puts something of its own in place: a file around
+`_fp`, another read(). All of it is made when it is asked for.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._models.decoders import ContentDecoder, codings
@@ -18,12 +20,15 @@ from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw_head import RawHead
 
 if TYPE_CHECKING:
+    import socket
+
     from curlhttp.requests._foreign_decoder import ForeignDecoder
-    from curlhttp.requests._wire import Connection, OriginalResponse
+    from curlhttp.requests._wire import Connection, Socket
 
 __all__ = ["RawResponse"]
 
 PIECE = 64 * 1024  # bytes
+_READING = frozenset({"read", "read1", "read_chunked", "stream"})
 
 
 class RawResponse(RawHead):
@@ -41,45 +46,54 @@ class RawResponse(RawHead):
     decode_content = False
     enforce_content_length = True
     strict = 0
-    _body: Any = None
+    _file: Any = None  # what was put in place of the wire
+    _body: bytes | None = None  # what `data` keeps
     _decoder: ContentDecoder | ForeignDecoder | None = None
-    _ready = b""  # decoded, and not asked for yet
     _is_finished = False
     _is_spent = False  # whole() gave it away
-    _told = 0
+    _fp_bytes_read = 0
+    _length: int | None = None  # as it was set, and not told by the header
 
     # the body
+
+    @cached_property
+    def _wire(self) -> Any:
+        from curlhttp.requests._wire import Wire
+
+        file = getattr(self.received, "file", None)  # on a socket, after an upgrade
+        return file or Wire(self.received, self._is_spent)
+
+    @cached_property
+    def _original_response(self) -> Any:
+        return self._wire
 
     @property
     def _fp(self) -> Any:
         """Return the file that the bytes come from; caches put one of their own around it."""
-        if self._body is None:
-            from curlhttp.requests._wire import Wire
-
-            file = getattr(self.received, "file", None)
-            self._body = file or Wire(self.received, self._is_spent)
-        return self._body
+        return self._wire if self._file is None else self._file
 
     @_fp.setter
     def _fp(self, body: Any) -> None:
-        self._body = body
+        self._file = body
         self._decoder, self._is_finished = None, False
 
     def whole(self) -> bytes | None:
-        """Return the body if it is in memory, untouched, and has no coding to undo; else None.
+        """Return what is left of the body if it is in memory, and has no coding to undo; else None.
 
-        It counts as read then.
+        It counts as read then. It is not for who put something of their own in the bytes' way.
         """
-        received = self.received
-        if (
-            self._body is not None
-            or self._is_spent
-            or received._content is None
-            or "\ncontent-encoding" in received._head.lower
-        ):
+        received, own = self.received, self.__dict__
+        content: bytes | None = received._content
+        if content is None or "\ncontent-encoding" in received._head.lower:
             return None
+        if len(own) > 1:
+            if self._file is not None or not _READING.isdisjoint(own):
+                return None
+            if "_wire" in own or self._is_spent:
+                content = self._wire.read()
+                self._fp_bytes_read += len(content)
         self._is_spent = True
-        return received._content
+        return content
 
     def read(
         self,
@@ -101,7 +115,7 @@ class RawResponse(RawHead):
             amt = None
         data = self._read(amt, self._decodes(decode_content))
         if cache_content:
-            self._data = data
+            self._body = data
         return data
 
     def _decodes(self, decode_content: bool | None) -> bool:
@@ -109,15 +123,29 @@ class RawResponse(RawHead):
 
     def _read(self, amt: int | None, decodes: bool) -> bytes:
         if not decodes or not self._set_decoder():
-            data: bytes = self._fp.read() if amt is None else self._fp.read(amt)
-            self._told += len(data)
-            return data
+            return self._as_it_came(amt)
         body = io.BytesIO()
         while (amt is None or body.tell() < amt) and (
             piece := self._next(PIECE if amt is None else amt - body.tell())
         ):
             body.write(piece)
         return body.getvalue()
+
+    def _as_it_came(self, amt: int | None, some: bool = False) -> bytes:
+        """Return the next amt bytes of the file, or some of them; at its end it is closed."""
+        file = self._fp
+        if getattr(file, "closed", False):
+            return b""
+        if some:
+            from curlhttp.requests._wire import read_some
+
+            data = read_some(file, amt or PIECE)
+        else:
+            data = file.read() if amt is None else file.read(amt)
+        if not data and amt != 0:
+            file.close()
+        self._fp_bytes_read += len(data)
+        return data
 
     def _set_decoder(self) -> bool:
         if self._decoder is None:
@@ -140,15 +168,12 @@ class RawResponse(RawHead):
 
     def _next(self, limit: int) -> bytes:
         """Return up to limit decoded bytes, b"" at the end."""
-        from curlhttp.requests._wire import read_some
-
         decoder = self._decoder
         assert decoder is not None
         try:
             while not (piece := decoder.take(limit)) and not self._is_finished:
-                data = read_some(self._fp, PIECE)
+                data = self._as_it_came(PIECE, some=True)
                 if data:
-                    self._told += len(data)
                     decoder.feed(data)
                 else:
                     self._is_finished = True
@@ -170,23 +195,32 @@ class RawResponse(RawHead):
         Raises:
             RequestException: the body broke off, is corrupt or too late.
         """
-        decodes = self._decodes(decode_content)
         if amt is not None and amt <= 0:
             amt = None
-        as_it_comes = amt is None or self.chunked
-        while piece := self._read_some(amt, decodes) if as_it_comes else self._read(amt, decodes):
-            yield piece
+        if self.chunked or (amt is None and "read" not in self.__dict__):
+            yield from self.read_chunked(amt, decode_content=decode_content)
+            return
+        # By the method that users may have put something in place of, and that may swallow a piece.
+        while (piece := self.read(amt=amt, decode_content=decode_content)) or not self.closed:
+            if piece:
+                yield piece
 
-    read_chunked = stream
+    def read_chunked(
+        self, amt: int | None = None, decode_content: bool | None = None
+    ) -> Iterator[bytes]:
+        """Give the body in pieces as they come, of amt bytes at most.
+
+        Raises:
+            RequestException: the body broke off, is corrupt or too late.
+        """
+        decodes = self._decodes(decode_content)
+        while piece := self._read_some(amt, decodes):
+            yield piece
 
     def _read_some(self, amt: int | None, decodes: bool) -> bytes:
         if decodes and self._set_decoder():
             return self._next(amt or PIECE)
-        from curlhttp.requests._wire import read_some
-
-        data = read_some(self._fp, amt or PIECE)
-        self._told += len(data)
-        return data
+        return self._as_it_came(amt, some=True)
 
     def read1(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
         """Return what is there next, at most amt bytes."""
@@ -209,17 +243,24 @@ class RawResponse(RawHead):
 
     def readlines(self, hint: int = -1) -> list[bytes]:
         """Return the lines that are left."""
-        return list(iter(self.readline, b""))
+        return list(self)
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self.readline, b"")
+        """Give the lines, with their ends and the content coding undone."""
+        begun: list[bytes] = []  # of a line that may be long
+        for piece in self.stream(None, decode_content=True):
+            *ends, rest = piece.split(b"\n")
+            for end in ends:
+                yield b"".join((*begun, end, b"\n"))
+                begun.clear()
+            begun.append(rest)
+        if line := b"".join(begun):
+            yield line
 
     @property
     def data(self) -> bytes:
         """Return the body, read as the attribute decode_content says."""
-        if not hasattr(self, "_data"):
-            self._data = self.read()
-        return self._data
+        return self.read(cache_content=True) if self._body is None else self._body
 
     def json(self) -> Any:
         """Return the body read as JSON.
@@ -236,7 +277,9 @@ class RawResponse(RawHead):
 
     def tell(self) -> int:
         """Return how many bytes of the body, as it is on the wire, were read."""
-        return self._told
+        if self._is_spent and self._file is None and not self._fp_bytes_read:
+            return len(self.received._content or b"")  # not counted: few ask
+        return self._fp_bytes_read
 
     def readable(self) -> bool:
         """Return True."""
@@ -265,19 +308,22 @@ class RawResponse(RawHead):
         """Return how many bytes are to come, or None when that is not known."""
         from curlhttp._policy.resume import content_length
 
-        length = content_length(self.received.headers)
-        return None if length is None else length - self._told
+        length = content_length(self.received.headers) if self._length is None else self._length
+        return None if length is None else length - self.tell()
 
     @length_remaining.setter
     def length_remaining(self, length: int | None) -> None:
         """Take what caches say of a body that they put in place; it is read to its end anyway."""
+        self._length = None if length is None else length + self.tell()
 
     # the end
 
     @property
     def closed(self) -> bool:
         """Return whether the body was read to its end or given up."""
-        return bool(self._fp.closed)
+        from curlhttp.requests._wire import is_closed
+
+        return is_closed(self._fp)
 
     def isclosed(self) -> bool:
         """Return whether the body was read to its end or given up."""
@@ -309,13 +355,7 @@ class RawResponse(RawHead):
     connection = _connection
 
     @property
-    def _original_response(self) -> OriginalResponse:
-        from curlhttp.requests._wire import OriginalResponse
-
-        return OriginalResponse(self)
-
-    @property
-    def sock(self) -> Any:
+    def sock(self) -> socket.socket | Socket:
         """Return what answers getpeername() and getsockname()."""
         from curlhttp.requests._wire import socket_of
 

@@ -1,7 +1,11 @@
-"""The head of a response in urllib3's terms, made when it is asked for."""
+"""The head of a response in the terms of http.client and urllib3, made when it is asked for.
+
+What is an attribute there is one here once somebody has asked for it: it may be changed and set.
+"""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._models.response import Response
@@ -9,66 +13,80 @@ from curlhttp._models.response import Response
 if TYPE_CHECKING:
     import urllib3
 
+    from curlhttp.requests._message import Message
     from curlhttp.requests._types import AnyRetry
-    from curlhttp.requests._wire import Message
 
-__all__ = ["RawHead"]
+__all__ = ["Head", "RawHead"]
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20, "HTTP/3": 30}
 
 
-class RawHead:
-    """Show a response's head as urllib3 does; the base of RawResponse."""
+_COPIED = frozenset({"headers", "reason", "status"})  # by what builds a requests' Response
 
-    _retries: Any = None
-    _headers: Any = None
+
+class Head:
+    """What http.client's response and urllib3's have in common.
+
+    Args:
+        received: the response that the engine gave.
+    """
 
     def __init__(self, received: Response) -> None:
         self.received = received
 
-    @property
+    @cached_property
     def status(self) -> int:
         """Return the status code."""
         return self.received.status_code
 
-    @property
+    @cached_property
     def reason(self) -> str:
         """Return the reason phrase."""
         return self.received.reason
 
-    @property
+    @cached_property
     def version(self) -> int:
         """Return 10, 11, 20 or 30."""
         return _VERSIONS.get(self.received.http_version, 11)
 
+    @cached_property
+    def msg(self) -> Message:
+        """Return the header fields as http.client gives them."""
+        from curlhttp.requests._message import Message
+
+        return Message(self.received.headers.multi_items())
+
+    @cached_property
+    def chunked(self) -> bool:
+        """Return whether the body comes in chunks."""
+        return "chunked" in self.received.headers.get("transfer-encoding", "").lower()
+
+
+class RawHead(Head):
+    """Show a response's head as urllib3 does; the base of RawResponse."""
+
+    _retries: Any = None
+
     @property
+    def is_as_received(self) -> bool:
+        """Return whether nobody can have changed what a response is built from."""
+        return _COPIED.isdisjoint(self.__dict__)
+
+    @cached_property
     def version_string(self) -> str:
         """Return the version as it was received, such as "HTTP/1.1"."""
         return self.received.http_version
 
-    @property
+    @cached_property
     def headers(self) -> urllib3.HTTPHeaderDict:
         """Return the header fields, repeated ones apart (getlist)."""
-        if self._headers is None:
-            from urllib3 import HTTPHeaderDict
+        from urllib3 import HTTPHeaderDict
 
-            self._headers = HTTPHeaderDict()
-            for name, value in self.received.headers.multi_items():
-                self._headers.add(name, value)
-        headers: urllib3.HTTPHeaderDict = self._headers
+        headers = HTTPHeaderDict()
+        for name, value in self.received.headers.multi_items():
+            headers.add(name, value)
         return headers
-
-    @headers.setter
-    def headers(self, headers: urllib3.HTTPHeaderDict) -> None:
-        self._headers = headers
-
-    @property
-    def msg(self) -> Message:
-        """Return the header fields as http.client gives them."""
-        from curlhttp.requests._wire import Message
-
-        return Message(self.received.headers.multi_items())
 
     def getheaders(self) -> urllib3.HTTPHeaderDict:
         """Return the header fields."""
@@ -82,12 +100,22 @@ class RawHead:
         """Return the header fields."""
         return self.headers
 
-    def geturl(self) -> str:
-        """Return the request target."""
+    @cached_property
+    def _request_url(self) -> str:
         return self.received.request.url.target
 
-    url = property(geturl)
-    _request_url = property(geturl)
+    @property
+    def url(self) -> str:
+        """Return the request target."""
+        return self._request_url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._request_url = url
+
+    def geturl(self) -> str:
+        """Return the request target."""
+        return self.url
 
     @property
     def retries(self) -> AnyRetry:
@@ -101,11 +129,6 @@ class RawHead:
     @retries.setter
     def retries(self, retries: AnyRetry) -> None:
         self._retries = retries
-
-    @property
-    def chunked(self) -> bool:
-        """Return whether the body came in chunks."""
-        return "chunked" in self.received.headers.get("transfer-encoding", "").lower()
 
     @property
     def sets_cookies(self) -> bool:

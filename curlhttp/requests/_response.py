@@ -68,6 +68,8 @@ class Response(ResponseBody, metaclass=_AnyResponse):
         "cookies",
         "elapsed",
         "request",
+        "_head",
+        "_times",
     ]
 
     history: Any = None  # an attribute, as in requests, where the core's is a property
@@ -265,8 +267,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
         if not self._content_consumed and not self._has_failed:  # its error was told
             _ = self.content
         state = {name: getattr(self, name, None) for name in self.__attrs__}
-        if (strip := getattr(self.request, "without_credentials", None)) is not None:
-            state["request"] = strip()
+        state["request"] = _without_credentials(self.request)
         if isinstance(self.url, str):
             state["url"] = without_userinfo(self.url)
         return state
@@ -274,15 +275,37 @@ class Response(ResponseBody, metaclass=_AnyResponse):
     def _scrub(self) -> None:
         self.url = scrub_url(self.url) if isinstance(self.url, str) else self.url
         fields = [(name, scrub_field(name, value)) for name, value in self.headers.items()]
-        self.headers = CaseInsensitiveDict(fields)
-        self.cookies = copy.copy(self.cookies)
-        self.cookies.clear()
+        cookies = copy.copy(self.cookies)
+        cookies.clear()
+        if self._head is not None:
+            super()._scrub()
+        self.headers, self.cookies = CaseInsensitiveDict(fields), cookies
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
         self._content_consumed = True
         self.raw = None
+
+
+def _without_credentials(request: Any) -> Any:
+    """Return a request, or what somebody put around one, as it may be kept."""
+    if _can_strip(request):
+        return request.without_credentials()
+    inner = {name: value for name, value in _attributes(request).items() if _can_strip(value)}
+    if not inner:
+        return request
+    twin = copy.copy(request)
+    _attributes(twin).update((name, value.without_credentials()) for name, value in inner.items())
+    return twin
+
+
+def _can_strip(request: Any) -> bool:
+    return hasattr(type(request), "without_credentials")  # not what passes that on to another
+
+
+def _attributes(thing: Any) -> dict[str, Any]:
+    return getattr(thing, "__dict__", {})
 
 
 def _as_text(reason: Any) -> Any:

@@ -129,7 +129,7 @@ def _as_urllib3s(
         status=raw.status,
         version=raw.version,
         reason=raw.reason,
-        original_response=raw._original_response,  # type: ignore[arg-type]
+        original_response=raw._original_response,
         request_method=request.method,
         request_url=target,
         **options,

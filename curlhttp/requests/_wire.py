@@ -1,33 +1,32 @@
-"""What lies under `response.raw`: the body as it came, http.client's head, and the socket."""
+"""What lies under `response.raw`: http.client's response, and the socket."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._models.response import Response
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
+from curlhttp.requests._raw_head import Head
 
 if TYPE_CHECKING:
+    import socket
+
     from curlhttp._stream import StreamedResponse
-    from curlhttp.requests._raw import RawResponse
+    from curlhttp.requests._message import Message
 
 __all__ = [
     "BrokenOff",
     "Connection",
-    "Message",
-    "OriginalResponse",
     "Socket",
     "Wire",
+    "is_closed",
     "read_some",
     "socket_of",
 ]
-
-
-_Default = TypeVar("_Default")
 
 
 def read_some(body: Any, limit: int) -> bytes:
@@ -40,6 +39,12 @@ def read_some(body: Any, limit: int) -> bytes:
     ready = getattr(body, "chunk_left", None)  # of the wire, if that is below
     data: bytes = body.read(min(limit, ready) if ready else limit)
     return data
+
+
+def is_closed(body: Any) -> bool:
+    """Return whether a body that may be a foreign file has nothing more to give."""
+    is_closed = getattr(body, "isclosed", None)
+    return bool(getattr(body, "closed", True) if is_closed is None else is_closed())
 
 
 class BrokenOff(Response):
@@ -73,21 +78,32 @@ class Body:
         raise NotImplementedError
 
 
-class Wire(Body):
-    """The body as it came, as a file; `fp` is None at its end, as in http.client."""
+class Wire(Head, Body):
+    """What urllib3 has of http.client: the body as it came, as a file, and the head.
+
+    As there, `fp` is None at the end of the body, and only close() makes it `closed`.
+
+    Args:
+        received: the response that the engine gave.
+        is_spent: the body was given away.
+
+    Attributes:
+        closed: close() was called.
+    """
+
+    closed = False
 
     def __init__(self, received: Response, is_spent: bool = False) -> None:
-        self._received: Any = received
+        super().__init__(received)
         self._rest = memoryview(b"" if is_spent else received._content or b"")
-        self._is_closed = False
         self._came = 0  # bytes that were read from a stream
         self._failed: RequestException | None = None
         self._translated: Exception | None = None
 
     def _fill(self) -> bool:
         """Fetch the next piece if none is left, and tell whether there is one."""
-        if not self._rest and self._is_streamed and not self._is_closed:
-            streamed: StreamedResponse = self._received
+        if not self._rest and self._is_streamed:
+            streamed = cast("StreamedResponse", self.received)
             try:
                 self._rest = memoryview(run_sync(streamed._read_piece))
                 self._came += len(self._rest)
@@ -104,13 +120,14 @@ class Wire(Body):
             from curlhttp._policy.resume import content_length
             from curlhttp.requests._retries import as_urllib3
 
-            length = content_length(self._received.headers)
+            length = content_length(self.received.headers)
             self._translated = as_urllib3(failed, self._came, length)
         raise self._translated from failed
 
     @property
     def _is_streamed(self) -> bool:
-        return self._received._content is None and not self._received.is_closed
+        received: Any = self.received
+        return received._content is None and not self.closed and not received.is_closed
 
     def read1(self, amt: int) -> bytes:
         """Return what is there next, at most amt bytes."""
@@ -139,17 +156,12 @@ class Wire(Body):
 
     def _has_come_whole(self) -> bool:
         """Return whether the end is known, so that nobody waits for it."""
-        incoming = getattr(self._received, "_incoming", None)
+        incoming = getattr(self.received, "_incoming", None)
         if incoming is None or incoming.done:
             return True
         from curlhttp._policy.resume import content_length
 
-        return content_length(self._received.headers) == self._came
-
-    @property
-    def chunked(self) -> bool:
-        """Return whether the body comes in chunks."""
-        return "chunked" in self._received.headers.get("transfer-encoding", "").lower()
+        return content_length(self.received.headers) == self._came
 
     @property
     def chunk_left(self) -> int | None:
@@ -162,110 +174,40 @@ class Wire(Body):
         return self
 
     @property
-    def _sock(self) -> Any:
-        return socket_of(self._received)
+    def fp(self) -> Wire | None:
+        """Return this file, or None at its end."""
+        return None if self.isclosed() else self
 
     @property
-    def closed(self) -> bool:
-        """Return whether there is nothing more to come."""
-        return self._is_closed or not (self._rest or self._is_streamed)
+    def _sock(self) -> socket.socket | Socket:
+        return socket_of(self.received)
 
     def isclosed(self) -> bool:
         """Return whether there is nothing more to come."""
-        return self.closed
-
-    @property
-    def fp(self) -> Wire | None:
-        """Return this file, or None at its end."""
-        return None if self.closed else self
+        return not (self._rest or self._is_streamed)
 
     def close(self) -> None:
         """Give up the rest of the body."""
-        self._is_closed = True
+        self.closed = True
         self._rest = memoryview(b"")
-        self._received.close()
+        self.received.close()
 
     def flush(self) -> None:
         """Do nothing."""
 
-
-class Message:
-    """Header fields, in the part of email.message.Message that is in use."""
-
-    def __init__(self, fields: list[tuple[str, str]]) -> None:
-        self._fields = fields
-
-    def get_all(self, name: str, failobj: _Default | None = None) -> list[str] | _Default | None:
-        """Return all values of a field, or failobj."""
-        wanted = name.lower()
-        return [value for field, value in self._fields if field.lower() == wanted] or failobj
-
-    getheaders = get_all
-
-    def get(self, name: str, failobj: str | None = None) -> str | None:
-        """Return the first value of a field, or failobj."""
-        found = self.get_all(name)
-        return found[0] if found else failobj
-
-    def __getitem__(self, name: str) -> str | None:
-        return self.get(name)
-
-    def __contains__(self, name: str) -> bool:
-        return self.get_all(name) is not None
-
-    def items(self) -> list[tuple[str, str]]:
-        """Return names and values."""
-        return list(self._fields)
-
-    def keys(self) -> list[str]:
-        """Return the names."""
-        return [name for name, _ in self._fields]
-
-    def values(self) -> list[str]:
-        """Return the values."""
-        return [value for _, value in self._fields]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-
-class OriginalResponse:
-    """What urllib3 keeps of http.client's response."""
-
-    def __init__(self, raw: RawResponse) -> None:
-        self._raw = raw
-        self.msg = self.headers = raw.msg
-        self.status, self.reason, self.version = raw.status, raw.reason, raw.version
-
-    @property
-    def fp(self) -> _Path | None:
-        """Return what leads to the socket: fp.raw._sock."""
-        return None if self._raw.closed else _Path(self._raw.sock)
+    @cached_property
+    def headers(self) -> Message:
+        """Return the header fields."""
+        return self.msg
 
     def getheader(self, name: str, default: str | None = None) -> str | None:
-        """Return the value of a field, or the default."""
-        return self._raw.getheader(name, default)
+        """Return the value of a field, joined where repeated, or the default."""
+        values = self.headers.get_all(name)
+        return ", ".join(values) if values else default
 
     def getheaders(self) -> list[tuple[str, str]]:
         """Return names and values."""
-        return self.msg.items()
-
-    def isclosed(self) -> bool:
-        """Return whether the body was read to its end or given up."""
-        return self._raw.closed
-
-    def close(self) -> None:
-        """Give up the rest of the body."""
-        self._raw.close()
-
-
-class _Path:
-    def __init__(self, sock: Any) -> None:
-        self.raw = self
-        self._sock = sock
+        return self.headers.items()
 
 
 class Connection:
@@ -280,7 +222,7 @@ class Connection:
         """Do nothing: libcurl has the connection."""
 
 
-def socket_of(received: Response) -> Any:
+def socket_of(received: Response) -> socket.socket | Socket:
     """Return the socket below a response, or what stands for it."""
     return getattr(received, "sock", None) or Socket(received)
 

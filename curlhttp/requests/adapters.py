@@ -124,6 +124,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         "_pool_connections",
         "_pool_maxsize",
         "_pool_block",
+        "_http2",
         "guard",
     ]
 
@@ -193,6 +194,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             response._head = head = received._head
             response.status_code = head.status_code
             response._times = received._times
+            if len(resp.__dict__) > 1 and not resp.is_as_received:  # few have more than one
+                _copy_head(response, resp)
         else:
             _copy_head(response, resp)
         if response.status_code in REDIRECT_STATUSES and goes_on():
@@ -262,7 +265,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             )
         if pool is not None:
             return self._send_by(pool, request, stream, timeout, proxies)
-        url = self._url(request, proxies)
+        url = self._url(request, proxies) if kind._writes_targets else url_of(request)
         transport = self._transport(request, url, verify, cert, proxies)
         if transport.proxy is None and (key := (url.origin, id(transport))) not in self._seen:
             self._note(key, verify, cert)
@@ -336,21 +339,24 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         proxies: t.ProxiesInput,
     ) -> Response:
         from curlhttp.exceptions import SSLError
-        from curlhttp.requests import _urllib3_pools as pools
         from curlhttp.requests._foreign import send_through
+        from curlhttp.requests._urllib3_pools import (
+            CannotCarry,
+            check_is_ours,
+            needs_its_context,
+            route_of,
+        )
 
         try:
-            pools.check_is_ours(pool)
-            route = pools.route_of(pool, self._url(request, proxies), self._http2)
+            check_is_ours(pool)
+            route = route_of(pool, self._url(request, proxies), self._http2)
             sent = self._made(request, route.url, route.transport, timeout, stream, route.name)
             pool.num_requests += 1
             raw = self._raw_of(request, sent)
-        except pools.CannotCarry:
+        except CannotCarry:
             self._check_unguarded()
         except SSLError as error:
-            if self._checkpoint is not None or not pools.needs_its_context(
-                pool, request.body, error
-            ):
+            if self._checkpoint is not None or not needs_its_context(pool, request.body, error):
                 raise
         else:
             pool.num_connections += not raw.received.timings.reused
@@ -474,7 +480,7 @@ def _open(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
 
 
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:
-    """Take over the head of a response that did not come from libcurl."""
+    """Take over the head of a response that did not come from libcurl, or was changed."""
     from curlhttp.requests._header_values import get_encoding_from_headers
     from curlhttp.requests.structures import CaseInsensitiveDict
 

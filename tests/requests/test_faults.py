@@ -1362,6 +1362,40 @@ def test_a_pickled_response_has_its_body(
     assert [hop.status_code for hop in twin.history] == [302, 302]
     assert twin.request.url == app.url + "/"
     assert twin.raw is None
+    assert twin.http_version == "HTTP/1.1"
+    assert twin.timings == answer.timings
+
+
+def test_a_pickled_adapter_has_its_settings() -> None:
+    adapter = HTTPAdapter(3, 4, max_retries=2, pool_block=True, http2=True)
+    twin = pickle.loads(pickle.dumps(adapter))
+    for name in ("_pool_connections", "_pool_maxsize", "_pool_block", "_http2"):
+        assert getattr(twin, name) == getattr(adapter, name)
+    assert twin.max_retries.total == 2
+
+
+class Around:
+    """Stand around a request, as the one that requests-mock hands out."""
+
+    def __init__(self, request: requests.PreparedRequest) -> None:
+        self.request = request
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__setstate__":
+            raise AttributeError(name)
+        return getattr(self.request, name)
+
+
+def test_what_stands_around_a_request_is_pickled_without_credentials(
+    session: requests.Session, app: AppServer
+) -> None:
+    answer = session.get(app.url, auth=("user", SECRET), headers={"X-A": "1"})
+    answer.request = around = Around(answer.request)
+    twin = pickle.loads(pickle.dumps(answer))
+    assert type(twin.request) is Around
+    assert twin.request.headers["X-A"] == "1"
+    assert "Authorization" not in twin.request.headers
+    assert "Authorization" in around.request.headers
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Run the test suites of packages on curlhttp: `python -m tests.ecosystem.suites docker`.
 
 A suite comes from the package's sdist and runs twice, with the library that the package is made for
-and with curlhttp in its place. Ends with 1 if a test is lost for which its suite gives no reason.
+and with curlhttp in its place. Ends with 1 if a test is lost for which its suite gives no reason,
+and with 77 where no suite can run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.ecosystem.suites.runner import Comparison, Outcomes, SuiteRunner
+from tests.ecosystem.suites.runner import Comparison, Outcomes, SuiteRunner, can_isolate
 from tests.ecosystem.suites.suite import load, names
 
 _FOLDER = Path("~/.cache/curlhttp-suites").expanduser()
@@ -26,6 +27,9 @@ def main() -> int:
         "--keep-original", action="store_true", help="do not run on the original library again"
     )
     options = parser.parse_args()
+    if not can_isolate():
+        _say("suites need Linux, and leave to make a network namespace with unshare")
+        return 77
     wanted = options.name or [name for name in names() if load(name).is_in_ci or not options.ci]
     has_failed = False
     for name in wanted:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.ecosystem.suites.suite import Suite
 
-__all__ = ["Comparison", "SuiteRunner"]
+__all__ = ["Comparison", "SuiteRunner", "can_isolate", "isolated"]
 
 _CLONE = Path(__file__).parents[3]
 _PLUGINS = Path(__file__).with_name("plugins")
@@ -23,7 +23,25 @@ _LOOPBACK = Path(__file__).with_name("loopback.py")
 # Of the machine: no suite may depend on them.
 _VARIABLES = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
+_HTTPBIN = ("httpbin~=0.10.0", "trustme", "werkzeug")
+
 Outcomes = dict[str, str]  # of a test's id: passed, failed or skipped
+
+
+def can_isolate() -> bool:
+    """Return whether suites can run here: on Linux, and with leave to make a network namespace."""
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run(isolated("true"), stderr=subprocess.DEVNULL).returncode == 0
+
+
+def isolated(*command: str | Path, names: str = "") -> tuple[str | Path, ...]:
+    """Return a command that has no network but loopback, and names of the internet on it.
+
+    Some suites ask servers on the internet: those tests fail in both runs.
+    """
+    rights = () if os.geteuid() == 0 else ("--map-root-user",)
+    return ("unshare", "--net", "--mount", *rights, sys.executable, _LOOPBACK, names, *command)
 
 
 @dataclass(frozen=True)
@@ -81,7 +99,7 @@ class SuiteRunner:
     ) -> None:
         self._suite = suite
         self._keeps_original = keeps_original
-        self._folder = folder / name
+        self._folder = folder.absolute() / name
         self._python = self._folder / "venv/bin/python"
 
     def compare(self) -> Comparison:
@@ -97,15 +115,17 @@ class SuiteRunner:
         return Comparison(self._suite, original, ours)
 
     def _install(self) -> None:
-        wanted = repr((self._suite.sdist, self._suite.requires, sys.version, str(_CLONE)))
+        requires = (*self._suite.requires, *(_HTTPBIN if self._suite.asks_httpbin else ()))
+        wanted = repr((self._suite.sdist, requires, sys.version, str(_CLONE)))
         made_for = self._folder / "made-for"
         if made_for.exists() and made_for.read_text() == wanted:
             return
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
+        (self._folder / "pytest.ini").touch()  # else pytest reads what it finds further up
         _call(sys.executable, "-m", "venv", self._folder / "venv")
         self._unpack()
-        requirements = ("pytest", "pytest-timeout", "requests>=2.34", *self._suite.requires)
+        requirements = ("pytest", "pytest-timeout", "requests>=2.34", *requires)
         alone = () if self._suite.installs_requirements else ("--no-deps",)
         _call(self._python, "-m", "pip", "install", "-q", *alone, self._suite.sdist)
         _call(self._python, "-m", "pip", "install", "-q", *requirements)
@@ -135,30 +155,14 @@ class SuiteRunner:
     def _run(self, library: str, only: list[str] | None = None) -> Outcomes:
         outcomes = self._outcomes(library if only is None else f"{library}-again")
         outcomes.unlink(missing_ok=True)
-        paths = [_PLUGINS / "outcomes", self._source]
-        if library != "original":
-            paths.insert(0, _PLUGINS / library)
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in _VARIABLES and not name.lower().endswith("_proxy")
-        }
-        environment |= {
-            "PATH": f"{self._python.parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
-            "SUITE_OUTCOMES": str(outcomes),
-            **self._suite.environment,
-        }
-        plugins = ("-p", "suite_outcomes", "-p", "no:cacheprovider", "-p", "no:curlhttp")
         tests = self._suite.tests if only is None else only
-        # Some suites ask servers on the internet: those tests fail in both runs.
-        network = ("unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",)))
-        pytest = (self._python, "-m", "pytest", "-q", "-ra", "--timeout=120", *plugins)
+        names = "httpbin.org" if self._suite.asks_httpbin else ""
+        pytest = (self._python, "-m", "pytest", *self._options(), *tests)
         with outcomes.with_suffix(".log").open("w") as log:
             subprocess.run(
-                [*network, self._python, _LOOPBACK, *pytest, *self._suite.options, *tests],
+                isolated(*pytest, names=names),
                 cwd=self._source,
-                env=environment,
+                env=self._environment(library, outcomes),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -166,6 +170,30 @@ class SuiteRunner:
         if not outcomes.exists():
             raise RuntimeError(f"pytest did not start: {outcomes.with_suffix('.log')}")
         return _read(outcomes)
+
+    def _options(self) -> list[str]:
+        options = ["-q", "-ra", "--timeout=120", "--rootdir=.", "-p", "suite_outcomes"]
+        options += ["-p", "no:cacheprovider", "-p", "no:curlhttp"]
+        if self._suite.asks_httpbin:
+            options += ["-p", "suite_httpbin"]
+        return [*options, *self._suite.options]
+
+    def _environment(self, library: str, outcomes: Path) -> dict[str, str]:
+        paths = [_PLUGINS / "outcomes", self._source]
+        if library != "original":
+            paths.insert(0, _PLUGINS / library)
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in _VARIABLES and not name.lower().endswith("_proxy")
+        }
+        return {
+            **kept,
+            "PATH": f"{self._python.parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "SUITE_OUTCOMES": str(outcomes),
+            **self._suite.environment,
+        }
 
     def _outcomes(self, run: str) -> Path:
         return self._folder / f"{run}.jsonl"

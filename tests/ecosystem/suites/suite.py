@@ -25,6 +25,7 @@ class Suite:
             is in `requires`.
         tests: files and folders for pytest, relative to the sdist's folder.
         options: more arguments for pytest, such as "--deselect=...".
+        asks_httpbin: the tests send requests to httpbin.org: it is on loopback for them.
         replaces: the library that curlhttp stands in for.
         environment: variables for both runs.
         prepare: is called once with the unpacked folder, before the first run.
@@ -38,6 +39,7 @@ class Suite:
     installs_requirements: bool = True
     tests: tuple[str, ...] = ("tests",)
     options: tuple[str, ...] = ()
+    asks_httpbin: bool = False
     replaces: Literal["requests", "httpx"] = "requests"
     environment: Mapping[str, str] = field(default_factory=dict)
     prepare: Callable[[Path], None] | None = None

@@ -8,6 +8,7 @@ import ssl
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -105,6 +106,17 @@ def test_an_adapter_can_be_pickled(requests: Any, app: AppServer) -> None:
     with requests.Session() as session:
         session.mount("http://", copy)
         assert session.get(app.url).text == "hello"
+
+
+def test_a_patched_get_connection_is_called(requests: Any, app: AppServer) -> None:
+    patched = mock.patch.object(
+        requests.adapters.HTTPAdapter,
+        "get_connection_with_tls_context",
+        side_effect=ZeroDivisionError,
+    )
+    with patched, pytest.raises(ZeroDivisionError):
+        requests.get(app.url)
+    assert requests.get(app.url).text == "hello"
 
 
 def test_close_ends_the_connections_and_the_adapter_works_again(

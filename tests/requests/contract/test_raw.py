@@ -246,6 +246,133 @@ def test_raw_can_be_the_body_of_another_request(
     assert other_app.requests[0].body == payload(3000)
 
 
+@pytest.mark.parametrize("path", ["/gzip?size=50000", "/gzip-chunked?size=50000"])
+def test_lines_of_raw_have_no_content_coding(requests: Any, app: AppServer, path: str) -> None:
+    with stream(requests, app.url + path) as answer:
+        assert b"".join(answer.raw) == payload(50000)
+
+
+# -- what users put in place
+
+
+class Tee:
+    """Keep what is read from a file, as a cache does."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.seen = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def read(self, amt: int | None = None) -> bytes:
+        data: bytes = self.file.read(amt)
+        self.seen += data
+        return data
+
+
+@pytest.mark.parametrize("path", ["/bytes/50000", "/chunked/50000", "/bytes/0"])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_file_around_fp_sees_the_body(
+    requests: Any, app: AppServer, path: str, streamed: bool
+) -> None:
+    class Adapter(requests.adapters.HTTPAdapter):  # type: ignore[misc]
+        def build_response(self, request: Any, raw: Any) -> Any:
+            raw._fp = self.tee = Tee(raw._fp)
+            raw._fp._safe_read = lambda size: self.tee.read(size)
+            if raw.chunked:  # urllib3 takes chunks apart below read()
+                raw.chunked = False
+            return super().build_response(request, raw)
+
+    with requests.Session() as session:
+        adapter = Adapter()
+        session.mount("http://", adapter)
+        with session.get(app.url + path, stream=streamed) as answer:
+            body = answer.content
+    assert adapter.tee.seen == body == payload(int(path.rpartition("/")[2]))
+
+
+def test_what_is_put_in_place_of_read_gives_the_content(requests: Any, app: AppServer) -> None:
+    class Adapter(requests.adapters.HTTPAdapter):  # type: ignore[misc]
+        def build_response(self, request: Any, raw: Any) -> Any:
+            read = raw.read
+            seen: list[bytes] = []
+            self.seen = seen
+
+            def spy(*args: Any, **kwargs: Any) -> bytes:
+                data: bytes = read(*args, **kwargs)
+                seen.append(data)
+                return b"" if len(seen) == 1 else data
+
+            raw.read = spy
+            return super().build_response(request, raw)
+
+    with requests.Session() as session:
+        adapter = Adapter()
+        session.mount("http://", adapter)
+        content = session.get(app.url + "/bytes/50000").content
+    assert b"".join(adapter.seen) == payload(50000)
+    assert content == payload(50000)[len(adapter.seen[0]) :]
+
+
+@pytest.mark.parametrize("path", ["/bytes/3000", "/gzip?size=3000"])
+def test_a_body_can_be_read_and_put_back(requests: Any, app: AppServer, path: str) -> None:
+    with stream(requests, app.url + path) as answer:
+        raw = answer.raw
+        body = raw.read(decode_content=False)
+        raw._fp_bytes_read = 0
+        raw._fp = io.BytesIO(body)
+        raw.length_remaining = len(body)
+        assert (raw.tell(), raw.length_remaining) == (0, len(body))
+        assert not raw.closed
+        assert answer.content == payload(3000)
+        assert raw.closed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("_original_response", None),
+        ("chunked", True),
+        ("headers", {"a": "1"}),
+        ("msg", None),
+        ("reason", "Because"),
+        ("status", 204),
+        ("url", "/other"),
+        ("version", 9),
+        ("version_string", "HTTP/0.9"),
+    ],
+)
+def test_what_raw_knows_can_be_set(requests: Any, app: AppServer, name: str, value: object) -> None:
+    with stream(requests, app.url + "/bytes/10") as answer:
+        setattr(answer.raw, name, value)
+        assert getattr(answer.raw, name) == value
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_response_has_what_an_adapter_changed(
+    requests: Any, app: AppServer, streamed: bool
+) -> None:
+    class Adapter(requests.adapters.HTTPAdapter):  # type: ignore[misc]
+        def build_response(self, request: Any, raw: Any) -> Any:
+            raw.headers["X-Mine"] = "1"
+            raw.headers.update({"Content-Type": "text/plain; charset=koi8-r"})
+            raw.reason = "Because"
+            response = super().build_response(request, raw)
+            raw.headers["X-Late"] = "1"
+            return response
+
+    with requests.Session() as session:
+        session.mount("http://", Adapter())
+        with session.get(app.url + "/bytes/10", stream=streamed) as answer:
+            assert answer.headers["x-mine"] == "1"
+            assert answer.encoding == "koi8-r"
+            assert (answer.status_code, answer.reason) == (200, "Because")
+            assert "x-late" not in answer.headers
+            assert answer.content == payload(10)
+
+
 # -- where it stands
 
 
@@ -262,6 +389,16 @@ def test_tell_counts_coded_bytes(requests: Any, app: AppServer) -> None:
     with stream(requests, app.url + "/gzip?size=1000&zeros=1") as answer:
         assert len(answer.raw.read(decode_content=True)) == 1000
         assert answer.raw.tell() == int(answer.headers["Content-Length"])
+
+
+@pytest.mark.parametrize("first", [0, 30])
+def test_tell_counts_what_became_the_content(requests: Any, app: AppServer, first: int) -> None:
+    answer = requests.get(app.url + "/bytes/100")
+    assert (answer.raw.tell(), answer.raw.length_remaining) == (100, 0)
+    with stream(requests, app.url + "/bytes/100") as answer:
+        answer.raw.read(first)
+        assert len(answer.content) == 100 - first
+        assert (answer.raw.tell(), answer.raw.length_remaining) == (100, 0)
 
 
 def test_progress_by_tell_while_iterating(requests: Any, app: AppServer) -> None:
@@ -356,6 +493,26 @@ def test_the_original_response_has_the_header_fields_apart(
         assert message.get_all("missing") is None
         assert message["x-a"] == "1"
         assert answer.raw._original_response.version == 11
+
+
+def test_fp_and_the_original_response_are_those_of_http_client(
+    requests: Any, app: AppServer
+) -> None:
+    url = serve(app, b"x", ("X-A", "1"), ("X-A", "2"), status=404)
+    with stream(requests, url) as answer:
+        for original in (answer.raw._fp, answer.raw._original_response):
+            assert (original.status, original.reason, original.version) == (404, "Not Found", 11)
+            assert original.chunked is False
+            assert original.headers is original.msg
+            assert original.getheader("x-a") == "1, 2"
+            assert original.getheader("missing", "none") == "none"
+            assert [item for item in original.getheaders() if item[0] == "X-A"] == [
+                ("X-A", "1"),
+                ("X-A", "2"),
+            ]
+        assert answer.raw._fp is answer.raw._original_response
+        answer.raw.read()
+        assert (original.isclosed(), original.closed, original.fp) == (True, False, None)
 
 
 def test_the_retries_of_raw_are_a_retry(requests: Any, app: AppServer) -> None:

@@ -1,0 +1,5 @@
+"""betamax: an adapter that records responses and plays them back."""
+
+from tests.ecosystem.suites.suite import Suite
+
+SUITE = Suite(sdist="betamax==0.9.0", requires=("pyyaml",), asks_httpbin=True, is_in_ci=True)
