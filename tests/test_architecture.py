@@ -135,13 +135,9 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "progress.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS}),
     "testing": ((*VALUES, *SEAM, "curlhttp.testing"), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "distributed.py": (
-        (*VALUES, *POLICY, "curlhttp._distributed"),
-        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "_distributed": (
+    "distributed": (
         (
-            *(*VALUES, *POLICY, "curlhttp._client", "curlhttp._distributed"),
+            *(*VALUES, *POLICY, "curlhttp._client", "curlhttp.distributed"),
             "curlhttp._download.file_lock",
         ),
         {*FACADE, "pycurl", *LOOPS, *SOCKETS},

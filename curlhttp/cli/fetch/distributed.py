@@ -131,14 +131,14 @@ def _store(url: str | None) -> Any:  # Any: its module is loaded if there is one
 
 def _lines() -> Iterator[bytes]:
     """Give the lines of stdin as they are: one that is not UTF-8 is an error by itself."""
-    from curlhttp._distributed.inputs import check_first_line
+    from curlhttp.distributed.splitter import reject_json_lines
 
     is_first = True
     for line in sys.stdin.buffer:
         text = line.removeprefix(b"\xef\xbb\xbf").strip()
         if text and not text.startswith(b"#"):
             if is_first:
-                check_first_line(text)
+                reject_json_lines(text)
             is_first = False
             yield text
 

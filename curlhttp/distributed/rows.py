@@ -1,4 +1,4 @@
-"""What came of one URL: the row that is kept of it."""
+"""The row that a part has for each URL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
-from json.encoder import encode_basestring as _quoted
+from json.encoder import encode_basestring as _quote
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._models.scrub import shown_url, without_userinfo
@@ -27,23 +27,23 @@ def _now() -> int:
 
 @dataclass(slots=True)
 class FetchRow:
-    """What came of one URL; docs/reference/distributed.md has the columns.
+    """The result of one URL; docs/reference/distributed.md describes the columns.
 
     Attributes:
-        row: its place in the input, from 0 on.
-        url: as it was given, without user and password; of what is no URL, as messages show it.
-        final_url: where redirects led, or None.
-        status: of the response, or None.
+        row: its position in the input, starting at 0.
+        url: as it was given, without user and password; if it is invalid, as messages show it.
+        final_url: the URL after redirects, or None if there were none.
+        status: the status code, or None.
         error: the name of the exception's class, or None.
-        message: what it says, or None.
-        attempts: how many there were; 0 of what is no URL.
-        timings: seconds of the last attempt, as TIMINGS has them, or None if nothing was sent.
-        headers: of the response: lists of values by lower-case name.
-        size: bytes of the body, with its coding undone.
-        body: of the response, or None.
-        body_file: where a larger body is, below the folder of the fetch; or None.
+        message: the message of the exception, or None.
+        attempts: the number of attempts; 0 if the URL is invalid.
+        timings: seconds of the last attempt, in the order of TIMINGS, or None if nothing was sent.
+        headers: the headers of the response: lists of values by lower-case name.
+        size: the size of the decoded body in bytes.
+        body: the body of the response, or None.
+        body_file: the path of a larger body in the folder of the fetch, or None.
         fetched_at: when the row was made, in milliseconds since 1970.
-        host: of the URL; no column.
+        host: the host of the URL; this is not a column.
     """
 
     row: int
@@ -67,19 +67,19 @@ class FetchRow:
 
         Args:
             row: see the attribute.
-            url: likewise.
-            host: likewise.
+            url: see the attribute.
+            host: see the attribute.
             outcome: a response with its body, or an error.
         """
         shown = without_userinfo(url) if "@" in url else url
         times = outcome.timings
-        # They come first, in this order.
+        # They are the first fields, in this order.
         timings = None if times is None else cast("tuple[float, ...]", times[: len(TIMINGS)])
         attempts = len(outcome.attempts) or 1
         if isinstance(outcome, RequestException):
-            made = cls(row, shown, attempts=attempts, timings=timings, host=host)
-            made._note_error(outcome)
-            return made
+            failed = cls(row, shown, attempts=attempts, timings=timings, host=host)
+            failed._set_error(outcome)
+            return failed
         headers: dict[str, list[str]] = {}
         for name, value in outcome.headers.multi_items():
             lower = name.lower()
@@ -88,7 +88,7 @@ class FetchRow:
             else:
                 headers[lower] = [value]
         body, final = outcome.content, outcome.url
-        return cls(  # by position, which is what a row for each URL can afford
+        return cls(  # positional arguments, because they are faster
             row,
             shown,
             None if final == shown else final,
@@ -107,47 +107,47 @@ class FetchRow:
 
     @classmethod
     def of_no_request(cls, row: int, url: str, error: Exception) -> FetchRow:
-        """Return the row of what is no URL, or none that can be sent.
+        """Return the row of an invalid URL.
 
         Args:
             row: see the attribute.
             url: likewise.
-            error: says why.
+            error: the reason.
         """
-        made = cls(row, shown_url(url))
-        made._note_error(error)
-        return made
+        failed = cls(row, shown_url(url))
+        failed._set_error(error)
+        return failed
 
-    def _note_error(self, error: Exception) -> None:
+    def _set_error(self, error: Exception) -> None:
         self.error, self.message = type(error).__name__, str(error)
 
     def to_json(self) -> bytes:
-        """Return a line of JSON; a body that is not UTF-8 is "body_base64"."""
-        body, coded = "null", ""
+        """Return the row as a line of JSON; a body that is not UTF-8 becomes "body_base64"."""
+        body, base64_field = "null", ""
         if self.body is not None:
             try:
-                body = _quoted(self.body.decode())
+                body = _quote(self.body.decode())
             except UnicodeDecodeError:
-                coded = f', "body_base64": "{base64.b64encode(self.body).decode()}"'
+                base64_field = f', "body_base64": "{base64.b64encode(self.body).decode()}"'
         timings = "null"
         if self.timings is not None:
             timings = _TIMINGS_FORMAT % self.timings
         headers = ", ".join(
             [
-                f"{_quoted(name)}: [{', '.join(map(_quoted, values))}]"
+                f"{_quote(name)}: [{', '.join(map(_quote, values))}]"
                 for name, values in self.headers.items()
             ]
         )
         second, millisecond = divmod(self.fetched_at, 1000)
-        # Written out, since json takes twice as long for a dict of it.
+        # Formatted by hand, because json takes twice as long for a dict of the same fields.
         line = (
-            f'{{"row": {self.row}, "url": {_quoted(self.url)}, '
-            f'"final_url": {_text(self.final_url)}, '
+            f'{{"row": {self.row}, "url": {_quote(self.url)}, '
+            f'"final_url": {_quote_or_null(self.final_url)}, '
             f'"status": {"null" if self.status is None else self.status}, '
-            f'"error": {_text(self.error)}, "message": {_text(self.message)}, '
+            f'"error": {_quote_or_null(self.error)}, "message": {_quote_or_null(self.message)}, '
             f'"attempts": {self.attempts}, "timings": {timings}, "headers": {{{headers}}}, '
-            f'"size": {self.size}, "body": {body}, "body_file": {_text(self.body_file)}, '
-            f'"fetched_at": "{_moment(second)}.{millisecond:03}+00:00"{coded}}}\n'
+            f'"size": {self.size}, "body": {body}, "body_file": {_quote_or_null(self.body_file)}, '
+            f'"fetched_at": "{_format_second(second)}.{millisecond:03}+00:00"{base64_field}}}\n'
         )
         return line.encode("utf-8", "replace")
 
@@ -155,10 +155,10 @@ class FetchRow:
 _TIMINGS_FORMAT = "{" + ", ".join(f'"{name}": %r' for name in TIMINGS) + "}"
 
 
-def _text(value: str | None) -> str:
-    return "null" if value is None else _quoted(value)
+def _quote_or_null(value: str | None) -> str:
+    return "null" if value is None else _quote(value)
 
 
 @lru_cache(maxsize=4)
-def _moment(second: int) -> str:
+def _format_second(second: int) -> str:
     return datetime.fromtimestamp(second, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,4 +1,4 @@
-"""per_host and rate hold over all workers: by lanes of hosts, or by a store."""
+"""per_host and rate hold over all workers: through host queues, or through a store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from curlhttp._distributed.folders import folder_of
-from curlhttp._distributed.inputs import input_of
-from curlhttp._distributed.lanes import Lanes
-from curlhttp._distributed.partition import Partition, Spilled
-from curlhttp._distributed.spiller import Spiller
+from curlhttp.distributed.driver import HostQueues
+from curlhttp.distributed.partition import Partition, PartitionFile
+from curlhttp.distributed.splitter import Splitter, UrlInput, parse_input
+from curlhttp.distributed.storage import open_folder
 from curlhttp.redis import RedisStore
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppConnection, AppServer, Record
@@ -81,7 +80,7 @@ def test_a_host_gets_no_more_a_second_from_all_processes(server: AppServer, tmp_
         assert times[-1] - times[0] >= 39 / rate - 0.05
 
 
-def test_rows_of_lanes_are_those_of_the_input(server: AppServer, tmp_path: Path) -> None:
+def test_rows_of_host_queues_are_those_of_the_input(server: AppServer, tmp_path: Path) -> None:
     urls = [*urls_of(server, 5, 9), "no URL", "http://"]
     server.route("/busy", Busy(9))
     fetched(urls, tmp_path / "out", partition=4, per_host=9)
@@ -90,53 +89,53 @@ def test_rows_of_lanes_are_those_of_the_input(server: AppServer, tmp_path: Path)
     assert [row["row"] for row in rows] == list(range(len(urls)))
 
 
-def partitions_of(urls: list[str], folder: Path, partition: int, lanes: int) -> list[Partition]:
-    spiller = Spiller(
-        input_of(urls, None).pairs(), folder_of(str(folder)), partition, lanes, lambda _: False
-    )
-    return list(spiller)
+def partitions_of(urls: list[str], folder: Path, partition: int, queues: int) -> list[Partition]:
+    splitter = Splitter(parse_input(urls, None), open_folder(str(folder)), partition, queues)
+    return list(splitter.split(lambda _: False))
 
 
-def test_all_urls_of_a_host_are_in_one_lane(tmp_path: Path) -> None:
+def test_all_urls_of_a_host_are_in_one_queue(tmp_path: Path) -> None:
     names = ["a.example", "A.example.", "user:pass@a.example:8080", "b.example", "c.example"]
     urls = [f"http{s}://{name}/{n}" for n in range(50) for name in names for s in ("", "s")]
-    lanes: defaultdict[str, set[int | None]] = defaultdict(set)
+    queues: defaultdict[str, set[int | None]] = defaultdict(set)
     for partition in partitions_of(urls, tmp_path, 10, 8):
         pairs = list(partition.source.read())
         assert 0 < len(pairs) <= 10
         for _, url in pairs:
             assert isinstance(url, str)
-            lanes[url.rpartition("/")[0].lower().rpartition("@")[2].rpartition("/")[2][0]].add(
-                partition.lane
+            queues[url.rpartition("/")[0].lower().rpartition("@")[2].rpartition("/")[2][0]].add(
+                partition.host_queue
             )
-    assert [len(found) for found in lanes.values()] == [1, 1, 1]
+    assert [len(found) for found in queues.values()] == [1, 1, 1]
 
 
-def test_partitions_are_cut_alike_each_time(tmp_path: Path) -> None:
+def test_partitions_are_the_same_each_time(tmp_path: Path) -> None:
     urls = [f"http://{n * n % 17}.example/{n}" for n in range(500)]
     first, second = (partitions_of(urls, tmp_path / str(n), 7, 16) for n in range(2))
-    assert [(p.number, p.digest, p.lane) for p in first] == [
-        (p.number, p.digest, p.lane) for p in second
+    assert [(p.number, p.digest, p.host_queue) for p in first] == [
+        (p.number, p.digest, p.host_queue) for p in second
     ]
 
 
-def partition(number: int, lane: int | None) -> Partition:
-    return Partition(number, Spilled(""), "", lane)
+def partition(number: int, queue: int | None) -> Partition:
+    return Partition(number, PartitionFile(""), "", queue)
 
 
-def test_two_partitions_of_a_lane_never_run_at_once() -> None:
-    lanes = Lanes(iter([partition(0, 5), partition(1, 5), partition(2, 6), partition(3, 5)]), 9)
-    taken = [next(lanes), next(lanes), next(lanes)]
+def test_two_partitions_of_a_queue_never_run_concurrently() -> None:
+    queues = HostQueues(
+        iter([partition(0, 5), partition(1, 5), partition(2, 6), partition(3, 5)]), 9
+    )
+    taken = [next(queues), next(queues), next(queues)]
     assert [it and it.number for it in taken] == [0, 2, None]
-    lanes.release(2)
-    assert next(lanes) is None
-    lanes.release(0)
-    assert next(lanes) == partition(1, 5)
-    assert next(lanes) is None
-    lanes.release(1)
-    assert next(lanes) == partition(3, 5)
+    queues.release(2)
+    assert next(queues) is None
+    queues.release(0)
+    assert next(queues) == partition(1, 5)
+    assert next(queues) is None
+    queues.release(1)
+    assert next(queues) == partition(3, 5)
     with pytest.raises(StopIteration):
-        next(lanes)
+        next(queues)
 
 
 def test_no_more_is_read_ahead_than_is_allowed() -> None:
@@ -147,9 +146,9 @@ def test_no_more_is_read_ahead_than_is_allowed() -> None:
             read.append(number)
             yield partition(number, 0)
 
-    lanes = Lanes(endless(), 5)
-    assert next(lanes) == partition(0, 0)
-    assert next(lanes) is None
+    queues = HostQueues(endless(), 5)
+    assert next(queues) == partition(0, 0)
+    assert next(queues) is None
     assert len(read) == 6
 
 
@@ -172,26 +171,25 @@ def test_with_a_store_limits_hold_for_workers_that_share_hosts(
         assert max(busy.peaks.values()) == 2
 
 
-def test_what_is_held_of_an_endless_input_is_bounded(
+def test_memory_for_an_endless_input_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("curlhttp._distributed.spiller._WINDOW", 1 << 20)
-    spiller = Spiller(
-        ((n, f"http://host{n % 5000}.example/{n:0>200}") for n in count()),
-        folder_of(str(tmp_path)),
-        100_000,  # which no lane reaches: the window does
+    monkeypatch.setattr("curlhttp.distributed.splitter._WINDOW", 1 << 20)
+    splitter = Splitter(
+        UrlInput(f"http://host{n % 5000}.example/{n:0>200}" for n in count()),
+        open_folder(str(tmp_path)),
+        100_000,  # no queue gets that many before the window is full
         64,
-        lambda _: True,
     )
-    partitions = iter(spiller)
+    partitions = splitter.split(lambda _: True)
     tracemalloc.start()
     try:
-        lanes = [next(partitions).lane for _ in range(128)]  # two windows
+        queues = [next(partitions).host_queue for _ in range(128)]  # two windows
         _, first = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
-        lanes += [next(partitions).lane for _ in range(256)]  # four more
+        queues += [next(partitions).host_queue for _ in range(256)]  # four more
         _, later = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert lanes == [*range(64)] * 6
+    assert queues == [*range(64)] * 6
     assert later < 1.5 * first

@@ -1,13 +1,10 @@
-"""What parts hold: bodies, errors, Parquet; and where they may be."""
+"""The rows of parts: bodies, errors, Parquet, and parts in an object store."""
 
 from __future__ import annotations
 
 import base64
-import errno
 import hashlib
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from curlhttp import BasicAuth, CircuitBreaker, RetryPolicy, Timeout
-from curlhttp._distributed.rows import TIMINGS, FetchRow
-from curlhttp._distributed.settings import described, pickled
+from curlhttp.distributed.rows import TIMINGS, FetchRow
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer, payload, refused_port
 from tests.support.inner import ROOT
@@ -34,7 +29,7 @@ def table_of(out: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: int(row["row"]))
 
 
-def test_small_bodies_stand_in_rows_and_large_ones_in_files(app: AppServer, tmp_path: Path) -> None:
+def test_small_bodies_are_in_rows_and_large_ones_in_files(app: AppServer, tmp_path: Path) -> None:
     urls = [f"{app.url}/bytes/100", f"{app.url}/bytes/101", f"{app.url}/bytes/101?again"]
     fetched(urls, tmp_path / "out", inline=100)
     inline, *large = rows_of(tmp_path / "out")
@@ -101,9 +96,9 @@ def test_a_part_of_parquet_has_the_columns_of_jsonl(app: AppServer, tmp_path: Pa
 
 
 @parquet
-@pytest.mark.parametrize("lanes", [{}, {"per_host": 3}], ids=["ranges", "lanes"])
+@pytest.mark.parametrize("limits", [{}, {"per_host": 3}], ids=["ranges", "host queues"])
 def test_a_column_of_parquet_is_read_by_ranges_of_rows(
-    app: AppServer, tmp_path: Path, lanes: dict[str, int]
+    app: AppServer, tmp_path: Path, limits: dict[str, int]
 ) -> None:
     import pyarrow
     from pyarrow import parquet as file
@@ -112,7 +107,7 @@ def test_a_column_of_parquet_is_read_by_ranges_of_rows(
     urls[7] = None
     table = pyarrow.table({"id": range(25), "link": urls})
     file.write_table(table, tmp_path / "in.parquet", row_group_size=6)
-    fetched(tmp_path / "in.parquet", tmp_path / "out", column="link", partition=4, **lanes)
+    fetched(tmp_path / "in.parquet", tmp_path / "out", column="link", partition=4, **limits)
     rows = rows_of(tmp_path / "out")
     assert [row["row"] for row in rows] == [n for n in range(25) if n != 7]
     assert all(row["size"] == row["row"] for row in rows)
@@ -121,7 +116,7 @@ def test_a_column_of_parquet_is_read_by_ranges_of_rows(
             fetched(tmp_path / "in.parquet", tmp_path / "other", column=wrong)
     file.write_table(table.slice(1), tmp_path / "in.parquet")
     with pytest.raises(ValueError, match="the input has changed"):
-        fetched(tmp_path / "in.parquet", tmp_path / "out", column="link", partition=4, **lanes)
+        fetched(tmp_path / "in.parquet", tmp_path / "out", column="link", partition=4, **limits)
 
 
 @pytest.mark.parametrize("body", [b'a "quote"\\ \n\x00\xc3\xbc\xe2\x80\xa8', b"\xff\xfe", None])
@@ -158,138 +153,6 @@ def test_a_line_is_what_json_would_write(body: bytes | None) -> None:
     if not text and body is not None:
         expected["body_base64"] = base64.b64encode(body).decode()
     assert row.to_json().decode() == json.dumps(expected, ensure_ascii=False) + "\n"
-
-
-# --- what is refused before anything is sent ---
-
-
-def test_settings_that_cannot_travel_are_refused(app: AppServer, tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="hooks cannot travel to workers"):
-        fetched([app.url], tmp_path / "out", hooks={"request": [lambda request: None]})
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"timeuot": 3}, "timeuot"),
-        ({"partition": 0}, "partition must be a number from 1 on"),
-        ({"concurrency": 0}, "concurrency must be"),
-        ({"processes": 0}, "processes must be"),
-        ({"per_host": 0}, "limit must be"),
-        ({"rate": 0}, "rate must be"),
-        ({"format": "csv"}, "format must be 'parquet' or 'jsonl'"),
-        ({"engine": "hadoop"}, "engine must be"),
-        ({"engine": 3}, "engine must be"),
-        ({"rate_limit": None}, "rate_limit is told by per_host and rate"),
-        ({"column": "url"}, "column goes with"),
-    ],
-    ids=str,
-)
-def test_bad_arguments_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        fetched(["http://localhost/"], tmp_path / "out", **settings)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("urls", "kind", "message"),
-    [
-        ("https://example.org/", ValueError, "one URL"),
-        ("missing.txt", FileNotFoundError, "missing.txt"),
-        ("urls.txt.gz", ValueError, "is compressed"),
-        (b"https://example.org/", TypeError, "many URLs"),
-        (3, TypeError, "not iterable"),
-        ([3], TypeError, "takes URLs, not int"),
-    ],
-    ids=str,
-)
-def test_what_is_no_input_is_refused(
-    tmp_path: Path, urls: Any, kind: type[Exception], message: str
-) -> None:
-    with pytest.raises(kind, match=message):
-        fetched(urls, tmp_path / "out")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir(mode=0o500)
-    with pytest.raises(PermissionError):
-        fetched(["http://localhost/"], tmp_path / "out")
-
-
-def test_a_disk_without_room_is_told_of_before_anything_is_sent(
-    app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4096))
-    before = len(app.requests)
-    with pytest.raises(OSError, match="No space left on device") as caught:
-        fetched([app.url], tmp_path / "out")
-    assert caught.value.errno == errno.ENOSPC
-    assert len(app.requests) == before
-
-
-def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("")
-    with pytest.raises(FileExistsError):
-        fetched(["http://localhost/"], tmp_path / "out")
-
-
-def test_parts_of_something_else_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "out" / "parts").mkdir(parents=True)
-    (tmp_path / "out" / "parts" / "mine").write_text("")
-    with pytest.raises(ValueError, match="has parts, but no manifest"):
-        fetched(["http://localhost/"], tmp_path / "out")
-
-
-def test_a_manifest_that_cannot_be_read_is_told_of(app: AppServer, tmp_path: Path) -> None:
-    fetched([app.url], tmp_path / "out")
-    (tmp_path / "out" / "manifest" / "00000000.json").write_text('{"number": ')
-    with pytest.raises(ValueError, match=r"00000000\.json: "):
-        fetched([app.url], tmp_path / "out")
-    (tmp_path / "out" / "manifest" / "fetch.json").write_text("[]")
-    with pytest.raises(ValueError, match="is no manifest of a fetch"):
-        fetched([app.url], tmp_path / "out")
-
-
-# --- settings ---
-
-
-def test_policies_travel_as_what_they_were_made_of() -> None:
-    import pickle
-
-    breaker = CircuitBreaker(7, failure_statuses={500}, max_origins=9)
-    retry = RetryPolicy(5, statuses={500})
-    made = pickle.loads(pickled({"breaker": breaker, "retry": retry, "timeout": Timeout(total=3)}))
-    assert made["breaker"].failure_statuses == {500}
-    assert made["breaker"]._rules == breaker._rules
-    assert made["breaker"]._store.max_origins == 9
-    assert (made["retry"].max_retries, made["retry"].statuses) == (5, {500})
-    assert made["retry"].budget.reserve == 10.0
-
-
-def test_the_manifest_describes_settings_without_credentials() -> None:
-    shown = described(
-        {
-            "auth": BasicAuth("user", "s3cret"),
-            "cookies": {"session": "s3cret"},
-            "headers": {"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "Accept": "a/b"},
-            "proxies": {"https": "http://user:s3cret@proxy"},
-            "params": [("token", "s3cret"), ("page", "3")],
-            "timeout": Timeout(total=3),
-            "retry": RetryPolicy(3),
-            "guard": len,
-        }
-    )
-    assert "s3cret" not in str(shown)
-    assert "a/b" in shown["headers"]
-    assert "'3'" in shown["params"]
-    assert "max_retries=3" in shown["retry"]
-    again = described({"retry": RetryPolicy(3), "timeout": Timeout(total=3)})
-    assert again["retry"] == shown["retry"]
-    assert again["timeout"] == shown["timeout"]
-    assert described({"retry": RetryPolicy(4)})["retry"] != shown["retry"]
 
 
 # --- object stores ---

@@ -1,6 +1,7 @@
-"""Folders of files, on this machine or in what fsspec reaches.
+"""Folders of files, on this machine or in an object store that fsspec reaches.
 
-A file is written under another name and renamed, or put as a whole: it is there complete, or not.
+Every write is atomic: a local file is written under a temporary name and renamed, a remote one is
+uploaded as a whole. So a file with its final name is complete.
 """
 
 from __future__ import annotations
@@ -18,21 +19,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["OutFolder", "folder_of", "is_remote", "local_path", "open_to_read"]
+__all__ = ["OutputFolder", "open_folder", "open_input_file"]
 
-_MARK = ".tmp-"  # in the names of files that are not complete
-_LEAST = 1 << 20  # bytes that must be free
-_PIECE = 1 << 20  # bytes
-_AT_ONCE = 1000  # files that are read together
+_TEMPORARY = ".tmp-"  # in the names of incomplete files
+_MIN_FREE = 1 << 20  # bytes that must be free on the disk
+_BLOCK_SIZE = 1 << 20  # bytes
+_BATCH = 1000  # files that are read in one request
 
 
-def is_remote(path: str) -> bool:
-    """Return whether a path is an fsspec URL, but not of this machine's own files."""
+def _is_remote(path: str) -> bool:
+    """Return whether a path is an fsspec URL that does not name a local file."""
     return "://" in path and not path.startswith(("file://", "local://"))
 
 
-def local_path(path: str) -> Path:
-    """Return the path that a str stands for, which may begin with file://."""
+def _local_path(path: str) -> Path:
     return Path(path.removeprefix("file://").removeprefix("local://"))
 
 
@@ -42,29 +42,29 @@ def _filesystem(url: str) -> tuple[Any, str]:  # Any: fsspec has no types
     except ImportError as error:
         raise ImportError(
             f"{url.partition('://')[0]}:// needs fsspec: pip install 'curlhttp[parquet]', "
-            "and the package of that scheme, such as s3fs"
+            "and the package for that scheme, such as s3fs"
         ) from error
     return cast("tuple[Any, str]", url_to_fs(url))
 
 
 @contextmanager
-def open_to_read(path: str) -> Iterator[BinaryIO]:
-    """Open a file of bytes in which one can seek.
+def open_input_file(path: str) -> Iterator[BinaryIO]:
+    """Open a seekable binary file for reading.
 
     Args:
-        path: of the file, or an fsspec URL.
+        path: the path of the file, or its fsspec URL.
     """
-    if not is_remote(path):
-        with open(local_path(path), "rb") as stream:
+    if not _is_remote(path):
+        with open(_local_path(path), "rb") as stream:
             yield stream
         return
     filesystem, name = _filesystem(path)
-    with io.BufferedReader(filesystem.open(name, "rb"), _PIECE) as remote:
+    with io.BufferedReader(filesystem.open(name, "rb"), _BLOCK_SIZE) as remote:
         yield remote
 
 
-class OutFolder(Protocol):
-    """A folder and those below it; names have "/" between their parts.
+class OutputFolder(Protocol):
+    """A folder and its subfolders; names have "/" between their parts.
 
     Attributes:
         is_remote: its files are objects that fsspec reaches.
@@ -72,76 +72,76 @@ class OutFolder(Protocol):
 
     is_remote: bool
 
-    def make(self) -> None:
-        """Make the folder, if need be.
+    def create(self) -> None:
+        """Create the folder if it does not exist.
 
         Raises:
-            OSError: that cannot be done, or there is no room for a file.
+            OSError: it cannot be created, or the disk is full.
         """
 
     def path(self, name: str) -> str:
         """Return the path or URL of a file."""
 
-    def writing(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open a file that is there once the block ends well, and not before."""
+    def write(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Open a file that appears under its name only when the block ends without an error."""
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds, None if it is not there."""
+        """Return the content of a file, None if it does not exist."""
 
     def read_all(self, folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Give what files of a folder hold, with their names."""
+        """Yield the names and contents of files in a subfolder."""
 
     def exists(self, name: str) -> bool:
-        """Return whether a file is there."""
+        """Return whether a file exists."""
 
     def names(self, folder: str) -> Iterable[str]:
-        """Give the names of the files in a folder, without it; none if it is not there."""
+        """Yield the names of the files in a subfolder, none if it does not exist."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
 
-    def tidy(self) -> None:
-        """Remove what killed workers left incomplete; only where none is at work any more."""
+    def remove_temporary(self) -> None:
+        """Remove the incomplete files of killed workers. No worker may be running."""
 
 
-def folder_of(path: str) -> OutFolder:
-    """Return the folder that a path or an fsspec URL means.
+def open_folder(path: str) -> OutputFolder:
+    """Return the folder at a path or an fsspec URL.
 
     Raises:
-        ImportError: it needs fsspec, or a package of fsspec's.
+        ImportError: it needs fsspec, or the fsspec package for its scheme.
     """
-    return _Remote(path) if is_remote(path) else _Local(local_path(path))
+    return _RemoteFolder(path) if _is_remote(path) else _LocalFolder(_local_path(path))
 
 
-class _Local:
+class _LocalFolder:
     is_remote = False
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
 
-    def make(self) -> None:
+    def create(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
-        if shutil.disk_usage(self._root).free < _LEAST:
+        if shutil.disk_usage(self._root).free < _MIN_FREE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._root))
 
     def path(self, name: str) -> str:
         return str(self._root / name)
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[BinaryIO]:
+    def write(self, name: str) -> Iterator[BinaryIO]:
         file = self._root / name
-        part = file.with_name(f"{_MARK}{uuid.uuid4().hex[:8]}-{file.name}")
+        temporary = file.with_name(f"{_TEMPORARY}{uuid.uuid4().hex[:8]}-{file.name}")
         if not file.parent.is_dir():
             file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with open(part, "wb") as stream:
+            with open(temporary, "wb") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            part.replace(file)
+            temporary.replace(file)
         except BaseException as error:
             with suppress(OSError):
-                part.unlink()
+                temporary.unlink()
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise OSError(error.errno, error.strerror, str(file)) from None
             raise
@@ -166,36 +166,36 @@ class _Local:
             return
         with entries:
             for entry in entries:
-                if not entry.name.startswith(_MARK):
+                if not entry.name.startswith(_TEMPORARY):
                     yield entry.name
 
     def remove(self, name: str) -> None:
         (self._root / name).unlink(missing_ok=True)
 
-    def tidy(self) -> None:
-        for path in self._root.glob(f"*/**/{_MARK}{'[0-9a-f]' * 8}-*"):
+    def remove_temporary(self) -> None:
+        for path in self._root.glob(f"*/**/{_TEMPORARY}{'[0-9a-f]' * 8}-*"):
             path.unlink(missing_ok=True)
 
 
-class _Remote:
+class _RemoteFolder:
     is_remote = True
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
         self._fs, self._root = _filesystem(self._url)
 
-    def make(self) -> None:
+    def create(self) -> None:
         self._fs.makedirs(self._root, exist_ok=True)
 
-    def _name(self, name: str) -> str:
+    def _key(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
 
     def path(self, name: str) -> str:
         return self._url + "/" + name
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[BinaryIO]:
-        stream = self._fs.open(self._name(name), "wb", autocommit=False)
+    def write(self, name: str) -> Iterator[BinaryIO]:
+        stream = self._fs.open(self._key(name), "wb", autocommit=False)
         try:
             yield stream
             stream.close()
@@ -207,31 +207,31 @@ class _Remote:
 
     def read(self, name: str) -> bytes | None:
         try:
-            return cast(bytes, self._fs.cat_file(self._name(name)))
+            return cast(bytes, self._fs.cat_file(self._key(name)))
         except FileNotFoundError:
             return None
 
     def read_all(self, folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        for begin in range(0, len(names), _AT_ONCE):
-            some = names[begin : begin + _AT_ONCE]
-            paths = [self._name(f"{folder}/{name}") for name in some]
-            yield from zip(some, map(self._fs.cat(paths).__getitem__, paths), strict=True)
+        for begin in range(0, len(names), _BATCH):
+            batch = names[begin : begin + _BATCH]
+            keys = [self._key(f"{folder}/{name}") for name in batch]
+            yield from zip(batch, map(self._fs.cat(keys).__getitem__, keys), strict=True)
 
     def exists(self, name: str) -> bool:
-        return bool(self._fs.exists(self._name(name)))
+        return bool(self._fs.exists(self._key(name)))
 
     def names(self, folder: str) -> Iterator[str]:
         self._fs.invalidate_cache()
         try:
-            found = self._fs.ls(self._name(folder), detail=False)
+            paths = self._fs.ls(self._key(folder), detail=False)
         except FileNotFoundError:
             return
-        for path in found:
+        for path in paths:
             yield path.rstrip("/").rpartition("/")[2]
 
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
-            self._fs.rm_file(self._name(name))
+            self._fs.rm_file(self._key(name))
 
-    def tidy(self) -> None:
-        pass  # what was not put is not there
+    def remove_temporary(self) -> None:
+        pass  # an upload that was not committed leaves nothing

@@ -1,4 +1,4 @@
-"""Middleware that workers import: it kills them, or the driver, in the middle of a fetch."""
+"""Middleware that workers import: it kills the worker or the driver in the middle of a fetch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Killing:
-    """Kill a process when a URL is asked for that ends so; once for each mark, a file."""
+    """Kill a process when a URL with a certain ending is requested, up to `times` times.
+
+    Files named after `mark` count the kills over all processes.
+    """
 
     ending: str
     mark: Path

@@ -1,4 +1,4 @@
-"""Workers and drivers that are killed, Ctrl-C, and what may not change between two calls."""
+"""Killed workers and drivers, Ctrl-C, and what must not change when a fetch is resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.going_on import Killing
+from tests.distributed.killing import Killing
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer
 from tests.support.inner import ROOT
@@ -22,7 +22,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from curlhttp.distributed import fetch
-from tests.distributed.going_on import Killing
+from tests.distributed.killing import Killing
 
 if __name__ == "__main__":
     urls, out, mark, settings = json.loads(sys.argv[1])
@@ -55,16 +55,16 @@ def test_a_partition_runs_again_when_its_process_is_killed(app: AppServer, tmp_p
     assert (summary.rows, summary.statuses) == (60, {"200": 60})
 
 
-def test_a_partition_that_kills_each_process_is_told_of(app: AppServer, tmp_path: Path) -> None:
+def test_a_partition_that_kills_each_process_is_an_error(app: AppServer, tmp_path: Path) -> None:
     urls = [f"{app.url}/bytes/9?n={n}" for n in range(20)]
     killing = Killing("=15", tmp_path / "killed", times=99)
-    with pytest.raises(RuntimeError, match="partition 1 ended its process 4 times"):
+    with pytest.raises(RuntimeError, match="the process of partition 1 died 4 times"):
         fetched(urls, tmp_path / "out", partition=10, middleware=[killing])
 
 
-@pytest.mark.parametrize("settings", [{}, {"per_host": 5}], ids=["ranges", "lanes"])
+@pytest.mark.parametrize("settings", [{}, {"per_host": 5}], ids=["ranges", "host queues"])
 @pytest.mark.parametrize("kind", ["file", "iterable"])
-def test_a_call_goes_on_where_a_driver_was_killed(
+def test_a_call_resumes_where_a_driver_was_killed(
     app: AppServer, tmp_path: Path, kind: str, settings: dict[str, Any]
 ) -> None:
     urls = [f"{app.url}/bytes/9?n={n}" for n in range(100)]
@@ -86,7 +86,7 @@ def test_a_call_goes_on_where_a_driver_was_killed(
     assert [path.name for path in (out / "input").glob("*")] == []
 
 
-def test_ctrl_c_keeps_what_is_complete_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_complete_parts_and_says_how_to_resume(tmp_path: Path) -> None:
     with AppServer() as app:
         driver = started([f"{app.url}/slow/60?n={n}" for n in range(40)], tmp_path / "out", None)
         assert driver.stderr is not None
@@ -95,7 +95,7 @@ def test_ctrl_c_keeps_what_is_complete_and_says_how_to_go_on(tmp_path: Path) -> 
         driver.send_signal(signal.SIGINT)
         _, told = driver.communicate(timeout=60)
     assert driver.returncode == 1
-    assert f"0 parts are complete in {tmp_path}/out; the same call goes on from there" in told
+    assert f"0 parts are complete in {tmp_path}/out; the same call resumes from there" in told
 
 
 def test_two_drivers_at_once_are_refused(app: AppServer, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_two_drivers_at_once_are_refused(app: AppServer, tmp_path: Path) -> None
         ({"partition": 3}, "other settings: partition"),
         ({"timeout": 7}, "other settings: timeout"),
         ({"headers": {"X-A": "2"}}, "other settings: headers"),
-        ({"per_host": 3}, "begun without per_host and rate"),
+        ({"per_host": 3}, "started without per_host and rate"),
         ({"inline": None}, "other settings: inline"),
     ],
     ids=str,
@@ -129,7 +129,7 @@ def test_a_call_with_other_settings_is_refused(
         )
 
 
-def test_how_fast_it_goes_and_who_asks_may_change(app: AppServer, tmp_path: Path) -> None:
+def test_limits_and_credentials_may_change(app: AppServer, tmp_path: Path) -> None:
     urls = [app.url] * 9
     fetched(urls, tmp_path / "out", partition=4, per_host=3, auth=("a", "s3cret-1"))
     fetched(urls, tmp_path / "out", partition=4, rate=9, concurrency=2, auth=("a", "s3cret-2"))
@@ -157,19 +157,19 @@ def test_a_call_with_another_input_is_refused(
 
     fetched(given(urls), tmp_path / "out", partition=4, per_host=per_host)
     before = rows_of(tmp_path / "out")
-    with pytest.raises(ValueError, match=r"the input (has changed|is shorter than it was)"):
+    with pytest.raises(ValueError, match=r"the input (has changed|is shorter than before)"):
         fetched(given(others), tmp_path / "out", partition=4, per_host=per_host)
     assert rows_of(tmp_path / "out") == before
 
 
-def test_what_workers_left_incomplete_goes(app: AppServer, tmp_path: Path) -> None:
+def test_incomplete_files_of_workers_are_removed(app: AppServer, tmp_path: Path) -> None:
     urls = [f"{app.url}/bytes/9?n={n}" for n in range(20)]
     killing = Killing("=15", tmp_path / "killed")
     fetched(urls, tmp_path / "out", partition=10, middleware=[killing])
     assert [name for name in os.listdir(tmp_path / "out" / "parts") if "tmp" in name] == []
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be put off")
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked")
 def test_ctrl_c_while_processes_start_is_the_drivers_alone(app: AppServer, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

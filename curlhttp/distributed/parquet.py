@@ -1,4 +1,4 @@
-"""Parquet, by pyarrow: columns of URLs, and parts."""
+"""Parquet, through pyarrow: read a column of URLs, and write parts."""
 
 from __future__ import annotations
 
@@ -6,77 +6,77 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from curlhttp._distributed.folders import open_to_read
-from curlhttp._distributed.rows import TIMINGS, FetchRow
+from curlhttp.distributed.rows import TIMINGS, FetchRow
+from curlhttp.distributed.storage import open_input_file
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["ParquetWriter", "column_of", "column_values", "load"]
+__all__ = ["ParquetWriter", "find_column", "import_pyarrow", "read_column"]
 
-_ROWS = 1000  # of a row group, at most
+_MAX_ROWS = 1000  # in a row group
 _NO_TIMINGS = (0.0,) * len(TIMINGS)
-_BYTES = 8 << 20  # of bodies in a row group, about
+_MAX_BYTES = 8 << 20  # in a row group, approximately
 
 
-def load() -> tuple[ModuleType, ModuleType]:
-    """Return pyarrow and its module for Parquet.
+def import_pyarrow() -> tuple[ModuleType, ModuleType]:
+    """Import pyarrow and pyarrow.parquet.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: pyarrow is not installed.
     """
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError(
-            "Parquet needs pyarrow: pip install 'curlhttp[parquet]', or give format='jsonl'"
+            "Parquet needs pyarrow: pip install 'curlhttp[parquet]', or use format='jsonl'"
         ) from error
     return pyarrow, parquet
 
 
-def column_of(path: str, column: str | None) -> tuple[str, int]:
-    """Return the name of the column with the URLs, and how many rows there are.
+def find_column(path: str, column: str | None) -> tuple[str, int]:
+    """Return the name of the column with the URLs, and the number of rows.
 
     Args:
-        path: of the file, or its fsspec URL.
-        column: its name; None if there is one column, or one that is called "url".
+        path: the path of the file, or its fsspec URL.
+        column: the name, or None for the only column, or else the one named "url".
 
     Raises:
-        ValueError: there is no such column, it has no strings, or the file is no Parquet.
+        ValueError: there is no such column, it has no strings, or the file is not Parquet.
     """
-    pyarrow, parquet = load()
-    with open_to_read(path) as stream:
+    pyarrow, parquet = import_pyarrow()
+    with open_input_file(path) as stream:
         try:
             file = parquet.ParquetFile(stream)
         except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"the input is no Parquet file: {error}") from None
+            raise ValueError(f"the input is not a Parquet file: {error}") from None
         names = file.schema_arrow.names
         if column is None:
             column = names[0] if len(names) == 1 else "url"
         if column not in names:
-            raise ValueError(f"the input has no column {column!r}: there are {', '.join(names)}")
+            raise ValueError(f"the input has no column {column!r}, only {', '.join(names)}")
         kind = file.schema_arrow.field(column).type
         types = pyarrow.types
         if types.is_dictionary(kind):
             kind = kind.value_type
         if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-            raise ValueError(f"the column {column!r} has no strings, but {kind}")
+            raise ValueError(f"the column {column!r} has no strings: its type is {kind}")
         return column, file.metadata.num_rows
 
 
-def column_values(
+def read_column(
     stream: BinaryIO, column: str, begin: int, end: int
 ) -> Iterator[tuple[int, str | bytes]]:
-    """Give rows and values of a column, those that are null left out.
+    """Yield rows and values of a column, without nulls.
 
     Args:
-        stream: of the file.
-        column: its name.
+        stream: the file.
+        column: the name of the column.
         begin: the first row.
-        end: the row behind the last.
+        end: the row after the last one.
     """
-    _, parquet = load()
+    _, parquet = import_pyarrow()
     file = parquet.ParquetFile(stream)
     row = 0
     for group in range(file.num_row_groups):
@@ -86,38 +86,38 @@ def column_values(
             continue
         if row >= end:
             return
-        for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[column]):
+        for batch in file.iter_batches(_MAX_ROWS, row_groups=[group], columns=[column]):
             size = len(batch)
             if row + size > begin and row < end:
                 values = batch.column(0).slice(max(0, begin - row), end - max(begin, row))
-                for place, value in enumerate(values.to_pylist(), max(begin, row)):
+                for position, value in enumerate(values.to_pylist(), max(begin, row)):
                     if value is not None:
-                        yield place, value
+                        yield position, value
             row += size
 
 
 class ParquetWriter:
-    """Write rows as Parquet: a row group is what is held of them.
+    """Write rows as Parquet. Rows are buffered until they fill a row group.
 
     Args:
-        stream: that takes the bytes.
+        stream: the file to write to.
 
     Raises:
         ImportError: pyarrow is not installed.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._arrow, parquet = load()
-        self._schema = _schema(self._arrow)
+        self._arrow, parquet = import_pyarrow()
+        self._schema = _build_schema(self._arrow)
         self._writer: Any = parquet.ParquetWriter(stream, self._schema, compression="zstd")
         self._rows: list[FetchRow] = []
         self._bytes = 0
 
     def add(self, row: FetchRow) -> None:
-        """Take a row."""
+        """Add a row."""
         self._rows.append(row)
         self._bytes += 1000 + len(row.body or b"")
-        if len(self._rows) >= _ROWS or self._bytes >= _BYTES:
+        if len(self._rows) >= _MAX_ROWS or self._bytes >= _MAX_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -132,17 +132,15 @@ class ParquetWriter:
         if name == "headers":
             return self._headers([row.headers for row in rows])
         values = [getattr(row, name) for row in rows]
-        return (
-            self._strings(values)
-            if field.type == self._arrow.string()
-            else (self._arrow.array(values, field.type))
-        )
+        if field.type == self._arrow.string():
+            return self._strings(values)
+        return self._arrow.array(values, field.type)
 
     def _strings(self, values: list[Any]) -> Any:
         try:
             return self._arrow.array(values, self._arrow.string())
-        except UnicodeEncodeError:  # of halves of surrogate pairs
-            return self._arrow.array(map(_text, values), self._arrow.string())
+        except UnicodeEncodeError:  # lone surrogates
+            return self._arrow.array(map(_replace_surrogates, values), self._arrow.string())
 
     def _timings(self, rows: list[tuple[float, ...] | None], kind: Any) -> Any:
         filled = [row or _NO_TIMINGS for row in rows]
@@ -162,20 +160,19 @@ class ParquetWriter:
         )
 
     def close(self) -> None:
-        """Write what is left, and the footer; the stream stays open."""
+        """Write the remaining rows and the footer; the stream stays open."""
         if self._rows:
             self._flush()
         self._writer.close()
 
 
-def _text(value: object) -> object:
-    """Return a value that Arrow takes: no halves of surrogate pairs."""
+def _replace_surrogates(value: object) -> object:
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode()
     return value
 
 
-def _schema(arrow: Any) -> Any:  # Any: pyarrow has no types
+def _build_schema(arrow: Any) -> Any:  # Any: pyarrow has no types
     text, whole = arrow.string(), arrow.int64()
     return arrow.schema(
         [
