@@ -313,7 +313,7 @@ URLS_IN_THE_MAKING = {
     ("_models/url/url.py", "self.target"),
     ("_models/url/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
-    ("cli/url.py", "url"),
+    ("cli/options.py", "url"),
     ("requests/_outgoing.py", "url.target"),
     ("requests/_redirects.py", "location"),
     ("requests/_transports.py", "url"),
