@@ -159,7 +159,7 @@ def _get_command(path: Path) -> str:
     return shlex.join(["curlhttp", arguments[0], *option, *arguments[1:]])
 
 
-def _is_public(params: dict[str, Any]) -> bool:  # Any: each parameter has a type of its own
+def _is_public(params: dict[str, Any]) -> bool:  # Any: each parameter has its own type
     """Return whether a command contains no secret and names its file."""
     if params["remote_header_name"] or any(map(params.get, _SECRETS)):
         return False

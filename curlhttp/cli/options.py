@@ -182,7 +182,7 @@ class ConnectionOptions:
         except OSError as error:
             raise CommandFailed(str(error), _CA_ERROR) from None
 
-    def settings(self) -> dict[str, Any]:  # Any: each keyword of Client has a type of its own
+    def settings(self) -> dict[str, Any]:  # Any: each keyword of Client has its own type
         """Return the corresponding arguments of Client."""
         agent = [("User-Agent", self.user_agent)] if self.user_agent is not None else []
         return {

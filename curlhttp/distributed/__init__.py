@@ -52,7 +52,7 @@ def fetch(
     inline: int | None = 65_536,
     bodies: bool = True,
     progress: bool = True,
-    **client_settings: Any,  # Any: each keyword of Client has a type of its own
+    **client_settings: Any,  # Any: each keyword of Client has its own type
 ) -> FetchSummary:
     """Fetch URLs in many workers, and write the result of each URL as a row of a part.
 

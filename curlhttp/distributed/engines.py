@@ -148,7 +148,7 @@ def _has_capacity(submitted: int, slots: int) -> bool:
 
 
 class _ProcessWorkers:
-    """Processes on this machine, each in an executor of its own.
+    """Processes on this machine, each in a separate executor.
 
     A process that is killed breaks its executor, so with one executor for all of them it would
     take down the partitions of the others. All processes watch a pipe that the driver holds open,

@@ -111,7 +111,7 @@ class FetchRow:
 
         Args:
             row: see the attribute.
-            url: likewise.
+            url: see the attribute.
             error: the reason.
         """
         failed = cls(row, shown_url(url))
