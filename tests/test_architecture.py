@@ -135,13 +135,9 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "progress.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS}),
     "testing": ((*VALUES, *SEAM, "curlhttp.testing"), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "distributed.py": (
-        (*VALUES, *POLICY, "curlhttp._distributed"),
-        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "_distributed": (
+    "distributed": (
         (
-            *(*VALUES, *POLICY, "curlhttp._client", "curlhttp._distributed"),
+            *(*VALUES, *POLICY, "curlhttp._client", "curlhttp.distributed"),
             "curlhttp._download.file_lock",
         ),
         {*FACADE, "pycurl", *LOOPS, *SOCKETS},
@@ -320,7 +316,7 @@ URLS_IN_THE_MAKING = {
     ("_models/url/url.py", "self.target"),
     ("_models/url/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
-    ("cli/url.py", "url"),
+    ("cli/options.py", "url"),
     ("requests/_outgoing.py", "url.target"),
     ("requests/_redirects.py", "location"),
     ("requests/_transports.py", "url"),

@@ -1,4 +1,4 @@
-"""The commands together, and the one place where an error becomes a line and an exit status."""
+"""The command group, shell completion, and how an error becomes a line and an exit status."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -13,52 +14,56 @@ import click
 from curlhttp._curl.version import libcurl_version
 from curlhttp._version import __version__
 from curlhttp.cli.bench import bench
-from curlhttp.cli.completion import completion
 from curlhttp.cli.doctor import doctor
-from curlhttp.cli.exits import INTERRUPTED, failure_of
-from curlhttp.cli.fetch.command import fetch
-from curlhttp.cli.files import TYPED
-from curlhttp.cli.live import sse, ws
-from curlhttp.cli.url import is_like_url
-from curlhttp.cli.verbs import VERBS
+from curlhttp.cli.download import ARGUMENTS
+from curlhttp.cli.errors import INTERRUPTED, to_failure
+from curlhttp.cli.fetch import fetch
+from curlhttp.cli.options import looks_like_url
+from curlhttp.cli.request import REQUEST_COMMANDS
+from curlhttp.cli.streams import sse, ws
 
 __all__ = ["app"]
 
-
-_OWN_OPTIONS = ("-h", "--help", "--version")
+_GROUP_OPTIONS = ("-h", "--help", "--version")
+_SHELLS = ("bash", "zsh", "fish")
+_COMPLETION_EPILOG = """\b
+Examples:
+  curlhttp completion bash --install
+  eval "$(curlhttp completion zsh)"
+"""
 
 
 class App(click.Group):
-    """A group whose commands come in our order, and whose errors are one line on stderr."""
+    """A group that lists commands in the order they were added, and prints errors in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they were added."""
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the arguments; `curlhttp URL` is `curlhttp request URL`, as of curl and httpie."""
+        """Parse the arguments; `curlhttp URL` is `curlhttp request URL`, as in curl and httpie."""
         if args and args[0].lower() in self.commands:  # also `curlhttp GET URL`
             args = [args[0].lower(), *args[1:]]
         elif (
             args
-            and args[0] not in _OWN_OPTIONS
-            and (args[0].startswith("-") or is_like_url(args[0]))
+            and args[0] not in _GROUP_OPTIONS
+            and (args[0].startswith("-") or looks_like_url(args[0]))
         ):
             args = ["request", *args]
-        ctx.meta[TYPED] = list(args)
+        ctx.meta[ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; click itself would end in its own way where a reader has left."""
+        """Run the command. A closed pipe is our error, because click would exit with status 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise failure_of(error) or error from None
+            raise to_failure(error) or error from None
 
     def main(self, args: Sequence[str] | None = None, *_: object, **extra: Any) -> NoReturn:
         """Run a command and exit."""
-        _occupy_closed_streams()
-        _let_any_text_out()
+        _replace_closed_streams()
+        _escape_unencodable_output()
         extra["standalone_mode"] = False
         try:
             status = super().main(args, **extra)
@@ -68,39 +73,41 @@ class App(click.Group):
         except (click.Abort, KeyboardInterrupt):
             status = INTERRUPTED
         except Exception as error:
-            failure = failure_of(error)
+            failure = to_failure(error)
             if failure is None:
                 raise
             failure.show()
             status = failure.status
-        sys.exit(_flushed(status if isinstance(status, int) else 0))
+        sys.exit(_flush(status if isinstance(status, int) else 0))
 
 
-def _occupy_closed_streams() -> None:
-    """Let the use of a closed standard stream fail, and give no socket its number."""
+def _replace_closed_streams() -> None:
+    """Open a closed standard stream so that its use fails and no socket gets its descriptor."""
     for name, mode, access in (
         ("stdin", "r", os.O_WRONLY),
         ("stdout", "w", os.O_RDONLY),
-        ("stderr", "w", os.O_RDWR),  # messages may be lost; what they tell of shall not fail
+        ("stderr", "w", os.O_RDWR),  # messages are lost, but writing them does not fail
     ):
         if getattr(sys, name) is None:
-            descriptor = os.open(os.devnull, access)  # the lowest that is free
+            descriptor = os.open(os.devnull, access)  # the lowest free descriptor
             setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
 
 
-def _let_any_text_out() -> None:
-    """Have stdout write an escape for what its encoding lacks, such as all but ASCII of LANG=C."""
+def _escape_unencodable_output() -> None:
+    """Write characters that stdout cannot encode as escapes, such as non-ASCII with LANG=C."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _flushed(status: int) -> int:
-    """Flush stdout; whoever reads it may have left, which is no reason for a traceback."""
+def _flush(status: int) -> int:
+    """Flush stdout, and return the exit status: the pipe may be closed, or the disk full."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
-        failure = failure_of(error)
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # so that the flush at exit succeeds
+        failure = to_failure(error)
         if failure is not None and not status:
             failure.show()
             return failure.status
@@ -112,11 +119,49 @@ def _flushed(status: int) -> int:
     __version__, prog_name="curlhttp", message=f"%(prog)s %(version)s ({libcurl_version()})"
 )
 def app() -> None:
-    """Send HTTP requests: one, a list of millions, or as fast as a server bears.
+    """Send HTTP requests: one, a list of millions, or as fast as a server can answer.
 
     Each command has its own help: curlhttp get --help
     """
 
 
-for _command in (*VERBS, ws, sse, fetch, bench, doctor, completion):
+# --- shell completion ---
+
+
+@click.command(help="Show or install the script that completes commands in SHELL.",
+               epilog=_COMPLETION_EPILOG)  # fmt: skip
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.option("--install", is_flag=True, help="Write it to where the shell looks for it.")
+@click.pass_context
+def completion(context: click.Context, shell: str, install: bool) -> None:
+    """Show or install a script."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(context.find_root().command, {}, "curlhttp", "_CURLHTTP_COMPLETE").source()
+    if not install:
+        click.echo(script)
+        return
+    path = _get_completion_path(shell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script, encoding="utf-8")
+    click.echo(f"wrote {path}: restart {shell} to use it")
+    if shell == "zsh":
+        click.echo("~/.zshrc needs this line before compinit:  fpath+=~/.zfunc")
+
+
+def _get_completion_path(shell: str) -> Path:
+    """Return the file from which a shell loads the completion of the command."""
+    home = Path.home()
+    if shell == "zsh":
+        return home / ".zfunc" / "_curlhttp"
+    if shell == "fish":
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+        return config / "fish" / "completions" / "curlhttp.fish"
+    data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    return data / "bash-completion" / "completions" / "curlhttp"
+
+
+for _command in (*REQUEST_COMMANDS, ws, sse, fetch, bench, doctor, completion):
     app.add_command(_command)

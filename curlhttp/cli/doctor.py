@@ -1,4 +1,4 @@
-"""The command `curlhttp doctor`: what there is to work with, and what is wrong with it."""
+"""The command `curlhttp doctor`: show the environment, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _EPILOG = """\b
-Exit status: 0, or 1 with a warning.
+Exit status: 0, or 1 if there is a warning.
 
 \b
 Examples:
@@ -30,38 +30,38 @@ Examples:
 """
 
 
-@click.command(help="Show versions, certificates, proxies and limits in force.", epilog=_EPILOG)
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.command(help="Show versions, certificates, proxies and limits that apply.", epilog=_EPILOG)
+@click.option("--json", "as_json", is_flag=True, help="Show it as JSON.")
 @color_option
 def doctor(as_json: bool) -> int:
-    """Show what there is."""
-    concerns: list[str] = []
-    found = {
+    """Show the environment."""
+    problems: list[str] = []
+    report = {
         "curlhttp": __version__,
         "python": f"{platform.python_version()} ({sys.platform})",
-        **_libcurl(concerns),
-        "codings": _codings(),
-        "ca_bundle": _authorities(concerns),
-        **_proxies(concerns),
-        "open_files": _open_files(concerns),
+        **_check_libcurl(problems),
+        "codings": _get_codings(),
+        "ca_bundle": _check_ca_bundle(problems),
+        **_check_proxies(problems),
+        "open_files": _check_open_files(problems),
         "event_loops": ["asyncio", *filter(find_spec, ("uvloop", "trio"))],
-        "warnings": concerns,
+        "warnings": problems,
     }
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(report))
     else:
-        _print(found)
-    return 1 if concerns else 0
+        _print(report)
+    return 1 if problems else 0
 
 
-def _libcurl(concerns: list[str]) -> dict[str, object]:
+def _check_libcurl(problems: list[str]) -> dict[str, object]:
     from curlhttp._curl.version import check_libcurl, has_http3, libcurl_version
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_libcurl()
-    concerns += [str(warning.message) for warning in caught]
-    # "PycURL/7.47.0 libcurl/8.23.0 OpenSSL/3.6.5 ...": TLS is what follows libcurl.
+    problems += [str(warning.message) for warning in caught]
+    # "PycURL/7.47.0 libcurl/8.23.0 OpenSSL/3.6.5 ...": the TLS library follows libcurl.
     parts = dict(part.partition("/")[::2] for part in libcurl_version().split())
     tls = next((f"{name} {version}" for name, version in list(parts.items())[2:3]), "none")
     return {
@@ -74,13 +74,13 @@ def _libcurl(concerns: list[str]) -> dict[str, object]:
     }
 
 
-def _codings() -> list[str]:
+def _get_codings() -> list[str]:
     from curlhttp._models.decoders import ACCEPT_ENCODING
 
     return ACCEPT_ENCODING.split(", ")
 
 
-def _authorities(concerns: list[str]) -> dict[str, str]:
+def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
     from curlhttp._policy.environment import ca_bundle
 
     path = ca_bundle()
@@ -91,34 +91,34 @@ def _authorities(concerns: list[str]) -> dict[str, str]:
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
     name = next(name for name in names if os.environ.get(name) == path)
     if not os.path.exists(path):
-        concerns.append(f"{name} is {path}, which does not exist: no client can be made")
+        problems.append(f"{name} is {path}, which does not exist: no client can be created")
     return {"path": path, "from": name}
 
 
-def _proxies(concerns: list[str]) -> dict[str, object]:
+def _check_proxies(problems: list[str]) -> dict[str, object]:
     from curlhttp._config import Proxy
     from curlhttp._models.url.url import parse_url
     from curlhttp._policy.environment import proxy_for
     from curlhttp.exceptions import InvalidProxyURL
 
-    found: dict[str, str | None] = {}
+    proxies: dict[str, str | None] = {}
     for scheme in ("http", "https"):
-        # .invalid is no host (RFC 2606), so that hardly a NO_PROXY covers it.
+        # A host below .invalid (RFC 2606), because NO_PROXY is unlikely to contain it.
         proxy = proxy_for(parse_url(f"{scheme}://proxy-check.invalid/"))
         try:
-            found[scheme] = _shown_proxy(Proxy.parse(proxy)) if proxy else None
+            proxies[scheme] = _format_proxy(Proxy.parse(proxy)) if proxy else None
         except InvalidProxyURL as error:
-            found[scheme] = "invalid"
-            concerns.append(f"the proxy for {scheme} cannot be used: {error}")
-    exceptions = os.environ.get("no_proxy", os.environ.get("NO_PROXY"))
-    return {"proxies": found, "no_proxy": exceptions}
+            proxies[scheme] = "invalid"
+            problems.append(f"the proxy for {scheme} cannot be used: {error}")
+    no_proxy = os.environ.get("no_proxy", os.environ.get("NO_PROXY"))
+    return {"proxies": proxies, "no_proxy": no_proxy}
 
 
-def _shown_proxy(proxy: Proxy) -> str:
+def _format_proxy(proxy: Proxy) -> str:
     return f"{proxy.url} (with credentials)" if proxy.username is not None else proxy.url
 
 
-def _open_files(concerns: list[str]) -> dict[str, int | None] | None:
+def _check_open_files(problems: list[str]) -> dict[str, int | None] | None:
     try:
         import resource
     except ImportError:
@@ -130,9 +130,9 @@ def _open_files(concerns: list[str]) -> dict[str, int | None] | None:
     most = open_files_bound(2**31)
     default = Limits().max_connections
     if most < default:
-        concerns.append(
-            f"only {soft} files may be open: a client has {most} connections at most, "
-            f"not {default}; see ulimit -n"
+        problems.append(
+            f"only {soft} files may be open, so a client has at most {most} connections "
+            f"instead of {default}; see ulimit -n"
         )
     infinite = resource.RLIM_INFINITY
     return {
@@ -142,31 +142,31 @@ def _open_files(concerns: list[str]) -> dict[str, int | None] | None:
     }
 
 
-def _print(found: dict[str, Any]) -> None:  # Any: what --json shows
-    proxies, files, bundle = found["proxies"], found["open_files"], found["ca_bundle"]
-    libraries = " ".join(f"{name}/{version}" for name, version in found["libraries"].items())
+def _print(report: dict[str, Any]) -> None:  # Any: JSON
+    proxies, files, bundle = report["proxies"], report["open_files"], report["ca_bundle"]
+    libraries = " ".join(f"{name}/{version}" for name, version in report["libraries"].items())
     rows = [
-        ("curlhttp", found["curlhttp"]),
-        ("Python", found["python"]),
-        ("libcurl", f"{found['libcurl']} (pycurl {found['pycurl']}, {found['tls']})"),
+        ("curlhttp", report["curlhttp"]),
+        ("Python", report["python"]),
+        ("libcurl", f"{report['libcurl']} (pycurl {report['pycurl']}, {report['tls']})"),
         ("", libraries),
-        ("HTTP/2", "yes" if found["http2"] else "no"),
-        ("HTTP/3", "yes" if found["http3"] else "no"),
-        ("codings", ", ".join(found["codings"])),
+        ("HTTP/2", "yes" if report["http2"] else "no"),
+        ("HTTP/3", "yes" if report["http3"] else "no"),
+        ("codings", ", ".join(report["codings"])),
         ("CA bundle", f"{bundle['path']} (from {bundle['from']})"),
         *((f"{scheme} proxy", proxy or "none") for scheme, proxy in proxies.items()),
-        ("no proxy", found["no_proxy"] or "none"),
-        ("open files", _files_in_words(files)),
-        ("event loops", ", ".join(found["event_loops"])),
+        ("no proxy", report["no_proxy"] or "none"),
+        ("open files", _format_files(files)),
+        ("event loops", ", ".join(report["event_loops"])),
     ]
     out = console()
     for name, text in rows:
         out.print(f"{name:<13}{printable(str(text))}", soft_wrap=True)
-    for concern in found["warnings"]:
-        out.print(f"warning: {printable(concern)}", style="yellow", soft_wrap=True)
+    for problem in report["warnings"]:
+        out.print(f"warning: {printable(problem)}", style="yellow", soft_wrap=True)
 
 
-def _files_in_words(files: dict[str, int | None] | None) -> str:
+def _format_files(files: dict[str, int | None] | None) -> str:
     if files is None or files["limit"] is None:
         return "no limit"
-    return f"{files['limit']:,}, so that max_connections is {files['max_connections']:,} at most"
+    return f"{files['limit']:,}, so max_connections is at most {files['max_connections']:,}"

@@ -1,10 +1,11 @@
-"""What a terminal is told apart by, and what must not reach one."""
+"""Terminals: colours and size, text that is safe to print, and numbers in readable form."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO, TypeVar
@@ -14,45 +15,55 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["color_option", "console", "has_color", "printable"]
+__all__ = [
+    "color_option",
+    "console",
+    "format_bytes",
+    "format_counts",
+    "format_duration",
+    "format_seconds",
+    "has_color",
+    "printable",
+]
 
-# C0 but tab and line feed, DEL, C1: a server must not move the cursor or rename the window.
+# C0 except tab and line feed, DEL, C1: a server must not move the cursor or rename the window.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_KEY = "curlhttp.no_color"
+_NO_COLOR = "curlhttp.no_color"  # in click's meta
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _Command = TypeVar("_Command", bound="Callable[..., object]")
 
 
-def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.meta[_KEY] = value
+def _store_no_color(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_NO_COLOR] = value
 
 
 def color_option(command: _Command) -> _Command:
-    """Give a command the option --no-color, for has_color."""
+    """Give a command the option --no-color, which has_color reads."""
     option = click.option(
         "--no-color",
         is_flag=True,
         expose_value=False,
-        callback=_remember,
-        help="No colours, as with the variable NO_COLOR.",
+        callback=_store_no_color,
+        help="Use no colours. The variable NO_COLOR does the same.",
     )
     return option(command)
 
 
 def has_color() -> bool:
-    """Return whether colours are wanted: not with --no-color, NO_COLOR or TERM=dumb."""
+    """Return whether to use colours: not with --no-color, NO_COLOR or TERM=dumb."""
     context = click.get_current_context(silent=True)
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return not (context and context.meta.get(_KEY))
+    return not (context and context.meta.get(_NO_COLOR))
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return rich's console for stdout or stderr, without styles where they are not wanted."""
+    """Return rich's console for stdout or stderr, without styles if there are to be no colours."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     is_plain = not (has_color() and stream.isatty())
-    size = _size(stream)
+    size = _get_size(stream)
     return Console(
         file=stream,
         color_system=None if is_plain else "auto",
@@ -64,8 +75,8 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def _size(stream: TextIO) -> os.terminal_size | None:
-    """Return the size of a terminal that rich takes to have 80 columns: a dumb one."""
+def _get_size(stream: TextIO) -> os.terminal_size | None:
+    """Return the size of a dumb terminal, which rich assumes to have 80 columns."""
     if os.environ.get("TERM") != "dumb" or not stream.isatty():
         return None
     with suppress(OSError):
@@ -77,11 +88,45 @@ def printable(text: str, keep: str = "") -> str:
     r"""Return text with control characters as escapes such as \x1b.
 
     Args:
-        text: from a server, or from whom we do not know.
-        keep: line feeds and tabs to let through.
+        text: from a server, or from an unknown source.
+        keep: line feeds and tabs to leave as they are; others become spaces.
     """
-    shown = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    escaped = _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
     for character in "\n\t":
         if character not in keep:
-            shown = shown.replace(character, " ")
-    return shown
+            escaped = escaped.replace(character, " ")
+    return escaped
+
+
+def format_seconds(seconds: float) -> str:
+    """Return seconds such as "0.35 ms", "12 ms" or "1.5 s"."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.2g} ms" if seconds < 0.00995 else f"{seconds * 1000:.0f} ms"
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
+
+
+def format_duration(seconds: float) -> str:
+    """Return seconds such as "1:02:03" or "2:03"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def format_bytes(size: float) -> str:
+    """Return bytes such as "5 B" or "1.5 MiB"."""
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} {_UNITS[-1]}"
+
+
+def format_counts(counts: Counter[str], most: int | None = None) -> str:
+    """Return counts such as "ReadTimeout 20, SSLError 5", or "none".
+
+    Args:
+        counts: by name.
+        most: how many names to list, the most frequent first; None for all.
+    """
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{name} {count:,}" for name, count in ranked[:most]) or "none"

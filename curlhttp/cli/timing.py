@@ -1,4 +1,4 @@
-"""What --timing draws: a bar for each phase of each attempt and redirect, on one scale."""
+"""--timing: draw a bar for each phase of each attempt and redirect, on one scale."""
 
 from __future__ import annotations
 
@@ -16,79 +16,78 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["Laps"]
+__all__ = ["TimingChart"]
 
 _PHASES = ("queue", "dns", "connect", "tls", "wait", "body")
-_ALWAYS = ("wait", "body")
+_ALWAYS_SHOWN = ("wait", "body")
 
 
-class _Lap(NamedTuple):
-    """One attempt: what it was, when it began and ended, and where its time went."""
-
+class _TimedAttempt(NamedTuple):
     title: str
-    begun: float
+    started: float
     ended: float
     timings: Timings
 
 
-class Laps:
-    """Takes the times of all attempts of one request."""
+class TimingChart:
+    """Record and draw the timings of all attempts of one request."""
 
     def __init__(self) -> None:
-        self._laps: list[_Lap] = []
+        self._attempts: list[_TimedAttempt] = []
 
-    async def around(self, request: Request, send: Send) -> Response:
-        """Take the times of an attempt; an attempt middleware."""
-        begun, asked = perf_counter(), f"{request.method} {shown_url(request.url)}"
+    async def record(self, request: Request, send: Send) -> Response:
+        """Record the timings of an attempt; an attempt middleware."""
+        started, title = perf_counter(), f"{request.method} {shown_url(request.url)}"
         try:
             response = await send(request)
         except RequestException as error:
-            title = f"{asked}: {type(error).__name__}"
-            self._laps.append(_Lap(title, begun, perf_counter(), error.timings or NO_TIME))
+            title = f"{title}: {type(error).__name__}"
+            timings = error.timings or NO_TIME
+            self._attempts.append(_TimedAttempt(title, started, perf_counter(), timings))
             raise
-        title = f"{asked}: {response.status_code}"
-        self._laps.append(_Lap(title, begun, perf_counter(), response.timings))
+        title = f"{title}: {response.status_code}"
+        self._attempts.append(_TimedAttempt(title, started, perf_counter(), response.timings))
         return response
 
-    def end(self, when: float) -> None:
-        """Hear when the body of the last attempt ended."""
-        if self._laps:
-            self._laps[-1] = self._laps[-1]._replace(ended=when)
+    def set_end(self, when: float) -> None:
+        """Set when the body of the last attempt ended."""
+        if self._attempts:
+            self._attempts[-1] = self._attempts[-1]._replace(ended=when)
 
     def draw(self) -> None:
-        """Draw all of them on stderr."""
-        laps = self._laps
-        if not laps:
+        """Draw all attempts on stderr."""
+        attempts = self._attempts
+        if not attempts:
             return
         out = console(stderr=True)
-        begun = laps[0].begun
-        total = max(lap.ended for lap in laps) - begun
+        started = attempts[0].started
+        total = max(attempt.ended for attempt in attempts) - started
         width = max(5, min(60, out.width - 22))
-        for lap in laps:
-            if len(laps) > 1:
-                _say(printable(lap.title)[: max(20, out.width)])
-            _draw(lap, lap.begun - begun, total, width)
-        _row("total", total, "connection reused" if laps[-1].timings.reused else "")
+        for attempt in attempts:
+            if len(attempts) > 1:
+                _print(printable(attempt.title)[: max(20, out.width)])
+            _draw(attempt, attempt.started - started, total, width)
+        _print_row("total", total, "connection reused" if attempts[-1].timings.reused else "")
 
 
-def _draw(lap: _Lap, begun: float, total: float, width: int) -> None:
-    times = lap.timings
-    waited = max(0.0, times.first_byte - times.dns - times.connect - times.tls)
-    known = (times.queue, times.dns, times.connect, times.tls, waited)
-    spent = (*known, max(0.0, lap.ended - lap.begun - sum(known)))
-    for name, seconds in zip(_PHASES, spent, strict=True):
-        left = round(width * begun / total) if total else 0
-        begun += seconds
-        right = round(width * begun / total) if total else 0
+def _draw(attempt: _TimedAttempt, offset: float, total: float, width: int) -> None:
+    times = attempt.timings
+    wait = max(0.0, times.first_byte - times.dns - times.connect - times.tls)
+    before_body = (times.queue, times.dns, times.connect, times.tls, wait)
+    durations = (*before_body, max(0.0, attempt.ended - attempt.started - sum(before_body)))
+    for name, seconds in zip(_PHASES, durations, strict=True):
+        left = round(width * offset / total) if total else 0
+        offset += seconds
+        right = round(width * offset / total) if total else 0
         bar = " " * left + ("█" * (right - left) or "▏")
-        if seconds or name in _ALWAYS:
-            _row(name, seconds, bar[:width])
+        if seconds or name in _ALWAYS_SHOWN:
+            _print_row(name, seconds, bar[:width])
 
 
-def _row(name: str, seconds: float, rest: str) -> None:
-    _say(f"{name:<8}{seconds * 1000:>9.1f} ms  {rest}".rstrip())
+def _print_row(name: str, seconds: float, rest: str) -> None:
+    _print(f"{name:<8}{seconds * 1000:>9.1f} ms  {rest}".rstrip())
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     encoding = sys.stderr.encoding or "ascii"
     print(line.encode(encoding, "replace").decode(encoding), file=sys.stderr)  # noqa: T201

@@ -126,7 +126,7 @@ def test_two_urls_take_turns(app: AppServer) -> None:
     turns = sum(one != other for one, other in itertools.pairwise(paths))
     assert turns == 19
     shown = run("bench", first, second, "-n", "5").out.decode()
-    assert "the second's latency is that of the first times: p50 " in shown
+    assert "latency of the second relative to the first: p50 " in shown
 
 
 def test_three_urls_are_refused(app: AppServer) -> None:

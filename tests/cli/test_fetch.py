@@ -404,7 +404,7 @@ def test_the_summary_tells_what_happened(app: AppServer, tmp_path: Path) -> None
         ended = run("fetch", listed(tmp_path, *lines), "-o", tmp_path / "out.jsonl")
     shown = ended.err.splitlines()
     assert shown[1].startswith("fetched   5 in ")
-    assert shown[2] == "answers   2xx 2, 4xx 1"
+    assert shown[2] == "statuses  2xx 2, 4xx 1"
     assert shown[3] == "errors    BadLine 1, ConnectionError 1"
     assert shown[4].startswith("latency   p50 ")
     assert shown[5].startswith("failed    3 lines; ")

@@ -7,12 +7,15 @@ import random
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from curlhttp.cli.fetch.records import RecordedLines
+from curlhttp.cli.fetch.run import DeferredInterrupts
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.cli import Ended, finish, listed, recorded, run, start
 
@@ -96,7 +99,7 @@ def test_ctrl_c_records_what_is_complete(app: AppServer, tmp_path: Path, out: Pa
     ended = fetch_until(app, 700, signal.SIGINT, file, "-o", out, "-c", "8")
     assert ended.status == 130
     assert ended.err.endswith(
-        "curlhttp: interrupted, what was complete is recorded; go on with --resume\n"
+        "curlhttp: interrupted, complete responses are recorded; continue with --resume\n"
     )
     assert "Traceback" not in ended.err
     kept = whole(out)
@@ -192,7 +195,7 @@ def test_a_file_that_is_something_else_is_left_alone(
     out.write_text(text, errors="surrogatepass")
     ended = run("fetch", file, "-o", out, "--resume")
     assert ended.status == 2
-    assert "line 1: this was not written by curlhttp fetch" in ended.err
+    assert "line 1: this is not a record of curlhttp fetch" in ended.err
     assert out.read_text(errors="surrogatepass") == text
     assert app.connections == 0
 
@@ -221,7 +224,7 @@ def test_a_database_with_a_row_of_something_else_is_left_alone(
         database.execute("UPDATE results SET line = ?, fingerprint = ?, ok = ?", row)
     ended = run("fetch", file, "-o", out, "--resume")
     assert ended.status == 2
-    assert f"line {row[0]}: this was not written by curlhttp fetch" in ended.err
+    assert f"line {row[0]}: this is not a record of curlhttp fetch" in ended.err
     assert not app.requests
 
 
@@ -272,7 +275,7 @@ def test_an_edited_list_is_refused(app: AppServer, tmp_path: Path, out: Path) ->
     app.reset_counts()
     ended = run("fetch", listed(tmp_path, first, third, second), "-o", out, "--resume")
     assert ended.status == 2
-    assert "line 2 is not what is recorded for it: the list was edited" in ended.err
+    assert "line 2 differs from its record: the list was edited" in ended.err
     assert asked(app) == []
     assert run("fetch", listed(tmp_path, first, second, third), "-o", out, "--resume").status == 0
     assert asked(app) == [3]
@@ -310,3 +313,43 @@ def test_an_index_that_is_no_folders_is_fetched_again(app: AppServer, tmp_path: 
     assert run("fetch", file, "-o", out / "index.jsonl").status == 0
     assert run("fetch", file, "-o", out, "--resume").status == 0
     assert (out / "00000001.body").stat().st_size == 3
+
+
+def test_a_line_is_new_done_failed_or_changed() -> None:
+    recorded = RecordedLines()
+    recorded.add(5, 77, True)
+    recorded.add(6, 88, False)
+    assert [recorded.state(number, 77) for number in (4, 5, 1_000_000)] == ["new", "done", "new"]
+    assert recorded.state(5, 78) == "changed"
+    assert recorded.state(6, 88) == "failed"
+    assert recorded.state(6, 89) == "new"
+    assert (recorded.done, recorded.failed) == (1, 1)
+    recorded.add(6, 88, True)
+    assert (recorded.done, recorded.failed) == (2, 0)
+    recorded.remove(6)
+    assert (recorded.state(6, 88), recorded.done) == ("new", 1)
+
+
+def test_lines_are_remembered_in_four_bytes_each() -> None:
+    recorded = RecordedLines()
+    for number in range(1, 200_001):
+        recorded.add(number, number, True)
+    assert sys.getsizeof(recorded._lines) < 4 * 300_000
+    assert recorded.state(199_999, 199_999) == "done"
+
+
+def test_ctrl_c_waits_for_the_end_of_a_write() -> None:
+    interrupts, done = DeferredInterrupts(), []
+    interrupts.install()
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts:
+            with interrupts:
+                signal.raise_signal(signal.SIGINT)
+                done.append("inner")
+            done.append("outer")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        interrupts.uninstall()
+    assert done == ["inner", "outer"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.servers import AppConnection, AppServer, Record
-from tests.support.cli import Ended, run
+from tests.support.cli import Ended, echoed, run
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def test_a_session_in_a_file_is_of_one_origin(app: AppServer, tmp_path: Path) ->
         before = file.read_text()
         refused = run("get", "--session", file, f"{other.url}/echo")
         assert (refused.status, other.requests) == (2, [])
-    assert f"this session is of {app.url}" in refused.err
+    assert f"this session belongs to {app.url}" in refused.err
     assert "secret" not in refused.err
     assert file.read_text() == before
 
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_session_is_left_alone(app: AppServer, tmp_path: Path,
     file.write_text(text)
     ended = run("get", "--session", file, f"{app.url}/echo")
     assert ended.status == 26
-    assert f"{file}: this is no session" in ended.err
+    assert f"{file}: this is not a session" in ended.err
     assert file.read_text() == text
 
 
@@ -258,7 +258,7 @@ def test_a_hostile_session_is_an_error_and_left_as_it_is(tmp_path: Path, text: s
     file = tmp_path / "mine.json"
     file.write_text(text, encoding="latin-1")
     ended = run("get", "--session", file, f"{ORIGIN}/echo")
-    assert (ended.status, ended.err) == (26, f"curlhttp: {file}: this is no session\n")
+    assert (ended.status, ended.err) == (26, f"curlhttp: {file}: this is not a session\n")
     assert file.read_text(encoding="latin-1") == text
     assert os.listdir(tmp_path) == ["mine.json"]
 
@@ -342,3 +342,34 @@ def test_what_a_run_that_was_killed_left_stops_no_other(app: AppServer, tmp_path
     assert run("get", "--session", file, "-c", jar, f"{app.url}/echo", "X-Key:1").status == 0
     assert got(run("get", "--session", file, f"{app.url}/echo"))["x-key"] == "1"
     assert jar.exists()
+
+
+def test_cookies_are_kept_in_a_file_that_curl_reads(app: AppServer, tmp_path: Path) -> None:
+    jar = tmp_path / "jar"
+    assert run("get", "-b", jar, "-c", jar, app.url + "/cookies/set?id=sesame").status == 0
+    assert stat.S_IMODE(jar.stat().st_mode) == 0o600
+    assert jar.read_text().startswith("# Netscape HTTP Cookie File\n")
+    line = jar.read_text().splitlines()[-1].split("\t")
+    assert (len(line), line[0], line[4], line[5:]) == (7, "127.0.0.1", "0", ["id", "sesame"])
+    run("get", "-b", jar, app.url + "/cookies/get")
+    assert app.requests[-1].values("cookie") == ["id=sesame"]
+
+
+def test_the_jar_of_curl_is_read(app: AppServer, tmp_path: Path) -> None:
+    jar = tmp_path / "jar"
+    head = "# Netscape HTTP Cookie File\n\n"
+    jar.write_text(
+        head
+        + "#HttpOnly_127.0.0.1\tFALSE\t/\tFALSE\t0\ta\t1\n"
+        + "127.0.0.1\tFALSE\t/\tFALSE\t99999999999\tb\t2\n"
+        + "127.0.0.1\tFALSE\t/\tFALSE\t1\told\t3\n"
+        + "example.org\tFALSE\t/\tFALSE\t0\tother\t4\n"
+    )
+    got = echoed("get", "-b", jar, "-c", jar, app.url + "/echo")
+    assert sorted(got["headers"]["cookie"].split("; ")) == ["a=1", "b=2"]
+    assert "#HttpOnly_127.0.0.1\tFALSE\t/\tFALSE\t0\ta\t1\n" in jar.read_text()
+    assert "old" not in jar.read_text()
+
+
+def test_cookies_on_the_command_line_go_to_their_host_alone(app: AppServer) -> None:
+    assert echoed("get", "-b", "a=1; b=2=3", app.url + "/echo")["headers"]["cookie"] == "a=1; b=2=3"

@@ -22,7 +22,7 @@ def urls(app: AppServer, tmp_path: Path) -> Path:
     return file
 
 
-def test_processes_write_parts_and_a_second_command_goes_on(urls: Path, tmp_path: Path) -> None:
+def test_processes_write_parts_and_a_second_command_resumes(urls: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("fetch", urls, "-o", out, "--processes", 2, "--format", "jsonl", "--partition", 10)
     ended = run(*command)
@@ -72,10 +72,10 @@ def test_lines_may_come_from_stdin(app: AppServer, tmp_path: Path) -> None:
         (["--processes", 2], "need -o FOLDER"),
         (["--processes", 2, "-o", "out", "--engine", "dask"], "exclude each other"),
         (["--processes", 2, "-o", "out", "--format", "sqlite"], "parquet or jsonl"),
-        (["--processes", 2, "-o", "out", "--overwrite"], "--overwrite does not go with"),
-        (["--processes", 2, "-o", "out", "-X", "POST"], "--method does not go with"),
-        (["-o", "out.jsonl", "--partition", 3], "--partition goes with"),
-        (["-o", "out", "--format", "parquet"], "--format parquet goes with"),
+        (["--processes", 2, "-o", "out", "--overwrite"], "--overwrite cannot be used with"),
+        (["--processes", 2, "-o", "out", "-X", "POST"], "--method cannot be used with"),
+        (["-o", "out.jsonl", "--partition", 3], "--partition needs"),
+        (["-o", "out", "--format", "parquet"], "--format parquet needs"),
         (["-o", "out", "--engine", "hadoop"], "engine must be"),
     ],
     ids=str,
@@ -92,7 +92,7 @@ def never(record: Record, conn: AppConnection) -> None:
     conn.read_exactly(1)
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     with AppServer() as app:
         app.route("/never", never)
         file = tmp_path / "urls.txt"
@@ -102,7 +102,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGINT)
         ended = finish(process)
     assert ended.status == 130
-    assert "the same call goes on from there" in ended.err
+    assert "the same call resumes from there" in ended.err
 
 
 @pytest.mark.parametrize("kind", ["busy", "idle"])

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from curlhttp._distributed.part import PartitionCancelled, run_partition
-from curlhttp._distributed.partition import Lines, Partition
-from curlhttp._distributed.work import Format, PartWork
+from curlhttp.distributed.manifest import Format
+from curlhttp.distributed.partition import Partition, TextLines
+from curlhttp.distributed.worker import PartitionCancelled, WorkerConfig, run_partition
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer
 from tests.support.inner import ROOT
@@ -31,7 +31,7 @@ DRIVER = """
 import json, sys
 from pathlib import Path
 from curlhttp.distributed import fetch
-from tests.distributed.going_on import Killing
+from tests.distributed.killing import Killing
 
 if __name__ == "__main__":
     urls, out, engine, marks, settings = json.loads(sys.argv[1])
@@ -132,7 +132,7 @@ def test_a_partition_runs_again_when_its_worker_is_killed(
 
 @pytest.mark.slow
 @dask
-def test_a_call_goes_on_where_a_driver_was_killed_that_used_a_cluster(tmp_path: Path) -> None:
+def test_a_call_resumes_where_a_driver_of_a_cluster_was_killed(tmp_path: Path) -> None:
     out, held = tmp_path / "out", threading.Event()
 
     def answer(record: Any, conn: Any) -> None:
@@ -216,17 +216,17 @@ def test_a_scheduler_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
-def test_a_partition_that_nobody_wants_any_more_leaves_nothing(
+def test_a_cancelled_partition_leaves_no_files(
     format: Format, app: AppServer, tmp_path: Path
 ) -> None:
     source = tmp_path / "urls.txt"
     source.write_text(f"{app.url}/bytes/1\n" * 9)
     out = tmp_path / "out"
-    work = PartWork(str(out), format, 2, None, True, pickle.dumps({}))
-    partition = Partition(0, Lines(str(source), 0, source.stat().st_size, 0), "digest")
+    config = WorkerConfig(str(out), format, 2, None, True, pickle.dumps({}))
+    partition = Partition(0, TextLines(str(source), 0, source.stat().st_size, 0), "digest")
     wanted = iter([True, True, True])
     with pytest.raises(PartitionCancelled, match="partition 0 was cancelled"):
-        run_partition(work, partition, lambda: next(wanted, False))
+        run_partition(config, partition, lambda: next(wanted, False))
     gc.collect()  # pyarrow's writer complains here, if it was not closed
     assert [path for path in out.rglob("*") if path.is_file()] == []
-    assert run_partition(work, partition).rows == 9
+    assert run_partition(config, partition).rows == 9

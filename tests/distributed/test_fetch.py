@@ -1,8 +1,11 @@
-"""`distributed.fetch` on the processes of this machine: what is written, and going on."""
+"""`distributed.fetch` on the processes of this machine: what it writes, and what it refuses."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +41,13 @@ def test_each_url_has_a_row(app: AppServer, tmp_path: Path) -> None:
     assert summary.statuses == {"200": 50}
 
 
-@pytest.mark.parametrize("lanes", [{}, {"per_host": 3}], ids=["ranges", "lanes"])
+@pytest.mark.parametrize("limits", [{}, {"per_host": 3}], ids=["ranges", "host queues"])
 def test_lines_of_a_file_that_are_no_urls_count_but_have_no_row(
-    app: AppServer, tmp_path: Path, lanes: dict[str, int]
+    app: AppServer, tmp_path: Path, limits: dict[str, int]
 ) -> None:
     file = tmp_path / "urls.txt"
     file.write_text(f"\ufeff{app.url}/bytes/1\n\n# a comment\n{app.url}/bytes/2")
-    fetched(file, tmp_path / "out", partition=2, **lanes)
+    fetched(file, tmp_path / "out", partition=2, **limits)
     assert [(row["row"], row["size"]) for row in rows_of(tmp_path / "out")] == [(0, 1), (3, 2)]
 
 
@@ -64,3 +67,90 @@ def test_files_of_others_in_the_folder_stay(app: AppServer, tmp_path: Path) -> N
     others.touch()
     fetched([f"{app.url}/bytes/1"], tmp_path / "out")
     assert others.exists()
+
+
+# --- what is refused before anything is sent ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"timeuot": 3}, "timeuot"),
+        ({"partition": 0}, "partition must be an integer of at least 1"),
+        ({"concurrency": 0}, "concurrency must be"),
+        ({"processes": 0}, "processes must be"),
+        ({"per_host": 0}, "limit must be"),
+        ({"rate": 0}, "rate must be"),
+        ({"format": "csv"}, "format must be 'parquet' or 'jsonl'"),
+        ({"engine": "hadoop"}, "engine must be"),
+        ({"engine": 3}, "engine must be"),
+        ({"rate_limit": None}, "rate_limit cannot be given: use per_host and rate"),
+        ({"column": "url"}, "column goes with"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        fetched(["http://localhost/"], tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("urls", "kind", "message"),
+    [
+        ("https://example.org/", ValueError, "one URL"),
+        ("missing.txt", FileNotFoundError, "missing.txt"),
+        ("urls.txt.gz", ValueError, "is compressed"),
+        (b"https://example.org/", TypeError, "many URLs"),
+        (3, TypeError, "not iterable"),
+        ([3], TypeError, "takes URLs, not int"),
+    ],
+    ids=str,
+)
+def test_an_unsuitable_input_is_refused(
+    tmp_path: Path, urls: Any, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        fetched(urls, tmp_path / "out")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir(mode=0o500)
+    with pytest.raises(PermissionError):
+        fetched(["http://localhost/"], tmp_path / "out")
+
+
+def test_a_full_disk_is_an_error_before_anything_is_sent(
+    app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=4096))
+    before = len(app.requests)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        fetched([app.url], tmp_path / "out")
+    assert caught.value.errno == errno.ENOSPC
+    assert len(app.requests) == before
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(FileExistsError):
+        fetched(["http://localhost/"], tmp_path / "out")
+
+
+def test_parts_of_something_else_are_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "out" / "parts").mkdir(parents=True)
+    (tmp_path / "out" / "parts" / "mine").write_text("")
+    with pytest.raises(ValueError, match="has parts, but no manifest"):
+        fetched(["http://localhost/"], tmp_path / "out")
+
+
+def test_a_manifest_that_cannot_be_read_is_an_error(app: AppServer, tmp_path: Path) -> None:
+    fetched([app.url], tmp_path / "out")
+    (tmp_path / "out" / "manifest" / "00000000.json").write_text('{"number": ')
+    with pytest.raises(ValueError, match=r"00000000\.json: "):
+        fetched([app.url], tmp_path / "out")
+    (tmp_path / "out" / "manifest" / "fetch.json").write_text("[]")
+    with pytest.raises(ValueError, match="is not the manifest of a fetch"):
+        fetched([app.url], tmp_path / "out")

@@ -34,6 +34,14 @@ def run(*arguments: object, stdin: bytes | None = None) -> Ended:
     return Ended(result.exit_code, result.stdout_bytes, result.stderr)
 
 
+def echoed(*arguments: object) -> dict[str, Any]:
+    """Return what a server that echoes got."""
+    ended = run(*arguments)
+    assert ended.status == 0, ended.err
+    found: dict[str, Any] = json.loads(ended.out)
+    return {**found, "headers": {name.lower(): value for name, value in found["headers"]}}
+
+
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-W", "error", "-m", "curlhttp", *map(str, arguments)]
 

@@ -1,6 +1,395 @@
-"""`curlhttp fetch`: a list of requests in, a record of each out, and nothing twice.
+"""The command `curlhttp fetch`: read a list of requests, and record each response once.
 
-lines reads the list, record is what came of one, formats opens the output, whose kinds keep
-records, recorded knows what is kept already, run has it all happen, tally counts and progress
-shows.
+input reads the list, records writes the output, and run sends the requests. With --engine or
+--processes, curlhttp.distributed does all of that.
 """
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypedDict
+
+import click
+
+from curlhttp.cli.errors import INTERRUPTED, CommandFailed
+from curlhttp.cli.options import (
+    ConnectionOptions,
+    connection_options,
+    integer,
+    parse_rate,
+    parse_size,
+)
+from curlhttp.cli.terminal import console, printable
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp.cli.fetch.input import InputLines
+    from curlhttp.cli.fetch.records import Kind, Mode
+    from curlhttp.cli.fetch.run import FetchRun
+    from curlhttp.distributed import FetchSummary
+
+__all__ = ["fetch"]
+
+_EPILOG = """\b
+Each line of FILE is a URL, or a JSON object:
+  {"url": ..., "method": ..., "headers": {...}, "json": ..., "id": ...}
+with "body" or "body_base64" instead of "json". Blank lines and lines that
+start with # are skipped. An invalid line is reported and recorded, and the
+run continues.
+
+\b
+A record has line, url (without user and password), status, headers, error,
+attempts, elapsed and body ("body_base64" if it is not UTF-8). After
+--retry-failed a line may have two records: the later one counts.
+
+\b
+Exit status: 0 all succeeded, 1 some failed (no response, or a status of 400
+or above), 130 after Ctrl-C.
+
+\b
+Examples:
+  curlhttp fetch urls.txt -o pages.jsonl
+  curlhttp fetch urls.txt -o pages.jsonl --resume
+  curlhttp fetch urls.txt -o pages.db --per-host 4 --rate 10/s --retry 3
+  curlhttp fetch urls.txt -o pages --processes 4 --per-host 4
+  sed 's|^|https://example.org/|' names | curlhttp fetch - | jq .status
+"""
+
+
+class _FetchOptions(TypedDict):
+    """The values of the options; see their help."""
+
+    output: str | None
+    kind: Kind | Literal["parquet"] | None
+    resume: bool
+    retry_failed: bool
+    overwrite: bool
+    no_body: bool
+    max_body: int
+    concurrency: int
+    per_host: int | None
+    rate: float | None
+    burst: int
+    rate_per: Literal["origin", "all"]
+    breaker: int | None
+    method: str
+    quiet: bool
+    summary: Literal["text", "json"]
+    engine: str | None
+    processes: int | None
+    partition: int | None
+    column: str | None
+    store: str | None
+
+
+@click.command(help="Fetch a list of URLs, and resume an interrupted run.", epilog=_EPILOG)
+@click.argument("file", metavar="FILE|-")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="A .jsonl file, a .db (SQLite) file, or a folder.  [default: JSONL on stdout]",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["jsonl", "folder", "sqlite", "parquet"]),
+    help="The format of PATH, if its name does not determine it; with workers, the format of "
+    "parts: parquet, which is the default, or jsonl.",
+)
+@click.option("--resume", is_flag=True, help="Skip lines that have a record in PATH.")
+@click.option(
+    "--retry-failed",
+    is_flag=True,
+    help="With --resume: fetch lines again that failed.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace PATH.")
+@click.option("--no-body", is_flag=True, help="Record no bodies.")
+@click.option(
+    "--max-body",
+    type=parse_size,
+    default="100M",
+    show_default=True,
+    metavar="SIZE",
+    help="Larger bodies are errors.",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=integer(1, 100_000),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Concurrent requests.",
+)
+@click.option("--per-host", type=integer(), metavar="N", help="Concurrent requests to one origin.")
+@click.option(
+    "--rate", type=parse_rate, metavar="N[/s|/m|/h]", help="Requests per second, minute or hour."
+)
+@click.option(
+    "--burst",
+    type=integer(),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="With --rate: how many requests may be sent at once after a pause.",
+)
+@click.option(
+    "--rate-per",
+    type=click.Choice(["origin", "all"]),
+    default="origin",
+    show_default=True,
+    help="Whether --rate limits each origin, or all requests together.",
+)
+@click.option(
+    "--breaker",
+    type=integer(),
+    metavar="N",
+    help="After N consecutive failures, send nothing to an origin for 30 s; its lines fail.",
+)
+@click.option(
+    "-X", "--method", default="GET", show_default=True, help="The method of lines that have none."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress and no summary.")
+@click.option(
+    "--summary",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The format of the summary; json goes to stdout if PATH is given.",
+)
+@click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="Fetch in many workers: processes, dask, ray, or the address of a cluster such as "
+    "dask://HOST:8786. PATH is a folder of parts, or a URL such as s3://...; the same command "
+    "resumes an interrupted run.",
+)
+@click.option(
+    "--processes",
+    type=integer(1, 10_000),
+    metavar="N",
+    help="Fetch in N processes on this machine, like --engine processes.",
+)
+@click.option(
+    "--partition",
+    type=integer(1, 100_000_000),
+    metavar="N",
+    help="With workers: URLs in each part.  [default: 10000]",
+)
+@click.option(
+    "--column", metavar="NAME", help="With workers: FILE is Parquet, with URLs in this column."
+)
+@click.option(
+    "--store",
+    metavar="URL",
+    help="With workers: a Redis through which they share --per-host and --rate.",
+)
+@connection_options
+def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOptions]) -> int:
+    """Fetch a list of URLs."""
+    from curlhttp.cli.fetch.input import InputLines
+    from curlhttp.cli.fetch.records import open_output
+    from curlhttp.cli.fetch.run import FetchRun
+
+    if options["engine"] or options["processes"]:
+        return _fetch_distributed(file, connection, options)
+    for name in ("partition", "column", "store"):
+        if options[name]:
+            raise click.UsageError(f"--{name} needs --engine or --processes")
+    if options["kind"] == "parquet":
+        raise click.UsageError("--format parquet needs --engine or --processes")
+    path = None if options["output"] in (None, "-") else Path(options["output"])
+    mode = _get_mode(path, options)
+    with _open(file) as stream, connection.client(**_get_limits(options)) as client:
+        status = os.fstat(stream.fileno())
+        if path is not None and path.exists() and os.path.samestat(path.stat(), status):
+            raise click.UsageError("FILE and PATH are the same file")
+        lines = InputLines(stream)
+        output = open_output(path, options["kind"], mode, keeps_bodies=not options["no_body"])
+        run = FetchRun(
+            client,
+            lines,
+            output,
+            method=options["method"],
+            retry_failed=options["retry_failed"],
+        )
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        return _run(run, lines, size, path, options)
+
+
+def _get_mode(path: Path | None, options: _FetchOptions) -> Mode:
+    if options["retry_failed"] and not options["resume"]:
+        raise click.UsageError("--retry-failed needs --resume")
+    if options["resume"] and options["overwrite"]:
+        raise click.UsageError("--resume and --overwrite exclude each other")
+    if path is None and (options["resume"] or options["overwrite"] or options["kind"]):
+        raise click.UsageError("--resume, --overwrite and --format need -o PATH")
+    return "resume" if options["resume"] else "overwrite" if options["overwrite"] else "new"
+
+
+def _open(file: str) -> BinaryIO:
+    if file == "-":
+        return open(0, "rb", closefd=False)
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise click.UsageError(f"{file}: {error.strerror}") from None
+
+
+def _get_limits(options: _FetchOptions) -> dict[str, object]:
+    """Return the arguments of Client that limit what is sent."""
+    from curlhttp import ConcurrencyLimit, RateLimit
+
+    settings = {"max_connections": options["concurrency"], **_get_common_limits(options)}
+    if options["per_host"]:
+        settings["concurrency_limit"] = ConcurrencyLimit(options["per_host"])
+    if options["rate"]:
+        per = None if options["rate_per"] == "all" else options["rate_per"]
+        settings["rate_limit"] = RateLimit(options["rate"], options["burst"], per)
+    return settings
+
+
+def _get_common_limits(options: _FetchOptions) -> dict[str, object]:
+    """Return the arguments of Client that also apply to each worker."""
+    from curlhttp import CircuitBreaker
+
+    settings: dict[str, object] = {"max_response_size": options["max_body"]}
+    if options["breaker"]:
+        settings["breaker"] = CircuitBreaker(failure_threshold=options["breaker"])
+    return settings
+
+
+def _run(
+    run: FetchRun, lines: InputLines, size: int | None, path: Path | None, options: _FetchOptions
+) -> int:
+    """Run, show the summary even if it is interrupted, and return the exit status."""
+    from curlhttp.cli.fetch.run import FetchProgress
+
+    def fraction() -> float | None:
+        if not run.begin or size is None or size <= run.begin:
+            return None
+        return min(1.0, (lines.position - run.begin) / (size - run.begin))
+
+    progress = FetchProgress(run.counters, fraction, quiet=options["quiet"])
+    try:
+        run.run(options["concurrency"], progress)
+    except BrokenPipeError:  # the reader of the records has closed the pipe
+        raise
+    except KeyboardInterrupt:
+        _print_summary(run, path, options)
+        hint = "" if path is None else "; continue with --resume"
+        raise CommandFailed(
+            f"interrupted, complete responses are recorded{hint}", INTERRUPTED
+        ) from None
+    except CommandFailed:
+        _print_summary(run, path, options)
+        raise
+    _print_summary(run, path, options)
+    return 1 if run.failed else 0
+
+
+def _print_summary(run: FetchRun, path: Path | None, options: _FetchOptions) -> None:
+    if options["summary"] == "json":
+        click.echo(json.dumps(run.counters.summary()), err=path is None)
+    elif not options["quiet"]:
+        out = console(stderr=True)
+        for name, text in run.counters.rows():
+            out.print(f"{name:<8}  {text}", soft_wrap=True)
+        if path is not None and run.failed:
+            hint = "fetch them again with --resume --retry-failed"
+            out.print(f"{'failed':<8}  {run.failed:,} lines; {hint}", soft_wrap=True)
+
+
+# --- with workers ---
+
+
+def _fetch_distributed(file: str, connection: ConnectionOptions, options: _FetchOptions) -> int:
+    """Fetch in many workers, show the summary, and return the exit status."""
+    from curlhttp.distributed import fetch
+
+    out, kind = options["output"], options["kind"]
+    if out in (None, "-"):
+        raise click.UsageError("--engine and --processes need -o FOLDER")
+    if options["processes"] and options["engine"] not in (None, "processes"):
+        raise click.UsageError("--processes and --engine exclude each other")
+    if kind not in (None, "parquet", "jsonl"):
+        raise click.UsageError("with workers --format is parquet or jsonl")
+    _refuse_other_options(options)
+    try:
+        summary = fetch(
+            _read_urls() if file == "-" else file,
+            out,
+            column=options["column"],
+            engine=options["engine"] or "processes",
+            processes=options["processes"],
+            concurrency=options["concurrency"],
+            per_host=options["per_host"],
+            rate=options["rate"],
+            store=_open_store(options["store"]),
+            format=kind or "parquet",
+            partition=options["partition"] or 10_000,
+            bodies=not options["no_body"],
+            progress=not options["quiet"],
+            **{**connection.settings(), **_get_common_limits(options)},
+        )
+    except KeyboardInterrupt as interrupt:
+        raise CommandFailed(f"interrupted: {interrupt}", INTERRUPTED) from None
+    except (ImportError, ValueError, TypeError) as error:
+        raise CommandFailed(str(error), 2) from None
+    if options["summary"] == "json":
+        click.echo(json.dumps(summary.as_json()))
+    elif not options["quiet"]:
+        _print_distributed_summary(summary, out)
+    failed = summary.errors.total() + sum(
+        rows for status, rows in summary.statuses.items() if int(status) >= 400
+    )
+    return 1 if failed else 0
+
+
+def _refuse_other_options(options: _FetchOptions) -> None:
+    refused = {
+        "overwrite": options["overwrite"],
+        "retry-failed": options["retry_failed"],
+        "method": options["method"] != "GET",
+        "burst": options["burst"] != 1,
+        "rate-per": options["rate_per"] != "origin",
+    }
+    for name, is_given in refused.items():
+        if is_given:
+            raise click.UsageError(f"--{name} cannot be used with --engine and --processes")
+
+
+def _open_store(url: str | None) -> Any:  # Any: RedisStore is imported only if it is used
+    if url is None:
+        return None
+    from curlhttp.redis import RedisStore
+
+    return RedisStore(url)
+
+
+def _read_urls() -> Iterator[bytes]:
+    """Yield the lines of stdin as bytes: a line that is not UTF-8 becomes an error of that line."""
+    from curlhttp.distributed.splitter import reject_json_lines
+
+    is_first = True
+    for line in sys.stdin.buffer:
+        text = line.removeprefix(b"\xef\xbb\xbf").strip()
+        if text and not text.startswith(b"#"):
+            if is_first:
+                reject_json_lines(text)
+            is_first = False
+            yield text
+
+
+def _print_distributed_summary(summary: FetchSummary, out: str) -> None:
+    stderr = console(stderr=True)
+    for line in str(summary).splitlines():
+        stderr.print(printable(line), soft_wrap=True)
+    stderr.print(f"{'parts':<10}{os.path.join(out, 'parts')}", soft_wrap=True)

@@ -1,93 +1,117 @@
-"""A run: lines become requests, what comes of them becomes records, in one thread.
+"""A run: send the requests of a list, record and count the results, and show progress.
 
-Nothing is held but what is under way: the list is read as places become free.
+Only running requests are in memory: the list is read as requests end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import signal
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from curlhttp._models.cookies.late import Jar
-from curlhttp.cli.exits import CommandFailed
-from curlhttp.cli.fetch.lines import InputLine, InputLines
-from curlhttp.cli.fetch.output import Output
-from curlhttp.cli.fetch.progress import Progress
-from curlhttp.cli.fetch.record import FetchRecord
-from curlhttp.cli.fetch.tally import Tally
-from curlhttp.cli.interrupts import Interrupts
+from curlhttp.cli.errors import CommandFailed
+from curlhttp.cli.fetch.input import InputLine, InputLines
+from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
+from curlhttp.cli.histogram import LatencyHistogram
+from curlhttp.cli.terminal import (
+    console,
+    format_bytes,
+    format_counts,
+    format_duration,
+    format_seconds,
+    printable,
+)
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
     from curlhttp._client import Client
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["FetchRun"]
+__all__ = ["DeferredInterrupts", "FetchCounters", "FetchProgress", "FetchRun"]
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
+_REFRESHES = 4  # per second
+_WINDOW = 20  # refreshes over which the rate is averaged
+_PERIOD = 10.0  # seconds between two lines if stderr is not a terminal
+_MAX_INVALID_LINES = 10  # that are shown
 
 
 class FetchRun:
-    """Fetch what a list asks for and is not recorded yet.
+    """Fetch the lines of a list that have no record yet.
 
     Args:
-        client: sends.
+        client: sends the requests.
         lines: the list.
-        output: keeps records, and knows those that are there.
-        method: of lines that name none.
-        retry_failed: fetch again what is recorded as failed.
+        output: writes records, and knows those of earlier runs.
+        method: the method of lines that have none.
+        retry_failed: fetch lines again that failed.
     """
 
     def __init__(
-        self, client: Client, lines: InputLines, output: Output, *, method: str, retry_failed: bool
+        self,
+        client: Client,
+        lines: InputLines,
+        output: RecordOutput,
+        *,
+        method: str,
+        retry_failed: bool,
     ) -> None:
-        self.tally: Tally = Tally()
+        self.counters: FetchCounters = FetchCounters()
         self.begin: int = 0  # the position in the list when the first request was made
         self._client = client
         self._lines = lines
         self._output = output
         self._method = method
         self._retry_failed = retry_failed
-        self._interrupts = Interrupts()
-        self._progress: Progress
+        self._interrupts = DeferredInterrupts()
+        self._progress: FetchProgress
 
     @property
     def failed(self) -> int:
-        """Return how many lines are recorded as failed, of this run and those before."""
-        return self._output.recorded.failed + self.tally.failed
+        """Return how many recorded lines failed, in this run and earlier ones."""
+        return self._output.recorded.failed + self.counters.failed
 
-    def go(self, concurrency: int, progress: Progress) -> None:
-        """Fetch all, and close the output.
+    def run(self, concurrency: int, progress: FetchProgress) -> None:
+        """Fetch all lines, and close the output.
 
         Args:
-            concurrency: requests at once.
-            progress: is told of all that is done.
+            concurrency: the number of concurrent requests.
+            progress: shows the progress.
 
         Raises:
-            KeyboardInterrupt: all that was complete is recorded.
+            KeyboardInterrupt: all complete responses are recorded.
             CommandFailed: the output cannot be written, or the list was edited.
         """
         self._progress = progress
-        self._interrupts.listen()
+        self._interrupts.install()
         try:
-            with progress:
-                self._fetch(concurrency)
+            with (
+                progress,
+                self._client.map(self._requests(), concurrency=concurrency) as outcomes,
+            ):
+                for outcome in outcomes:
+                    self._record(_make_record(outcome))
         finally:
             try:
                 with self._interrupts:
                     self._output.close()
             finally:
-                self._interrupts.restore()
+                self._interrupts.uninstall()
 
-    def _fetch(self, concurrency: int) -> None:
-        with self._client.map(self._requests(), concurrency=concurrency) as outcomes:
-            for outcome in outcomes:
-                self._keep(_record_of(outcome))
-
-    def _keep(self, record: FetchRecord) -> None:
+    def _record(self, record: FetchRecord) -> None:
         with self._interrupts:
-            self.tally.add(record)
+            self.counters.add(record)
             self._output.add(record)
         self._progress.tick()
 
@@ -97,21 +121,21 @@ class FetchRun:
             state = recorded.state(line.number, line.fingerprint)
             if state == "changed":
                 raise CommandFailed(
-                    f"line {line.number} is not what is recorded for it: the list was edited. "
-                    "Add lines at its end only, or fetch into another output",
+                    f"line {line.number} differs from its record: the list was edited. Only add "
+                    "lines at its end, or use another output",
                     2,
                 )
             if state == "done" or (state == "failed" and not self._retry_failed):
-                self.tally.skipped += 1
+                self.counters.skipped += 1
                 continue
-            recorded.forget(line.number)
+            recorded.remove(line.number)
             self.begin = self.begin or self._lines.position
-            request = self._request(line)
+            request = self._build_or_record(line)
             if request is not None:
                 yield request
 
-    def _request(self, line: InputLine) -> Request | None:
-        """Return the request of a line; of a bad one, record that and return None."""
+    def _build_or_record(self, line: InputLine) -> Request | None:
+        """Return the request of a line; if it is invalid, record that and return None."""
         problem = line.problem
         if not problem:
             try:
@@ -120,11 +144,12 @@ class FetchRun:
                 problem = str(error)
             else:
                 request.extensions = {_KEY: (line, request.method, str(request.url))}
-                # A jar of its own: cookies of a million lines must not pile up, nor mix.
+                # A separate jar per request, so that cookies of a million lines neither accumulate
+                # nor mix.
                 request.jar = Jar()
                 return request
-        self._progress.tell_bad_line(line.number, problem)
-        self._keep(FetchRecord.of_problem(line, problem))
+        self._progress.print_invalid_line(line.number, problem)
+        self._record(FetchRecord.of_problem(line, problem))
         return None
 
     def _build(self, line: InputLine) -> Request:
@@ -132,7 +157,212 @@ class FetchRun:
         return self._client.build_request(url=line.url, **options)
 
 
-def _record_of(outcome: Response | RequestException) -> FetchRecord:
-    request: Any = outcome.request  # Any: ours, with what _request put into it
+def _make_record(outcome: Response | RequestException) -> FetchRecord:
+    request: Any = outcome.request  # Any: _build_or_record has set the extensions
     line, method, url = request.extensions[_KEY]
     return FetchRecord.of(line, method, url, outcome)
+
+
+class DeferredInterrupts:
+    """Raise KeyboardInterrupt on SIGINT, but defer it until the end of a `with` block.
+
+    Blocks may be nested. Only the main thread receives signals; in others this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._is_pending = False
+        self._previous: signal._HANDLER = None
+
+    def install(self) -> None:
+        """Install the signal handler."""
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._handle)
+
+    def uninstall(self) -> None:
+        """Restore the previous signal handler."""
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._is_pending = True
+        if not self._depth:
+            self._raise()
+
+    def _raise(self) -> NoReturn:
+        self._is_pending = False
+        raise KeyboardInterrupt
+
+    def __enter__(self) -> None:
+        self._depth += 1
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._depth -= 1
+        if self._is_pending and not self._depth and kind is None:
+            self._raise()
+
+
+class FetchCounters:
+    """Count the records of a run.
+
+    Attributes:
+        done: records of this run.
+        ok: how many of them succeeded.
+        skipped: lines that have a record from an earlier run.
+        statuses: counts by class, such as "2xx".
+        errors: counts by type, such as "ReadTimeout".
+        size: the total size of the bodies in bytes.
+        latencies: of the last attempts.
+    """
+
+    def __init__(self) -> None:
+        self.done: int = 0
+        self.ok: int = 0
+        self.skipped: int = 0
+        self.size: int = 0
+        self.statuses: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.latencies: LatencyHistogram = LatencyHistogram()
+        self._started = time.monotonic()
+
+    def add(self, record: FetchRecord) -> None:
+        """Count a record."""
+        self.done += 1
+        self.ok += record.ok
+        self.size += record.size
+        if record.error is not None:
+            self.errors[record.error] += 1
+        elif record.status is not None:
+            self.statuses[f"{record.status // 100}xx"] += 1
+            if record.elapsed is not None:
+                self.latencies.add(record.elapsed)
+
+    @property
+    def failed(self) -> int:
+        """Return how many failed."""
+        return self.done - self.ok
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the run has taken so far."""
+        return time.monotonic() - self._started
+
+    def summary(self) -> dict[str, object]:
+        """Return what --summary json shows, in seconds and bytes."""
+        seconds = self.seconds
+        return {
+            "done": self.done,
+            "ok": self.ok,
+            "failed": self.failed,
+            "skipped": self.skipped,
+            "statuses": dict(sorted(self.statuses.items())),
+            "errors": dict(self.errors.most_common()),
+            "bytes": self.size,
+            "seconds": round(seconds, 3),
+            "rate": round(self.done / seconds, 1) if seconds else 0.0,
+            "p50": round(self.latencies.percentile(50), 6),
+            "p95": round(self.latencies.percentile(95), 6),
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the rows of the summary: a label and a text each."""
+        seconds = self.seconds
+        rate = self.done / seconds if seconds else 0.0
+        size = format_bytes(self.size)
+        rows = [
+            ("fetched", f"{self.done:,} in {seconds:.1f} s, {rate:,.0f}/s, {size}"),
+            ("statuses", format_counts(self.statuses)),
+            ("errors", format_counts(self.errors)),
+        ]
+        if self.latencies.count:
+            p50, p95 = (format_seconds(self.latencies.percentile(part)) for part in (50, 95))
+            rows.append(("latency", f"p50 {p50}, p95 {p95}"))
+        if self.skipped:
+            rows.append(("skipped", f"{self.skipped:,} recorded before"))
+        return rows
+
+
+class FetchProgress:
+    """Show progress on stderr: a live line on a terminal, otherwise a line at intervals.
+
+    Args:
+        counters: the counters of the run.
+        fraction: returns which fraction of the input has been read, or None if that is unknown.
+        quiet: show only invalid lines.
+    """
+
+    def __init__(
+        self, counters: FetchCounters, fraction: Callable[[], float | None], *, quiet: bool
+    ) -> None:
+        self._counters = counters
+        self._fraction = fraction
+        self._quiet = quiet
+        self._samples: deque[tuple[float, int]] = deque([(0.0, 0)], maxlen=_WINDOW)
+        self._console: Console = console(stderr=True)
+        self._live: Live | None = None
+        self._next = time.monotonic() + _PERIOD
+        self._invalid_lines = 0
+
+    def __enter__(self) -> FetchProgress:
+        if not self._quiet and sys.stderr.isatty():
+            from rich.live import Live
+
+            self._live = Live(
+                get_renderable=self._text,
+                console=self._console,
+                refresh_per_second=_REFRESHES,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tick(self) -> None:
+        """Print a line if one is due and there is no live line."""
+        if self._live is None and not self._quiet and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _PERIOD
+            self._print(self.line())
+
+    def print_invalid_line(self, number: int, problem: str) -> None:
+        """Print why a line is invalid, for a limited number of lines.
+
+        Args:
+            number: the number of the line.
+            problem: why it is invalid.
+        """
+        self._invalid_lines += 1
+        if self._invalid_lines <= _MAX_INVALID_LINES:
+            self._print(f"curlhttp: line {number}: {printable(problem)}")
+        if self._invalid_lines == _MAX_INVALID_LINES:
+            self._print("curlhttp: further invalid lines are counted and recorded, but not shown")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True)
+
+    def line(self) -> str:
+        """Return the current line, with the most important parts first."""
+        counters, seconds = self._counters, self._counters.seconds
+        since, done = self._samples[0]
+        self._samples.append((seconds, counters.done))
+        rate = (counters.done - done) / (seconds - since) if seconds > since else 0.0
+        parts = [f"{counters.done:,} done", f"{rate:,.0f}/s"]
+        fraction = self._fraction()
+        if fraction:
+            left = seconds * (1 - fraction) / fraction
+            parts += [f"{fraction:.0%}", f"ETA {format_duration(left)}"]
+        if counters.errors:
+            errors = format_counts(counters.errors, 3)
+            parts.append(f"{counters.errors.total():,} errors ({errors})")
+        failed = {kind: count for kind, count in counters.statuses.items() if kind > "4"}
+        parts += [f"{kind} {count:,}" for kind, count in sorted(failed.items())]
+        return "  ".join(parts)
+
+    def _text(self) -> Text:
+        from rich.text import Text
+
+        return Text(self.line(), no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,174 @@
+"""Save bodies to files: their names, and how to resume a download that was interrupted."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from curlhttp._download.partial_file import PartialFile
+from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url
+from curlhttp._policy.resume import ResumeRecord
+from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.options import add_scheme
+from curlhttp.cli.output import MeasuredBody
+from curlhttp.cli.request_body import split_item
+from curlhttp.cli.terminal import console, printable
+from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._building import RequestOptions
+    from curlhttp._client import Client
+    from curlhttp._models.response import Response
+
+__all__ = ["ARGUMENTS", "get_name", "get_server_name", "resume", "save"]
+
+ARGUMENTS = "curlhttp.arguments"  # in click's meta: the command line as it was typed
+_NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
+_EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
+_SECRETS = ("user", "cookies", "proxy", "data", "show_secrets")  # parameters of the command
+_OUR_SUFFIXES = (".part", ".part.json")
+
+
+def get_name(url: str) -> str:
+    """Return a file name for a URL: the last segment of its path.
+
+    Raises:
+        click.UsageError: the path ends with a slash.
+    """
+    name = _sanitize_name(urlsplit(url).path)
+    if name is None:
+        raise click.UsageError("-O: the path of the URL has no file name: use -o FILE")
+    return name
+
+
+def get_server_name(response: Response, path: Path) -> Path:
+    """Return the file name in Content-Disposition (RFC 6266), without folders.
+
+    Args:
+        response: the response, which is not trusted.
+        path: the name to use if there is none.
+
+    Raises:
+        CommandFailed: a file with this name exists, or is being written. A server must not choose
+            which file is replaced, or which download is resumed.
+    """
+    value = response.headers.get("content-disposition", "")
+    extended, plain = _EXTENDED_NAME.search(value), _NAME.search(value)
+    if extended:
+        name = _sanitize_name(unquote(extended[1]))
+    else:
+        name = _sanitize_name(plain[1] or plain[2] or "") if plain else None
+    if name is None:
+        return path
+    files = (name, *(name + suffix for suffix in _OUR_SUFFIXES))
+    existing = [file for file in files if os.path.lexists(file)]
+    if existing:
+        raise CommandFailed(f"{existing[0]}: the file exists, and a name from a server never "
+                            "replaces a file: use -o FILE", WRITE_ERROR)  # fmt: skip
+    if name.lower().endswith(_OUR_SUFFIXES):
+        raise CommandFailed(f"{name}: this name from the server is that of an interrupted "
+                            "download: use -o FILE", WRITE_ERROR)  # fmt: skip
+    return Path(name)
+
+
+def _sanitize_name(text: str) -> str | None:
+    """Return the last segment of a path if it can be the name of a file."""
+    name = printable(text.replace("\\", "/").rpartition("/")[2]).strip().lstrip(".")
+    name = name.encode("utf-8", "replace").decode()[:200]
+    return name or None
+
+
+def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
+    """Write a body to a file, which is replaced only when the body is complete.
+
+    The body is written to `<path>.part`, which is renamed at the end. If it is interrupted, the old
+    file remains, and -C can resume the download if the server identifies its version. If the path
+    is not a regular file, such as a pipe, the body is written to it directly.
+
+    Args:
+        body: it is read here.
+        path: the path of the file.
+        shows_progress: draw a progress bar on stderr.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            file.writelines(body.chunks_with_progress(shows_progress))
+        return
+    response = body.response
+    record = None
+    first = (response.history or [response])[0].request
+    if first.method == "GET" and first.body is None and response.status_code == 200:
+        record = ResumeRecord.of(first, response.request.url, response.headers, time.time())
+    partial = PartialFile(path, resumes=True)
+    try:
+        partial.restart(record)
+        for chunk in body.chunks_with_progress(shows_progress):
+            partial.write(chunk)
+        partial.commit()
+    except (KeyboardInterrupt, RequestException):
+        partial.close()
+        _print_how_to_resume(path, partial.size if partial.is_kept else 0)
+        raise
+    finally:
+        partial.close()
+
+
+def resume(
+    client: Client, url: str, path: Path, keywords: RequestOptions, *, shows_progress: bool
+) -> None:
+    """Download to a file, and resume an earlier attempt if there is one."""
+    from curlhttp.progress import bar
+
+    bars = bar(console=console(stderr=True)) if shows_progress else nullcontext()
+    try:
+        with bars as update:
+            client.download(url, path, progress=update, **keywords)  # type: ignore[misc]
+    except (KeyboardInterrupt, RequestException):
+        part = Path(f"{os.path.realpath(path)}.part")
+        is_kept = part.with_name(f"{part.name}.json").exists()
+        _print_how_to_resume(path, part.stat().st_size if is_kept else 0)
+        raise
+
+
+def _print_how_to_resume(path: Path, size: int) -> None:
+    """Print how much of an interrupted download is kept, and the command for the rest."""
+    name = printable(str(path))
+    if not size:
+        reason = "the server sent no strong ETag to identify the rest by"
+        click.echo(f"curlhttp: nothing of {name} is kept: {reason}", err=True)
+        return
+    click.echo(f"curlhttp: {size:,} bytes are kept in {name}.part; to resume: {_get_command(path)}",
+               err=True)  # fmt: skip
+
+
+def _get_command(path: Path) -> str:
+    """Return the command line with -C, or a description if it may contain a secret."""
+    context = click.get_current_context(silent=True)
+    arguments: list[str] = [] if context is None else context.meta.get(ARGUMENTS, [])
+    if context is None or not arguments or not _is_public(context.params):
+        return f"the same command with -C -o {shlex.quote(str(path))}"
+    option = [] if context.params["resumes"] else ["-C"]
+    return shlex.join(["curlhttp", arguments[0], *option, *arguments[1:]])
+
+
+def _is_public(params: dict[str, Any]) -> bool:  # Any: each parameter has its own type
+    """Return whether a command contains no secret and names its file."""
+    if params["remote_header_name"] or any(map(params.get, _SECRETS)):
+        return False
+    url = add_scheme(params["url"])
+    items = [split_item(text) for text in params["items"]]
+    headers = [*params["header"], *((name, value) for name, mark, value in items if mark == ":")]
+    query = [f"{name}={value}" for name, mark, value in items if mark == "=="]
+    return (
+        scrub_url(url) == url
+        and all(scrub_text(text) == text for text in query)
+        and all(scrub_field(name, value or "") == (value or "") for name, value in headers)
+    )

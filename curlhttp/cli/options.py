@@ -1,0 +1,328 @@
+"""Options and arguments that commands share: numbers, URLs, and how to connect and send.
+
+Values are validated when the command line is parsed. The connection options become one
+`ConnectionOptions`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from curlhttp.cli.errors import CommandFailed
+from curlhttp.cli.terminal import color_option
+
+if TYPE_CHECKING:
+    from curlhttp._client import Client
+    from curlhttp._models.timeout import Timeout
+    from curlhttp._policy.guard import PublicOnly
+
+__all__ = [
+    "ConnectionOptions",
+    "add_options",
+    "add_scheme",
+    "connection_options",
+    "integer",
+    "looks_like_url",
+    "parse_rate",
+    "parse_seconds",
+    "parse_size",
+]
+
+_T = TypeVar("_T")
+
+_FILE = click.Path(exists=True, dir_okay=False, readable=True)
+_CA_ERROR = 77  # CURLE_SSL_CACERT_BADFILE
+_PERIODS = {"s": 1, "m": 60, "h": 3600}
+_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_match_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://").match
+_match_host = re.compile(
+    r"(?:[^/?#@]*@)?(?P<host>\[[^]]*\]|[^:/?#]*)(?::(?P<port>\d+))?(?=[/?#]|$)"
+).match
+_HTTPS_PORT = "443"
+
+
+# --- numbers ---
+
+
+def integer(least: int = 1, most: int = 1_000_000) -> Callable[[str], int]:
+    """Return a parser of integers.
+
+    Args:
+        least: the smallest valid number.
+        most: the largest valid number.
+    """
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise click.BadParameter(f"{text!r} is not a number from {least:,} to {most:,}")
+        return number
+
+    return parse
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a number of seconds greater than 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise click.BadParameter(f"{text!r} is not a number greater than 0")
+    return number
+
+
+def parse_rate(text: str) -> float:
+    """Parse requests per second: "50", "50/s", "600/m" or "1000/h"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/([smh]))?", text, re.ASCII)
+    if not match or not float(match[1]):
+        raise click.BadParameter(f"{text!r} is not a rate such as 50, 50/s, 600/m or 1000/h")
+    return float(match[1]) / _PERIODS[match[2] or "s"]
+
+
+def parse_size(text: str) -> int:
+    """Parse bytes: "1000", "64k", "10M" or "1G"."""
+    match = re.fullmatch(r"(\d+)([kmg]?)", text.lower(), re.ASCII)
+    if not match:
+        raise click.BadParameter(f"{text!r} is not a size such as 1000, 64k, 10M or 1G")
+    return int(match[1]) * _SIZES[match[2]]
+
+
+# --- URLs ---
+
+
+def add_scheme(url: str, *, secure: str = "https", plain: str = "http") -> str:
+    """Return a URL with a scheme: its own, otherwise `plain` for local hosts, otherwise `secure`.
+
+    Local hosts are loopback and private addresses, names without a dot, and names below localhost
+    and local, unless the port is 443. ":8000/x" means localhost.
+
+    Args:
+        url: as it was typed.
+        secure: the scheme for hosts that are not local.
+        plain: the scheme for local hosts.
+    """
+    if not url or _match_scheme(url):
+        return url
+    if url.startswith(":") and url[1:2].isdigit():
+        url = f"localhost{url}"
+    url = url.removeprefix("//")
+    match = _match_host(url)
+    is_plain = match is not None and match["port"] != _HTTPS_PORT and _is_local(match["host"])
+    return f"{plain if is_plain else secure}://{url}"
+
+
+def looks_like_url(text: str) -> bool:
+    """Return whether a first argument is more likely a URL than the name of a command."""
+    return text == "localhost" or any(mark in text for mark in ".:/")
+
+
+def _is_local(host: str) -> bool:
+    host = host.strip("[]").lower().rstrip(".")
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return "." not in host or host.endswith((".localhost", ".local"))
+
+
+# --- how to connect and send ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions:
+    """The values of the connection options; see their help."""
+
+    header: tuple[tuple[str, str | None], ...]
+    user_agent: str | None
+    user: str | None
+    follow: bool
+    timeout: float | None
+    connect_timeout: float | None
+    max_time: float | None
+    retry: int
+    version: str | None
+    proxy: str | None
+    resolve: dict[str, list[str]]
+    unix_socket: str | None
+    insecure: bool
+    cacert: str | None
+    cert: str | None
+    key: str | None
+    public_only: bool
+
+    def client(self, **settings: Any) -> Client:  # Any: see settings
+        """Return a client with these options.
+
+        Args:
+            settings: further arguments of Client.
+
+        Raises:
+            CommandFailed: the options or environment variables are invalid.
+        """
+        from curlhttp._client import Client
+        from curlhttp.exceptions import RequestException
+
+        try:
+            return Client(**{**self.settings(), **settings})
+        except RequestException:  # an OSError, and some are also a ValueError
+            raise
+        except ValueError as error:
+            raise CommandFailed(str(error), 2) from None
+        except OSError as error:
+            raise CommandFailed(str(error), _CA_ERROR) from None
+
+    def settings(self) -> dict[str, Any]:  # Any: each keyword of Client has its own type
+        """Return the corresponding arguments of Client."""
+        agent = [("User-Agent", self.user_agent)] if self.user_agent is not None else []
+        return {
+            "headers": [*agent, *self.header],
+            "auth": _get_credentials(self.user),
+            "timeout": self._timeout(),
+            "retry": self.retry,
+            "follow_redirects": self.follow,
+            "http2": "prior-knowledge" if self.version == "prior" else self.version == "2",
+            "http3": self.version == "3",
+            "verify": False if self.insecure else self.cacert or True,
+            "cert": (self.cert, self.key) if self.cert and self.key else self.cert,
+            "proxies": self.proxy,
+            "resolve": self.resolve,
+            "uds": self.unix_socket,
+            "guard": _create_guard() if self.public_only else None,
+        }
+
+    def with_password(self) -> ConnectionOptions:
+        """Return these options with the password of --user, prompting for it if it is missing."""
+        credentials = _get_credentials(self.user)
+        return self if credentials is None else replace(self, user=":".join(credentials))
+
+    def _timeout(self) -> Timeout:
+        from curlhttp._models.timeout import Timeout
+
+        limits = {"total": self.max_time}
+        if self.timeout is not None:
+            limits |= {"connect": self.timeout, "read": self.timeout}
+        if self.connect_timeout is not None:
+            limits["connect"] = self.connect_timeout
+        return Timeout(**limits)
+
+
+def _create_guard() -> PublicOnly:
+    from curlhttp._policy.guard import PublicOnly
+
+    return PublicOnly()
+
+
+def _get_credentials(user: str | None) -> tuple[str, str] | None:
+    if user is None:
+        return None
+    name, colon, password = user.partition(":")
+    if not colon:
+        password = click.prompt(f"Password of {name}", hide_input=True, err=True)
+    return name, password
+
+
+def _parse_headers(
+    _: click.Context, __: click.Parameter, lines: tuple[str, ...]
+) -> list[tuple[str, str | None]]:
+    """Parse -H as curl does: "Name: value"; "Name:" removes a header, "Name;" sends it empty."""
+    headers: list[tuple[str, str | None]] = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers.append((name, value.strip() or None))
+        elif name.endswith(";"):
+            headers.append((name[:-1], ""))
+        else:  # not shown, because it may be a secret
+            raise click.BadParameter("a header is 'Name: value'")
+    return headers
+
+
+def _parse_addresses(
+    _: click.Context, __: click.Parameter, lines: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Parse --resolve as curl does: HOST:PORT:ADDRESS[,ADDRESS]."""
+    addresses: dict[str, list[str]] = {}
+    for line in lines:
+        host, port, listed = (*line.split(":", 2), "", "")[:3]
+        if not (host and port.isdigit() and listed):
+            raise click.BadParameter(f"{line!r} is not HOST:PORT:ADDRESS[,ADDRESS]")
+        addresses[f"{host}:{port}"] = [address.strip("[]") for address in listed.split(",")]
+    return addresses
+
+
+_OPTIONS = (
+    click.option("-H", "--header", multiple=True, callback=_parse_headers, metavar="'NAME: VALUE'",
+                 help="Send a header; 'Name:' omits a default header. May be repeated."),
+    click.option("-A", "--user-agent", metavar="TEXT", help="Send this User-Agent."),
+    click.option("-u", "--user", metavar="NAME:PASSWORD",
+                 help="Authenticate; prompts for the password if it is missing."),
+    click.option("--follow/--no-follow", "-L/", "--location/", "follow", default=True,
+                 show_default=True, help="Follow redirects."),
+    click.option("--timeout", type=parse_seconds, metavar="SECONDS",
+                 help="Limit connecting, and the time without data.  [default: 10 and 60]"),
+    click.option("--connect-timeout", type=parse_seconds, metavar="SECONDS",
+                 help="Limit connecting only."),
+    click.option("-m", "--max-time", type=parse_seconds, metavar="SECONDS",
+                 help="Limit the whole request: waits, redirects, retries, the body."),
+    click.option("--retry", type=integer(0, 100), default=0, metavar="N",
+                 help="Retry up to N times if that is safe."),
+    click.option("--http1.1", "version", flag_value="1.1", default=True,
+                 help="Use HTTP/1.1, which is the default."),
+    click.option("--http2", "version", flag_value="2",
+                 help="Offer HTTP/2 over TLS."),
+    click.option("--http2-prior-knowledge", "version", flag_value="prior",
+                 help="Use HTTP/2 without negotiation, also without TLS."),
+    click.option("--http3", "version", flag_value="3",
+                 help="Try HTTP/3, and fall back to other versions."),
+    click.option("-x", "--proxy", metavar="URL",
+                 help="Use a proxy; overrides HTTP_PROXY and similar variables."),
+    click.option("--resolve", multiple=True, callback=_parse_addresses,
+                 metavar="HOST:PORT:ADDRESS[,ADDRESS]",
+                 help="Connect to this address without a DNS lookup. May be repeated."),
+    click.option("--unix-socket", metavar="PATH",
+                 help="Connect to this socket, whatever the URL."),
+    click.option("--public-only", is_flag=True,
+                 help="Refuse addresses that are not on the public Internet, on each hop."),
+    click.option("-k", "--insecure", is_flag=True, help="Do not verify certificates."),
+    click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
+                 help="Trust these authorities (PEM) instead of certifi's."),
+    click.option("--cert", type=_FILE, metavar="FILE", help="A client certificate (PEM)."),
+    click.option("--key", type=_FILE, metavar="FILE",
+                 help="The key of the certificate, if it is in another file."),
+    color_option,
+)  # fmt: skip
+
+
+def add_options(
+    command: Callable[..., _T],
+    options: Sequence[Callable[[Callable[..., _T]], Callable[..., _T]]],
+) -> Callable[..., _T]:
+    """Give a command options, which its help shows in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
+    """Give a command the connection options; it gets them as one argument, `connection`."""
+    names = [field.name for field in fields(ConnectionOptions)]
+
+    @functools.wraps(command)
+    def wrapped(**options: Any) -> _T:  # Any: the values that click parsed
+        if options["key"] and not options["cert"]:
+            raise click.UsageError("--key needs --cert")
+        values = {name: options.pop(name) for name in names}
+        return command(connection=ConnectionOptions(**values), **options)
+
+    return add_options(wrapped, _OPTIONS)

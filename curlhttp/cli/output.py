@@ -1,0 +1,518 @@
+"""Show requests and responses: bodies, and what -v, -i, --print, --json and -w ask for.
+
+Bodies go unchanged to a pipe and in readable form to a terminal, which gets no control characters
+from a server.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from io import IncrementalNewlineDecoder
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from curlhttp._models.charsets import Decoder
+from curlhttp._models.decoders import decode_readable
+from curlhttp._models.masks import Masks
+from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url, shown_url
+from curlhttp._policy.redirect import as_utf8
+from curlhttp._policy.resume import content_length
+from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.terminal import console, has_color, printable
+from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    from logging import LogRecord
+
+    from curlhttp._flow.hooks import AttemptEvent
+    from curlhttp._models.response import Response
+    from curlhttp._stream import StreamedResponse
+
+__all__ = [
+    "MeasuredBody",
+    "check_format",
+    "escape_json_controls",
+    "lay_out_json",
+    "print_body",
+    "print_error_json",
+    "print_head",
+    "print_info",
+    "print_json",
+    "print_request",
+    "print_response_json",
+    "print_retry",
+    "show_wire",
+    "write_out",
+]
+
+_JSON_LAYOUT_LIMIT = 1024 * 1024  # bytes of JSON that are buffered to be laid out
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
+_JSON_INDENT = "  "
+_JSON_STYLES = {"key": "bold blue", "string": "green", "literal": "cyan", "mark": ""}
+_JSON_CONTROLS = re.compile("[\x7f-\x9f]")
+_PHASES = ("queue", "dns", "connect", "tls", "first_byte", "total")
+_WIRE_MARKS = ("* ", "> ", "< ")
+_PARTIAL_BODY = " bytes of body received"  # logged for each chunk of a stream
+
+
+# --- the body of a response ---
+
+
+class MeasuredBody:
+    """Read the body of a response once, and measure its size and time.
+
+    Args:
+        response: its head has been received.
+
+    Attributes:
+        size: decoded bytes read so far.
+        content: the chunks, after read().
+    """
+
+    def __init__(self, response: StreamedResponse) -> None:
+        self.response = response
+        self.size: int = 0
+        self.content: list[bytes] = []
+        self._started = time.perf_counter()
+        self._ended: float | None = None  # when reading ended, which may be before it is shown
+        response._at_end(self._end)
+
+    def _end(self, _: object) -> None:
+        self._ended = time.perf_counter()
+
+    @property
+    def ended(self) -> float:
+        """Return when the body ended, by time.perf_counter()."""
+        return time.perf_counter() if self._ended is None else self._ended
+
+    @property
+    def total(self) -> float:
+        """Return the seconds from the first request, including redirects, to the end."""
+        hops = [*self.response.history, self.response]
+        return sum(hop.timings.total for hop in hops) + self.ended - self._started
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body."""
+        for chunk in self.response.iter_bytes():
+            self.size += len(chunk)
+            yield chunk
+
+    def read(self) -> None:
+        """Read the body into memory."""
+        self.content = list(self.chunks())
+
+    def discard(self) -> None:
+        """Read the body and show nothing."""
+        for _ in self.chunks():
+            pass
+
+    def chunks_with_progress(self, shows_progress: bool) -> Iterator[bytes]:
+        """Yield the body, and draw a progress bar on stderr.
+
+        Args:
+            shows_progress: False to draw no bar.
+        """
+        if not shows_progress:
+            yield from self.chunks()
+            return
+        from curlhttp.progress import bar
+
+        headers = self.response.headers
+        total = None if "content-encoding" in headers else content_length(headers)
+        with bar(console=console(stderr=True)) as update:
+            for chunk in self.chunks():
+                yield chunk
+                update(self.size, total)
+
+
+def print_body(body: MeasuredBody, *, raw: bool = False) -> None:
+    """Write the body to stdout: unchanged to a pipe, as text or laid-out JSON to a terminal.
+
+    Args:
+        body: the body.
+        raw: write it unchanged to a terminal, too.
+
+    Raises:
+        CommandFailed: it is binary, and stdout is a terminal.
+    """
+    if raw or not sys.stdout.isatty():
+        for chunk in body.chunks():
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+        return
+    response = body.response
+    is_json, charset, chunks = _is_json(response), response._charset(), body.chunks()
+    start = b"".join(_take(chunks, _JSON_LAYOUT_LIMIT if is_json else 1))
+    if not _is_text(start, charset):
+        kind = printable(response.headers.get("content-type", "of unknown type"))
+        raise CommandFailed(
+            f"the body is binary ({kind}): save it with -o FILE, or pipe it", WRITE_ERROR
+        )
+    following = next(chunks, b"") if is_json else b""
+    if following or not (is_json and _print_json_body(start)):
+        _print_text(chain([start, following], chunks), charset)
+
+
+def _is_text(start: bytes, charset: str) -> bool:
+    """Return whether a body that starts like this is text."""
+    try:
+        return "\0" not in Decoder(charset, errors="strict").decode(start)
+    except UnicodeError:
+        return False
+
+
+def _is_json(response: StreamedResponse) -> bool:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind.endswith(("/json", "+json"))
+
+
+def _take(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """Yield chunks until they have at least `size` bytes."""
+    while size > 0 and (chunk := next(chunks, b"")):
+        size -= len(chunk)
+        yield chunk
+
+
+def _print_json_body(content: bytes) -> bool:
+    """Print a complete body if it is JSON. Return whether it is."""
+    with suppress(UnicodeDecodeError):
+        pieces = lay_out_json(content.decode("utf-8-sig"))
+        if pieces is not None:
+            if not has_color():
+                sys.stdout.write("".join(printable(piece, "\n") for piece, _ in pieces) + "\n")
+                return True
+            from rich.text import Text
+
+            styled = [(printable(piece, "\n"), _JSON_STYLES[kind]) for piece, kind in pieces]
+            console().print(Text.assemble(*styled), soft_wrap=True)
+            return True
+    return False
+
+
+def lay_out_json(text: str) -> list[tuple[str, str]] | None:
+    """Return JSON in indented lines, as pieces with a key of _JSON_STYLES each.
+
+    Tokens are not changed: no number is rounded, and no duplicate key is lost.
+
+    Args:
+        text: the JSON; for other text None is returned.
+    """
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return list(_lay_out(_JSON_TOKEN.findall(text)))
+
+
+def _lay_out(tokens: list[str]) -> Iterator[tuple[str, str]]:
+    depth = 0
+    for index, part in enumerate(tokens):
+        before, after = tokens[index - 1 : index], tokens[index + 1 : index + 2]
+        if part in "[{":
+            depth += 1
+            yield part, "mark"
+            if after not in (["]"], ["}"]):
+                yield "\n" + _JSON_INDENT * depth, "mark"
+        elif part in "]}":
+            depth -= 1
+            if before not in (["["], ["{"]):
+                yield "\n" + _JSON_INDENT * depth, "mark"
+            yield part, "mark"
+        elif part == ",":
+            yield ",\n" + _JSON_INDENT * depth, "mark"
+        elif part == ":":
+            yield ": ", "mark"
+        elif part[0] != '"':
+            yield part, "literal"
+        else:
+            yield part, "key" if after == [":"] else "string"
+
+
+def _print_text(chunks: Iterator[bytes], charset: str) -> None:
+    decoder = IncrementalNewlineDecoder(Decoder(charset), translate=True)
+    last = "\n"
+    for text in _decode(decoder, chunks):
+        if text:
+            sys.stdout.write(printable(text, "\n\t"))
+            sys.stdout.flush()
+            last = text[-1]
+    if last != "\n":
+        sys.stdout.write("\n")  # so that the shell's prompt starts on a new line
+
+
+def _decode(decoder: IncrementalNewlineDecoder, chunks: Iterator[bytes]) -> Iterator[str]:
+    for chunk in chunks:
+        yield decoder.decode(chunk)
+    yield decoder.decode(b"", final=True)
+
+
+# --- -i and --print ---
+
+
+def print_head(response: Response) -> None:
+    """Write the head of a response to stdout; control characters are escaped on a terminal."""
+    status = f"{response.http_version} {response.status_code} {response.reason}".rstrip()
+    _print_head(status, response.headers.multi_items())
+
+
+def print_request(response: Response, parts: str, *, shows_secrets: bool) -> None:
+    """Write the request of the last hop to stdout.
+
+    Args:
+        response: the response to it.
+        parts: "H" for its head, "B" for its body.
+        shows_secrets: do not mask credentials.
+    """
+    request = response.request
+    if "H" in parts:
+        fields = request.sent_headers.multi_items()
+        path = request.url.target
+        if not shows_secrets:
+            fields = [(name, scrub_field(name, value)) for name, value in fields]
+            path = scrub_text(path)
+        _print_head(f"{request.method} {path} {response.http_version}", fields)
+    if "B" in parts and request.body is not None:
+        data = request.body.data
+        if data is None:
+            data = b"(a streamed body)"
+        elif not shows_secrets:
+            codings = request.read_headers().get_list("content-encoding")
+            decoded = decode_readable(data, codings)
+            masked = Masks().body(decoded, request.get_header("content-type") or "")
+            if masked != decoded:  # otherwise it is shown as it was sent
+                data = masked
+        if sys.stdout.isatty():
+            sys.stdout.write(printable(data.decode("utf-8", "replace"), "\n\t") + "\n\n")
+            sys.stdout.flush()
+            return
+        sys.stdout.buffer.write(data + b"\n\n")
+        sys.stdout.buffer.flush()
+
+
+def _print_head(first_line: str, fields: Iterable[tuple[str, str]]) -> None:
+    lines = [first_line, *(f"{name}: {value}" for name, value in fields), ""]
+    if sys.stdout.isatty():
+        sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+        sys.stdout.flush()
+        return
+    sys.stdout.buffer.write("".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+    sys.stdout.buffer.flush()
+
+
+# --- -v ---
+
+
+def print_info(line: str) -> None:
+    """Write a line to stderr; control characters are escaped."""
+    print(printable(line), file=sys.stderr)  # noqa: T201
+
+
+def print_retry(event: AttemptEvent) -> None:
+    """Print that a request is sent again; a hook for before_sleep."""
+    cause = event.error or event.status_code
+    print_info(f"* attempt {event.number}: {cause}; retrying in {event.delay:.2f} s")
+
+
+@contextmanager
+def show_wire(*, shows_secrets: bool = False) -> Iterator[None]:
+    """Show on stderr what is sent and received within the block, from the logger "curlhttp".
+
+    Args:
+        shows_secrets: do not mask credentials.
+    """
+    import logging
+
+    from curlhttp._watch import log
+
+    class Handler(logging.Handler):
+        def emit(self, record: LogRecord) -> None:
+            _print_record(record)
+
+    logger, handler = logging.getLogger("curlhttp"), Handler()
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    logger.addHandler(handler)
+    log.masks = not shows_secrets
+    try:
+        yield
+    finally:
+        log.masks = True
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+        logger.setLevel(level)
+
+
+def _print_record(record: LogRecord) -> None:
+    """Print a record of what is on the wire, such as "#1 +0.000426 > Host: ..."."""
+    _, _, line = record.getMessage().partition(" ")
+    if line.startswith("+"):
+        _, _, line = line.partition(" ")
+    if f"{line} ".startswith(_WIRE_MARKS) and not line.endswith(_PARTIAL_BODY):
+        print_info(line.rstrip())
+
+
+# --- --json ---
+
+
+def escape_json_controls(text: str) -> str:
+    """Return JSON with DEL and C1 escaped, the control characters that json does not escape."""
+    return _JSON_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_json(fields: dict[str, object]) -> None:
+    """Write a line of JSON to stdout."""
+    text = escape_json_controls(json.dumps(fields, ensure_ascii=False))
+    sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_response_json(body: MeasuredBody, path: Path | None) -> None:
+    """Write a response and its body as one line of JSON, with the field names of `fetch`.
+
+    Args:
+        body: it has been read.
+        path: the file it was saved to; None if it is in memory.
+    """
+    response = body.response
+    headers: dict[str, list[str]] = {}
+    for name, value in response.headers.multi_items():
+        headers.setdefault(name.lower(), []).append(value)
+    timings = response.timings
+    first = (response.history or [response])[0].request
+    fields: dict[str, object] = {
+        "method": first.method,
+        "url": scrub_url(first.url),
+        "final_url": scrub_url(response.request.url) if response.history else None,
+        "status": response.status_code,
+        "reason": response.reason,
+        "http_version": response.http_version,
+        "headers": headers,
+        "attempts": max(1, len(response.attempts)),
+        "redirects": len(response.history),
+        "timings": {name: round(getattr(timings, name), 6) for name in _PHASES},
+        "elapsed": round(body.total, 6),
+        "size": body.size,
+    }
+    if path is not None:
+        print_json({**fields, "file": str(path)})
+        return
+    content = b"".join(body.content)
+    try:
+        print_json({**fields, "body": content.decode()})
+    except UnicodeDecodeError:
+        print_json({**fields, "body_base64": base64.b64encode(content).decode()})
+
+
+def print_error_json(error: RequestException, method: str, url: str) -> None:
+    """Write an error as one line of JSON."""
+    print_json(
+        {
+            "method": method,
+            "url": scrub_url(url),
+            "status": None if error.response is None else error.response.status_code,
+            "error": type(error).__name__,
+            "message": str(error),
+        }
+    )
+
+
+# --- -w ---
+
+_VARIABLE = re.compile(r"%\{([^}]+)\}|%%|\\[nrt\\]")
+_ESCAPES = {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\\": "\\", "%%": "%"}
+_VERSIONS = {"HTTP/1.0": "1.0", "HTTP/1.1": "1.1", "HTTP/2": "2", "HTTP/3": "3"}
+
+
+def _format_time(seconds: float) -> str:
+    return f"{seconds:.6f}"
+
+
+def _time_until(*names: str) -> Callable[[Response, int, float], str]:
+    """Return a function that adds up timings, because curl's times count from the start."""
+    return lambda response, *_: _format_time(sum(getattr(response.timings, name) for name in names))
+
+
+def _address_part(index: int, side: str) -> Callable[[Response, int, float], str]:
+    def get(response: Response, *_: object) -> str:
+        address = getattr(response.timings, side)
+        return "" if address is None else str(address[index])
+
+    return get
+
+
+_VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
+    "content_type": lambda response, *_: scrub_text(response.headers.get("content-type", "")),
+    "http_code": lambda response, *_: f"{response.status_code:03}",
+    "http_version": lambda response, *_: _VERSIONS.get(response.http_version, "0"),
+    "local_ip": _address_part(0, "local"),
+    "local_port": _address_part(1, "local"),
+    "method": lambda response, *_: response.request.method,
+    "num_redirects": lambda response, *_: str(len(response.history)),
+    "redirect_url": lambda response, *_: _get_redirect_url(response),
+    "remote_ip": _address_part(0, "peer"),
+    "remote_port": _address_part(1, "peer"),
+    "response_code": lambda response, *_: f"{response.status_code:03}",
+    "scheme": lambda response, *_: response.request.url.scheme,
+    "size_download": lambda _, size, __: str(size),
+    "time_appconnect": _time_until("dns", "connect", "tls"),
+    "time_connect": _time_until("dns", "connect"),
+    "time_namelookup": _time_until("dns"),
+    "time_starttransfer": _time_until("first_byte"),
+    "time_total": lambda _, __, total: _format_time(total),
+    "url": lambda response, *_: scrub_url((response.history or [response])[0].request.url),
+    "url_effective": lambda response, *_: scrub_url(response.request.url),
+}
+
+
+def _get_redirect_url(response: Response) -> str:
+    """Return the absolute URL in Location, without secrets."""
+    location = response.headers.get("location", "").strip()
+    if not location:
+        return ""
+    try:
+        return scrub_url(response.request.url.join(as_utf8(location)))
+    except RequestException:
+        return shown_url(location)
+
+
+def check_format(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Refuse unknown variables; a callback of click.
+
+    Raises:
+        click.BadParameter: there is an unknown variable; the message lists the known ones.
+    """
+    for name in _VARIABLE.findall(text or ""):
+        if name and name not in _VARIABLES:
+            raise click.BadParameter(
+                f"there is no variable {name!r}; there are {', '.join(_VARIABLES)}"
+            )
+    return text
+
+
+def write_out(text: str, body: MeasuredBody) -> None:
+    r"""Write a format to stdout with its variables, and \n, \r, \t and %%, replaced.
+
+    Args:
+        text: the format, which check_format has accepted.
+        body: it has been read.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
+        if not name:
+            return _ESCAPES[match[0]]
+        # A server may have sent the value.
+        return printable(_VARIABLES[name](body.response, body.size, body.total))
+
+    sys.stdout.write(_VARIABLE.sub(replace, text))
+    sys.stdout.flush()

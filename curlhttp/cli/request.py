@@ -1,0 +1,394 @@
+"""The commands for one request: get, head, options, post, put, patch, delete, and request."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from curlhttp._models.scrub import shown_url
+from curlhttp.cli.download import get_name, get_server_name, resume, save
+from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
+from curlhttp.cli.options import ConnectionOptions, add_options, add_scheme, connection_options
+from curlhttp.cli.output import (
+    MeasuredBody,
+    check_format,
+    print_body,
+    print_error_json,
+    print_head,
+    print_info,
+    print_request,
+    print_response_json,
+    print_retry,
+    show_wire,
+    write_out,
+)
+from curlhttp.cli.request_body import (
+    ITEMS_HELP,
+    RequestContent,
+    body_options,
+    parse_items,
+    pop_content,
+)
+from curlhttp.cli.timing import TimingChart
+from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._building import RequestOptions
+    from curlhttp._client import Client
+    from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._stream import StreamedResponse
+    from curlhttp.cli.sessions import SavedSession
+
+__all__ = ["REQUEST_COMMANDS"]
+
+_PARTS = "HhBbm"
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+# --- what to show, and where to save the body ---
+
+
+def _check_parts(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not set(value) <= set(_PARTS):
+        raise click.BadParameter(f"{value!r} has letters other than {_PARTS}")
+    return value
+
+
+_OUTPUT_OPTIONS = (
+    click.option("-o", "--output", metavar="FILE",
+                 help="Save the body; '-' is stdout, and writes binary data to a terminal, too."),
+    click.option("-O", "--remote-name", is_flag=True,
+                 help="Save the body under the last part of the URL's path."),
+    click.option("-J", "--remote-header-name", is_flag=True,
+                 help="With -O: use the name in Content-Disposition, if there is one."),
+    click.option("-C", "--continue", "resumes", is_flag=True,
+                 help="With -o or -O: resume an earlier download. GET only."),
+    click.option("-i", "--include", is_flag=True, help="Also show the head of the response."),
+    click.option("--print", "parts", callback=_check_parts, metavar="HhBbm",
+                 help="What to show: head and body of the request (HB) and of the response (hb), "
+                 "and size and time (m)."),
+    click.option("--json", "as_json", is_flag=True,
+                 help="Show the response as one line of JSON: status, headers, body, timings."),
+    click.option("-w", "--write-out", callback=check_format, metavar="FORMAT",
+                 help=r"Show this at the end, such as '%{http_code} %{time_total}\n'."),
+    click.option("-f", "--fail", is_flag=True,
+                 help="If the status is 400 or above, show no body and exit with 22."),
+    click.option("-v", "--verbose", is_flag=True,
+                 help="Show on stderr what is sent and received, of all attempts and redirects."),
+    click.option("--show-secrets", is_flag=True,
+                 help="With -v and --print: do not mask credentials."),
+    click.option("--timing", is_flag=True,
+                 help="Show on stderr how long each phase took, of all attempts and redirects."),
+    click.option("--har", type=_FILE, metavar="FILE",
+                 help="Write all requests and responses as HAR, with credentials masked."),
+    click.option("-b", "--cookie", "cookies", multiple=True, metavar="COOKIES|FILE",
+                 help="Send cookies: 'a=1; b=2', or those in a file that -c wrote."),
+    click.option("-c", "--cookie-jar", type=_FILE, metavar="FILE",
+                 help="Write all cookies to this file at the end, in Netscape's format."),
+    click.option("--session", metavar="NAME|FILE",
+                 help="Save headers, credentials and cookies, and send them again next time."),
+    click.option("--session-read-only", metavar="NAME|FILE",
+                 help="Send what --session saved, and save nothing."),
+    click.option("-s", "--silent", is_flag=True, help="Draw no progress bar."),
+    click.option("-S", "--show-error", is_flag=True, hidden=True, expose_value=False),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """The values of the output options; see their help."""
+
+    output: str | None
+    remote_name: bool
+    remote_header_name: bool
+    resumes: bool
+    include: bool
+    parts: str | None
+    as_json: bool
+    write_out: str | None
+    fail: bool
+    verbose: bool
+    show_secrets: bool
+    timing: bool
+    har: Path | None
+    cookies: tuple[str, ...]
+    cookie_jar: Path | None
+    session: str | None
+    session_read_only: str | None
+    silent: bool
+
+    def validate(self) -> None:
+        """Refuse options that exclude each other.
+
+        Raises:
+            click.UsageError: they do.
+        """
+        if self.remote_header_name and not self.remote_name:
+            raise click.UsageError("-J needs -O")
+        if self.remote_name and self.output is not None:
+            raise click.UsageError("-o and -O exclude each other")
+        if self.session is not None and self.session_read_only is not None:
+            raise click.UsageError("--session and --session-read-only exclude each other")
+        if self.as_json and (self.include or self.parts is not None or self.output == "-"):
+            raise click.UsageError("--json shows everything: it excludes -i, --print and -o -")
+
+    @property
+    def shows_progress(self) -> bool:
+        """Return whether to draw a progress bar."""
+        return not self.silent and sys.stderr.isatty()
+
+    def get_parts(self, method: str) -> str:
+        """Return the letters of --print: by default "b", or "h" for HEAD."""
+        if self.parts is not None:
+            return self.parts
+        if method == "HEAD":
+            return "h"
+        return "hb" if self.include else "b"
+
+    def get_path(self, url: str) -> Path | None:
+        """Return the file to save the body to; None for stdout."""
+        if self.remote_name:
+            return Path(get_name(url))
+        return None if self.output in (None, "-") else Path(str(self.output))
+
+
+# --- one request ---
+
+
+class _RequestSpec(NamedTuple):
+    method: str
+    url: str  # as it was typed
+    params: tuple[tuple[str, str], ...]
+    content: RequestContent
+
+    @property
+    def full_url(self) -> str:
+        """Return the URL with a scheme, and with the data of -G in its query."""
+        url = add_scheme(self.url)
+        if not self.content.query:
+            return url
+        before, hash_mark, fragment = url.partition("#")
+        separator = "&" if "?" in before else "?"
+        return f"{before}{separator}{self.content.query}{hash_mark}{fragment}"
+
+    def keywords(self, output: OutputOptions) -> RequestOptions:
+        """Return the arguments of build_request."""
+        keywords: RequestOptions = {**self.content.keywords}
+        if self.params:
+            keywords["params"] = list(self.params)
+        pairs = [pair.strip().partition("=") for text in output.cookies if "=" in text
+                 for pair in text.split(";") if pair.strip()]  # fmt: skip
+        if pairs:
+            keywords["cookies"] = [(name, value) for name, _, value in pairs]
+        return keywords
+
+
+def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptions) -> None:
+    """Send a request, and show the response.
+
+    Raises:
+        click.UsageError: options exclude each other.
+        CommandFailed: a file cannot be read or written.
+        RequestException: no response was received, or --fail refuses its status.
+    """
+    url = spec.full_url
+    path = output.get_path(url)
+    if output.resumes and (
+        spec.method != "GET" or path is None or spec.content.keywords or output.remote_header_name
+    ):
+        raise click.UsageError("-C needs a GET that -o or -O saves to a file")
+    for file in (path, output.har, output.cookie_jar):
+        if file is not None and not file.parent.is_dir():
+            raise CommandFailed(f"{file}: there is no such folder", WRITE_ERROR)
+    session = _open_session(output, url)
+    if session is not None:
+        connection = session.apply_to(connection)
+    chart = TimingChart()
+    settings: dict[str, object] = {
+        "cookies": _load_cookies(output, session),
+        "middleware": [] if session is None else [session.middleware(connection)],
+        "attempt_middleware": [chart.record] * output.timing,
+    }
+    with ExitStack() as stack:
+        if output.verbose:
+            stack.enter_context(show_wire(shows_secrets=output.show_secrets))
+            settings["hooks"] = {"before_sleep": print_retry}
+            if "://" not in spec.url:
+                print_info(f"* no scheme was given: {shown_url(url)}")
+        client = stack.enter_context(connection.client(**settings))
+        if output.cookie_jar is not None:
+            stack.callback(_save_cookies, output.cookie_jar, client, session)
+        if session is not None and output.session is not None:
+            stack.callback(session.save, connection)
+        if output.har is not None:
+            stack.enter_context(client.har(output.har))
+        if output.timing:
+            stack.callback(chart.draw)
+        for name, value in spec.content.headers:
+            if name not in {given.title() for given, _ in connection.header}:
+                client.headers[name] = value
+        keywords = spec.keywords(output)
+        try:
+            if output.resumes and path is not None:
+                resume(client, url, path, keywords, shows_progress=output.shows_progress)
+                return
+            with client.stream(spec.method, url, **keywords) as response:
+                if output.fail:
+                    response.raise_for_status()
+                _show(response, output, path, output.get_parts(spec.method), chart)
+        except RequestException as error:
+            if output.as_json:
+                print_error_json(error, spec.method, url)
+            raise
+
+
+def _show(
+    response: StreamedResponse,
+    output: OutputOptions,
+    path: Path | None,
+    parts: str,
+    chart: TimingChart,
+) -> None:
+    body = MeasuredBody(response)
+    if output.remote_header_name and path is not None:
+        path = get_server_name(response, path)
+    if not output.as_json:
+        print_request(response, parts, shows_secrets=output.show_secrets)
+        if "h" in parts:
+            print_head(response)
+    if path is not None:
+        save(body, path, shows_progress=output.shows_progress)
+    elif output.as_json:
+        body.read()
+    elif "b" in parts:
+        print_body(body, raw=output.output == "-")
+    else:
+        body.discard()
+    chart.set_end(body.ended)
+    if output.verbose:
+        print_info(f"* a body of {body.size:,} bytes was read")
+    if output.as_json:
+        print_response_json(body, path)
+    elif "m" in parts:
+        sys.stdout.write(f"{response.http_version} {response.status_code}, "
+                         f"{body.size:,} bytes in {body.total:.3f} s\n")  # fmt: skip
+    if output.write_out is not None:
+        write_out(output.write_out, body)
+
+
+def _open_session(output: OutputOptions, url: str) -> SavedSession | None:
+    name = output.session if output.session is not None else output.session_read_only
+    if name is None:
+        return None
+    from curlhttp.cli.sessions import SavedSession
+
+    return SavedSession(name, url)
+
+
+def _load_cookies(output: OutputOptions, session: SavedSession | None) -> Cookies | None:
+    """Return the cookies of files; None if there are none to load or to save."""
+    files = [Path(text) for text in output.cookies if "=" not in text]
+    if not files and output.cookie_jar is None and session is None:
+        return None
+    from curlhttp._models.cookies.jar import Cookies
+    from curlhttp.cli.sessions import load_cookies
+
+    cookies = Cookies() if session is None else session.cookies
+    for file in files:
+        if file == output.cookie_jar and not file.exists():
+            continue  # the first time that `-b jar -c jar` is used
+        loaded = load_cookies(file)
+        if session is None:
+            cookies.update(loaded)
+        else:
+            session.cookies.add(loaded)
+    return cookies
+
+
+def _save_cookies(path: Path, client: Client, session: SavedSession | None) -> None:
+    from curlhttp.cli.sessions import save_cookies
+
+    save_cookies(path, [*client.cookies, *(() if session is None else session.cookies.others)])
+
+
+# --- the commands ---
+
+_HELP = {
+    "get": "Get URL and show the response; JSON is laid out on a terminal.",
+    "head": "Show the head of the response that GET would return.",
+    "options": "Ask which methods URL supports.",
+    "post": "Send a body to URL.",
+    "put": "Create or replace URL.",
+    "patch": "Change a part of URL.",
+    "delete": "Delete URL.",
+    "request": "Send any method: GET, or POST if there is a body. `curlhttp URL` is the same.",
+}
+_EXAMPLES = {
+    "get": """
+  curlhttp get api.example.org/users q==ada page==2
+  curlhttp get -o disk.img --timing https://example.org/disk.img
+  curlhttp get -u me -H 'Accept: text/csv' https://example.org/export | head
+  curlhttp get -s -o /dev/null -w '%{http_code}' localhost:8000/health""",
+    "head": """
+  curlhttp head https://example.org/disk.img""",
+    "options": """
+  curlhttp options -i https://api.example.org/users""",
+    "post": """
+  curlhttp post https://api.example.org/users name=Ada year:=1815
+  curlhttp post https://api.example.org/users --json-body '{"name": "Ada"}'
+  curlhttp post -d name=Ada -d year=1815 https://example.org/form
+  curlhttp post https://example.org/upload photo@ada.jpg""",
+    "put": """
+  curlhttp put --data-binary @disk.img https://example.org/disk.img""",
+    "patch": """
+  curlhttp patch --json-body @change.json https://api.example.org/users/1""",
+    "delete": """
+  curlhttp delete -f https://api.example.org/users/1""",
+    "request": """
+  curlhttp request -X PURGE https://example.org/
+  curlhttp request https://api.example.org/users name=Ada""",
+}
+_URL_HELP = """\b
+If URL has no scheme, http is used for local hosts, and https for others.
+
+"""
+
+
+def _create_command(name: str) -> click.Command:
+    """Create the command for one method; `request` has the method as an option."""
+
+    @connection_options
+    def command(
+        url: str,
+        items: tuple[str, ...],
+        connection: ConnectionOptions,
+        **options: Any,  # see pop_content
+    ) -> None:
+        output = OutputOptions(
+            **{field.name: options.pop(field.name) for field in fields(OutputOptions)}
+        )
+        output.validate()
+        parsed = parse_items(items)
+        connection = replace(connection, header=(*connection.header, *parsed.headers))
+        with ExitStack() as files:
+            content = pop_content(options, parsed, files)
+            method = name.upper() if name != "request" else options["method"]
+            method = method or ("POST" if content.keywords else "GET")
+            _send(_RequestSpec(method, url, parsed.params, content), connection, output)
+
+    decorated: Callable[..., None] = body_options(add_options(command, _OUTPUT_OPTIONS))
+    if name == "request":
+        option = click.option("-X", "--method", "--request", "method", help="Send this method.")
+        decorated = option(decorated)
+    decorated = click.argument("items", nargs=-1, metavar="[ITEM]...")(decorated)
+    decorated = click.argument("url")(decorated)
+    epilog = f"{_URL_HELP}{ITEMS_HELP}\n\b\nExamples:{_EXAMPLES[name]}"
+    return click.command(name, help=_HELP[name], epilog=epilog)(decorated)
+
+
+REQUEST_COMMANDS = [_create_command(name) for name in _EXAMPLES]

@@ -1,0 +1,372 @@
+"""Cookies and sessions on disk: -b and -c, and --session.
+
+Cookies are in Netscape's format, like curl's. A session has the headers, credentials and cookies
+for requests to one origin: nothing of it is sent when a redirect leads to another origin. Only
+their owner may read the files, because they contain credentials.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from http.cookiejar import Cookie
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from curlhttp._models.cookies.jar import Cookies
+from curlhttp._models.cookies.rules import bare_host, host_allowed, matching_domains, new_cookie
+from curlhttp._models.headers import Headers
+from curlhttp._models.scrub import scrub_url
+from curlhttp._models.url.url import parse_url
+from curlhttp._policy.redirect import may_keep_credentials
+from curlhttp._settings import client_headers
+from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+    from urllib.request import Request as UrllibRequest
+
+    from curlhttp._engine import Middleware, Send
+    from curlhttp._models.request import Request
+    from curlhttp._models.response import Response
+    from curlhttp._models.url.url import URL
+    from curlhttp.cli.options import ConnectionOptions
+
+__all__ = ["SavedSession", "load_cookies", "save_cookies"]
+
+_MAX_SIZE = 16 * 1024 * 1024  # bytes; we write no larger files
+
+_COOKIES_HEAD = "# Netscape HTTP Cookie File\n# https://curl.se/docs/http-cookies.html\n\n"
+_match_head = re.compile(r"#(?: Netscape)? HTTP Cookie File").match
+_match_expires = re.compile(r"[+-]?(\d{1,18})(?:\.\d{0,18})?", re.ASCII).fullmatch
+_COOKIE_FIELDS = 7
+_HTTP_ONLY = "HTTPOnly"  # as http.cookiejar spells it
+_HTTP_ONLY_PREFIX = "#HttpOnly_"
+
+# Headers of one request that a session does not save: they describe its body, ask for a part of
+# the response, or have values that the session's cookies replace.
+_NOT_SAVED = re.compile(r"content-|if-|(?:range|cookie|host|transfer-encoding)$", re.IGNORECASE)
+_SESSION_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_MAX_SHOWN = 200  # characters of an origin in a file that an error message shows
+
+
+# --- files that only their owner may read ---
+
+
+def _read_private(path: Path) -> str | None:
+    """Return the text of a file, or None if it does not exist.
+
+    Raises:
+        OSError: it cannot be read, is too large, or is not a regular file: a FIFO would block.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "this is not a regular file")
+        return _read_limited(file)
+
+
+def _read_limited(file: BinaryIO) -> str:
+    """Return the text of an open file, which may be a pipe.
+
+    Raises:
+        OSError: it cannot be read, or is too large.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    text = file.read(_MAX_SIZE + 1)
+    if len(text) > _MAX_SIZE:
+        raise OSError(errno.EFBIG, f"this has more than {_MAX_SIZE:,} bytes")
+    return text.decode()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Replace a file atomically, with mode 0600.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    # The name is random, because a killed run may have left its own temporary file.
+    descriptor, temporary = tempfile.mkstemp(".new", f".{path.name[:50]}.", path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+# --- cookies ---
+
+
+def load_cookies(path: Path) -> Cookies:
+    """Return the cookies in a file.
+
+    Raises:
+        CommandFailed: it cannot be read, or is not a cookie file.
+    """
+    try:
+        with path.open("rb") as file:
+            return _parse_cookies(_read_limited(file), path)
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
+    except UnicodeDecodeError:
+        raise CommandFailed(f"{path}: this is not UTF-8", READ_ERROR) from None
+
+
+def _parse_cookies(text: str, path: Path) -> Cookies:
+    lines = text.removeprefix("\ufeff").split("\n")
+    if not _match_head(lines[0]):
+        what = "is not a cookie file: those start with '# Netscape HTTP Cookie File'"
+        raise CommandFailed(f"{path}: this {what}", READ_ERROR)
+    cookies = Cookies()
+    for number, line in enumerate(lines, 1):
+        is_comment = line.startswith(("#", "$")) and not line.startswith(_HTTP_ONLY_PREFIX)
+        if not line.strip() or is_comment:
+            continue
+        cookie = _parse_cookie(line.removesuffix("\r"))
+        if cookie is None:
+            raise CommandFailed(f"{path}, line {number}: this is not a cookie", READ_ERROR)
+        if not cookie.is_expired():
+            cookies.set_cookie(cookie)
+    return cookies
+
+
+def _parse_cookie(line: str) -> Cookie | None:
+    fields = line.removeprefix(_HTTP_ONLY_PREFIX).split("\t")
+    match = _match_expires(fields[4] or "0") if len(fields) == _COOKIE_FIELDS else None
+    if match is None or not fields[0]:  # without a domain it would be sent to every host
+        return None
+    domain, spans, path, secure, _, name, value = fields
+    # curl writes 0 for a cookie that expires with the session.
+    expires = -1 if match[0].startswith("-") else int(match[1]) or None
+    cookie = new_cookie(
+        name, value, domain, spans == "TRUE", path or "/", secure == "TRUE", expires
+    )
+    if not name:
+        cookie.name, cookie.value = value, None
+    if line.startswith(_HTTP_ONLY_PREFIX):
+        cookie.set_nonstandard_attr(_HTTP_ONLY, "")
+    return cookie
+
+
+def save_cookies(path: Path, cookies: Cookies | list[Cookie]) -> None:
+    """Write cookies to a file that only its owner may read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    lines = [_format_cookie(cookie) for cookie in cookies if not cookie.is_expired()]
+    _write_private(path, _COOKIES_HEAD + "".join(lines))
+
+
+def _format_cookie(cookie: Cookie) -> str:
+    """Return a cookie as curl reads it; only the last field may be empty."""
+    prefix = _HTTP_ONLY_PREFIX if cookie.has_nonstandard_attr(_HTTP_ONLY) else ""
+    value = cookie.value
+    fields = (
+        f"{prefix}{cookie.domain}",
+        str(cookie.domain.startswith(".")).upper(),
+        cookie.path,
+        str(bool(cookie.secure)).upper(),
+        str(cookie.expires or 0),
+        cookie.name if value is not None else "",
+        value if value is not None else cookie.name,
+    )
+    return "\t".join(fields) + "\n"
+
+
+# --- sessions ---
+
+
+class _SessionCookies(Cookies):
+    """The cookies of one origin. Cookies of other origins are sent back to them, but not saved.
+
+    Cookies do not depend on the port, and their domain is what a server says.
+
+    Attributes:
+        url: a URL of the origin.
+        others: the cookies of all other origins.
+    """
+
+    url: URL
+    others: Cookies
+
+    def extract_cookies(self, response: HTTPResponse, request: UrllibRequest) -> None:
+        """Store the cookies that a response sets, by its origin."""
+        url: URL = request.url  # type: ignore[attr-defined]  # the flow gives a CookieRequest
+        if may_keep_credentials(self.url, url):
+            super().extract_cookies(response, request)
+        else:
+            self.others.extract_cookies(response, request)
+
+    def add(self, cookies: Cookies) -> None:
+        """Add cookies of a file; those of other hosts are added to the others."""
+        host = bare_host(self.url.host)
+        for cookie in cookies:
+            is_ours = cookie.domain in matching_domains(host) and host_allowed(cookie, host)
+            (self if is_ours else self.others).set_cookie(cookie)
+
+
+class SavedSession:
+    """Headers, credentials and cookies in two files that only their owner may read.
+
+    Args:
+        name: the name of the session, separate for each origin, or the path of its file.
+        url: the URL of the request.
+
+    Attributes:
+        cookies: the saved cookies, for the client.
+
+    Raises:
+        CommandFailed: a file cannot be read, is not a session, or belongs to another origin, which
+            must not receive the credentials.
+    """
+
+    def __init__(self, name: str, url: str) -> None:
+        self._url = parse_url(url)
+        self._origin = self._url.origin
+        self._path = self._get_path(name)
+        self._headers: list[tuple[str, str]] = []
+        self._user: str | None = None
+        text = self._read(self._path)
+        if text is not None:
+            self._load(text)
+        self.cookies: _SessionCookies = self._load_cookies()
+
+    def _load_cookies(self) -> _SessionCookies:
+        text = self._read(self._cookie_path)
+        cookies = _SessionCookies(None if text is None else _parse_cookies(text, self._cookie_path))
+        cookies.url, cookies.others = self._url, Cookies()
+        return cookies
+
+    def middleware(self, connection: ConnectionOptions) -> Middleware:
+        """Return a middleware that sends the session's data to its origin only.
+
+        Args:
+            connection: the return value of apply_to().
+        """
+        defaults = client_headers(None, frozenset())
+        names = {name for name, _ in connection.header if not _NOT_SAVED.match(name)}
+
+        async def remove_for_others(request: Request, send: Send) -> Response:
+            if may_keep_credentials(self._url, request.url):
+                return await send(request)
+            request = request.copy()
+            for name in ("Cookie", *names):
+                request.headers.pop(name, None)
+                if name in defaults:
+                    request.headers[name] = defaults[name]
+            cookies = self.cookies.others.header_for(request.url)
+            if cookies is not None:
+                request.headers["Cookie"] = cookies
+            return await send(request)
+
+        return remove_for_others
+
+    def apply_to(self, connection: ConnectionOptions) -> ConnectionOptions:
+        """Return options with the saved values; options that were given take precedence."""
+        given = connection.with_password()
+        agent = given.user_agent
+        header = given.header if agent is None else (("User-Agent", agent), *given.header)
+        names = {name.lower() for name, _ in header}
+        saved = [each for each in self._headers if each[0].lower() not in names]
+        return replace(
+            given, user_agent=None, header=(*saved, *header), user=given.user or self._user
+        )
+
+    def save(self, connection: ConnectionOptions) -> None:
+        """Save what a request was sent with, and the current cookies.
+
+        Args:
+            connection: the return value of apply_to().
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        saved = {
+            "origin": self._origin,
+            "user": connection.user,
+            "headers": [
+                [name, value]
+                for name, value in connection.header
+                if value is not None and not _NOT_SAVED.match(name)
+            ],
+        }
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_private(self._path, json.dumps(saved, indent=2) + "\n")
+        save_cookies(self._cookie_path, self.cookies)
+
+    @property
+    def _cookie_path(self) -> Path:
+        return self._path.with_suffix(".cookies")
+
+    def _get_path(self, name: str) -> Path:
+        if "/" in name or "\\" in name or name.endswith(".json"):
+            file = Path(name).with_suffix(".json")
+            if not file.parent.is_dir():
+                raise CommandFailed(f"{file}: there is no such folder", WRITE_ERROR)
+            return file
+        if not _SESSION_NAME.fullmatch(name) or not name.strip("."):
+            raise CommandFailed(f"--session: {name!r} has characters other than letters, digits "
+                                "and ._-", 2)  # fmt: skip
+        folder = re.sub(r"[^A-Za-z0-9.-]+", "_", self._origin)
+        return Path(click.get_app_dir("curlhttp"), "sessions", folder, f"{name}.json")
+
+    def _read(self, path: Path) -> str | None:
+        try:
+            return _read_private(path)
+        except OSError as error:
+            raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
+        except UnicodeDecodeError:
+            raise self._not_a_session(path) from None
+
+    def _not_a_session(self, path: Path) -> CommandFailed:
+        return CommandFailed(f"{path}: this is not a session", READ_ERROR)
+
+    def _load(self, text: str) -> None:
+        try:
+            saved = json.loads(text)
+            origin, user = saved["origin"], saved["user"]
+            headers = [
+                _validate_field(*pair) for pair in saved["headers"] if isinstance(pair, list)
+            ]
+            if not isinstance(origin, str) or len(headers) != len(saved["headers"]):
+                raise TypeError
+            if user is not None:
+                str.encode(user)
+        except (ValueError, TypeError, LookupError, RecursionError):
+            raise self._not_a_session(self._path) from None
+        if origin != self._origin:
+            shown = scrub_url(origin[:_MAX_SHOWN])
+            what = f"this session belongs to {shown}; its credentials are not for {self._origin}"
+            raise CommandFailed(f"{self._path}: {what}", 2)
+        self._headers = [each for each in headers if not _NOT_SAVED.match(each[0])]
+        self._user = user
+
+
+def _validate_field(name: str, value: str) -> tuple[str, str]:
+    """Return a header field of a file.
+
+    Raises:
+        TypeError: it is not text.
+        ValueError: it cannot be sent.
+    """
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise TypeError
+    Headers([(name, value)]).lines()
+    return name, value

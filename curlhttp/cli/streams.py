@@ -1,0 +1,155 @@
+"""The commands `ws` and `sse`: exchange lines over a WebSocket, and show server-sent events."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import click
+
+from curlhttp.cli.errors import CommandFailed
+from curlhttp.cli.options import ConnectionOptions, add_scheme, connection_options, integer
+from curlhttp.cli.output import print_json
+from curlhttp.cli.terminal import printable
+from curlhttp.exceptions import ReadTimeout, WebSocketClosed
+
+if TYPE_CHECKING:
+    from curlhttp._websocket.websocket import WebSocket
+
+__all__ = ["sse", "ws"]
+
+_POLL_INTERVAL = 0.05  # seconds to wait for a message before checking whether stdin has ended
+_IDLE_TIMEOUT = 2.0  # seconds without a message after the end of stdin before closing
+_BLOCK_SIZE = 64 * 1024  # bytes
+_JSON_HELP = "Show each as one line of JSON."
+_WS_EPILOG = """\b
+After the end of stdin, the WebSocket is closed once no message has arrived
+for two seconds. Binary messages are written unchanged, without a line end.
+
+\b
+Examples:
+  curlhttp ws wss://example.org/chat
+  echo '{"subscribe": "prices"}' | curlhttp ws --listen example.org/feed
+"""
+_SSE_EPILOG = """\b
+Each event is a line with its data, preceded by its type unless that is
+`message`. Line feeds are written as \\n. A broken connection is reopened.
+
+\b
+Examples:
+  curlhttp sse https://example.org/events
+  curlhttp sse --json -n 10 localhost:8000/events | jq .data
+"""
+
+
+@click.command(help="Send lines of stdin over a WebSocket, and show messages.",
+               epilog=_WS_EPILOG)  # fmt: skip
+@click.argument("url")
+@click.option("--listen", is_flag=True, help="Continue after the end of stdin.")
+@click.option("--json", "as_json", is_flag=True, help=_JSON_HELP)
+@connection_options
+def ws(url: str, connection: ConnectionOptions, listen: bool, as_json: bool) -> None:
+    """Exchange lines over a WebSocket."""
+    url = add_scheme(url, secure="wss", plain="ws")
+    with connection.client() as client:
+        try:
+            socket = client.websocket(url)
+        except ImportError as error:  # the message names the extra
+            raise CommandFailed(str(error), 2) from None
+        with socket:
+            at_end = Event()
+            Thread(target=_send_lines, args=(socket, at_end), daemon=True).start()
+            while True:
+                was_at_end = at_end.is_set()
+                try:
+                    message = socket.recv(_IDLE_TIMEOUT if was_at_end else _POLL_INTERVAL)
+                    _show_message(message, as_json=as_json)
+                except ReadTimeout:
+                    if was_at_end and not listen:
+                        break
+                except WebSocketClosed:
+                    break
+            socket.close()
+            # Messages that arrived before the close; raises if the WebSocket closed abnormally.
+            for message in socket:
+                _show_message(message, as_json=as_json)
+
+
+def _send_lines(socket: WebSocket, at_end: Event) -> None:
+    with suppress(OSError, WebSocketClosed):  # the receiving thread gets the reason
+        for line in _read_lines(sys.stdin.fileno()):
+            socket.send(line.decode("utf-8", "replace"))
+    at_end.set()
+
+
+def _read_lines(descriptor: int) -> Iterator[bytes]:
+    """Yield lines of a descriptor: sys.stdin has a lock, which the thread would hold at exit."""
+    rest = b""
+    while block := os.read(descriptor, _BLOCK_SIZE):
+        *lines, rest = (rest + block).split(b"\n")
+        yield from (line.removesuffix(b"\r") for line in lines)
+    if rest:
+        yield rest
+
+
+def _show_message(message: str | bytes, *, as_json: bool) -> None:
+    if as_json:
+        if isinstance(message, str):
+            print_json({"text": message})
+        else:
+            print_json({"base64": base64.b64encode(message).decode()})
+    elif isinstance(message, str):
+        _write_line(message)
+    elif sys.stdout.isatty():
+        _write_line(f"(a binary message of {len(message):,} bytes)")
+    else:
+        sys.stdout.buffer.write(message)
+        sys.stdout.buffer.flush()
+
+
+def _write_line(text: str) -> None:
+    text = printable(text, "\n\t") if sys.stdout.isatty() else text
+    sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+@click.command(help="Show server-sent events, one per line.", epilog=_SSE_EPILOG)
+@click.argument("url")
+@click.option(
+    "-n", "--count", "most", type=integer(most=10**12), metavar="N", help="Stop after N events."
+)
+@click.option("--last-event-id", metavar="ID", help="Start after this event.")
+@click.option(
+    "--reconnect/--no-reconnect",
+    default=True,
+    show_default=True,
+    help="Reconnect when the stream ends.",
+)
+@click.option("--json", "as_json", is_flag=True, help=_JSON_HELP)
+@connection_options  # fmt: skip
+def sse(
+    url: str,
+    connection: ConnectionOptions,
+    most: int | None,
+    last_event_id: str | None,
+    reconnect: bool,
+    as_json: bool,
+) -> None:
+    """Show events."""
+    with (
+        connection.client() as client,
+        client.sse(add_scheme(url), last_event_id=last_event_id, reconnect=reconnect) as events,
+    ):
+        for number, event in enumerate(events, 1):
+            if as_json:
+                print_json(event._asdict())
+            else:
+                kind = "" if event.event == "message" else f"{event.event}: "
+                _write_line((kind + event.data).replace("\n", "\\n"))
+            if number == most:
+                return

@@ -1,0 +1,140 @@
+"""Fetch more URLs than one process can: on the cores of a machine, on Dask, or on Ray.
+
+    from curlhttp import distributed
+
+    if __name__ == "__main__":
+        print(distributed.fetch("urls.txt", "pages", engine="processes"))
+
+Each partition of the URLs is fetched by `Client.map` in a worker, which writes a part. A manifest
+next to the parts lists the partitions that are done, so the same call resumes where another one
+stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from curlhttp.distributed.driver import FetchDriver, show_progress
+from curlhttp.distributed.engines import open_engine
+from curlhttp.distributed.manifest import Format, JobConfig, Manifest, lock_folder
+from curlhttp.distributed.settings import describe_settings, pickle_settings
+from curlhttp.distributed.splitter import Splitter, parse_input
+from curlhttp.distributed.storage import open_folder
+from curlhttp.distributed.summary import FetchSummary
+from curlhttp.distributed.worker import WorkerConfig, open_client
+
+if TYPE_CHECKING:
+    from curlhttp._models.url.url import URL
+    from curlhttp._policy.retry import RetryInput
+    from curlhttp._policy.store import Store
+
+__all__ = ["FetchSummary", "fetch"]
+
+_RESERVED_SETTINGS = {"rate_limit", "concurrency_limit"}
+
+
+def fetch(
+    urls: str | os.PathLike[str] | Iterable[str | bytes | URL],
+    out: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    engine: object = "processes",
+    processes: int | None = None,
+    concurrency: int = 64,
+    per_host: int | None = None,
+    rate: float | None = None,
+    store: Store | None = None,
+    retry: RetryInput = None,
+    format: Format = "parquet",
+    partition: int = 10_000,
+    inline: int | None = 65_536,
+    bodies: bool = True,
+    progress: bool = True,
+    **client_settings: Any,  # Any: each keyword of Client has its own type
+) -> FetchSummary:
+    """Fetch URLs in many workers, and write the result of each URL as a row of a part.
+
+    Args:
+        urls: an iterable, which is read lazily, or the path or fsspec URL of a text file with one
+            URL per line, or of a Parquet file (.parquet, or any file if `column` is given).
+        column: the column of the Parquet file with the URLs; by default its only column, or the
+            one named "url".
+        out: the folder for parts, bodies and the manifest, or its fsspec URL.
+        engine: "processes" for processes on this machine; "dask" for a cluster on this machine,
+            "dask://host:8786" for the cluster of a scheduler, or a Client of dask.distributed;
+            "ray" for the cluster that `ray.init()` connects to, or "ray://host:10001".
+        processes: the number of processes, for "processes" and "dask"; None for one per core.
+        concurrency: concurrent requests in each partition.
+        per_host: concurrent requests to one origin, over all workers. Without a store, this holds
+            for the hosts in `urls`, because only one worker at a time fetches the URLs of a host.
+            Each worker may send as many requests to hosts that redirects lead to.
+        rate: requests per second to one origin, likewise over all workers.
+        store: a RedisStore through which the workers share per_host and rate, so that both hold
+            for every request and several workers may fetch the URLs of one host.
+        retry: see Client.
+        format: the format of the parts.
+        partition: the maximum number of URLs in a partition.
+        inline: the maximum size in bytes of a body stored in its row. Larger bodies are written to
+            files named by their SHA-256. None for no limit.
+        bodies: False to store no bodies.
+        progress: show the progress on stderr.
+        client_settings: arguments of the Client in each worker; max_response_size defaults to
+            100 MiB.
+
+    Returns:
+        The summary of all partitions, including those that earlier calls fetched.
+
+    Raises:
+        ValueError: the input or the settings differ from those of the call that started this fetch.
+        TypeError: a setting cannot be sent to workers, or an item is not a URL.
+        OSError: the input cannot be read, the folder cannot be written, or the engine cannot be
+            reached. A BlockingIOError if another call is fetching to the folder.
+        RuntimeError: the workers of a partition were lost repeatedly.
+        KeyboardInterrupt: the parts that were complete are kept.
+        ImportError: the engine, the format or a path needs a package that is not installed.
+    """
+    settings = {**client_settings, "retry": retry}
+    _validate(settings, format, concurrency=concurrency, partition=partition, processes=processes)
+    url_input = parse_input(urls, column)
+    folder = open_folder(os.fspath(out))
+    config = WorkerConfig(
+        folder.path("").rstrip("/"),
+        format,
+        concurrency,
+        inline,
+        bodies,
+        pickle_settings(settings if store is None else {**settings, "store": store}),
+        per_host,
+        rate,
+        pause=1 / rate if rate and store is None else 0.0,
+    )
+    with open_client(config):  # so that invalid settings are raised here
+        pass
+    with open_engine(engine, processes or os.cpu_count() or 1) as opened:
+        queues = 4 * max(4, opened.slots) if (per_host or rate) and store is None else 0
+        job = JobConfig(format, partition, queues, inline, bodies, describe_settings(settings))
+        folder.create()
+        with lock_folder(folder), show_progress(url_input.rows, quiet=not progress) as notify:
+            manifest = Manifest(folder)
+            host_queues = manifest.start(job).host_queues
+            splitter = Splitter(url_input, folder, partition, host_queues)
+            return FetchDriver(folder, manifest, splitter, notify).run(opened, config)
+
+
+def _validate(settings: Iterable[str], format: str, **numbers: int | None) -> None:
+    reserved = _RESERVED_SETTINGS.intersection(settings)
+    if reserved:
+        raise TypeError(
+            f"{min(reserved)} cannot be given: use per_host and rate, which hold over all workers"
+        )
+    if format not in ("parquet", "jsonl"):
+        raise ValueError(f"format must be 'parquet' or 'jsonl', not {format!r}")
+    for name, number in numbers.items():
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise ValueError(f"{name} must be an integer of at least 1, not {number!r}")
+    if format == "parquet":
+        from curlhttp.distributed.parquet import import_pyarrow
+
+        import_pyarrow()

@@ -1,0 +1,438 @@
+"""Engines: run partitions in the processes of this machine, on Dask, or on Ray.
+
+An engine runs a partition again if its worker is lost. Dask and Ray do that themselves, and their
+dashboards and the scaling of their clusters apply as well.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from uuid import uuid4
+
+from curlhttp.distributed.partition import Partition
+from curlhttp.distributed.summary import PartResult
+from curlhttp.distributed.worker import WorkerConfig, run_partition
+
+if TYPE_CHECKING:
+    import distributed
+    import ray
+
+__all__ = ["PartitionEngine", "Workers", "open_engine", "run_partitions"]
+
+_PER_SLOT = 2  # partitions submitted per slot: one runs, and one waits so that clusters scale up
+_MIN_SUBMITTED = 4  # also if the cluster has no worker yet
+_MAX_RUNS = 4  # of a partition whose process is killed each time
+_spawn = multiprocessing.get_context("spawn")  # fork would copy locks that threads hold
+
+
+class Workers(Protocol):
+    """The workers of an engine."""
+
+    @property
+    def has_capacity(self) -> bool:
+        """Return whether another partition may be submitted."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a submitted partition has not ended."""
+
+    def submit(self, partition: Partition) -> None:
+        """Run a partition as soon as possible."""
+
+    def next_result(self) -> PartResult:
+        """Wait for the next partition that ends, and return its result.
+
+        Raises:
+            RuntimeError: the workers of a partition were lost repeatedly.
+            OSError: a part cannot be written.
+        """
+
+    def stop(self) -> None:
+        """Stop all running partitions."""
+
+
+class PartitionEngine(NamedTuple):
+    """An engine that is ready to start workers.
+
+    Attributes:
+        start_workers: starts the workers.
+        slots: how many partitions run concurrently, as far as is known.
+    """
+
+    start_workers: Callable[[WorkerConfig], Workers]
+    slots: int
+
+
+def run_partitions(
+    workers: Workers, partitions: Iterator[Partition | None]
+) -> Generator[PartResult, None, None]:
+    """Run partitions, and yield the results as they arrive. Closing this stops the workers.
+
+    Args:
+        workers: the workers of an engine.
+        partitions: None means that none may start until another one has ended.
+    """
+    try:
+        exhausted = False
+        while True:
+            while not exhausted and workers.has_capacity:
+                try:
+                    partition = next(partitions)
+                except StopIteration:
+                    exhausted = True
+                    break
+                if partition is None:
+                    break
+                workers.submit(partition)
+            if not workers.is_busy:
+                return
+            yield workers.next_result()
+    finally:
+        workers.stop()
+
+
+@contextmanager
+def open_engine(engine: object, processes: int) -> Iterator[PartitionEngine]:
+    """Connect to the engine that `engine=` names, and disconnect at the end.
+
+    Args:
+        engine: a name, an address, or a Client of Dask.
+        processes: the number of processes, if they are started for this fetch.
+
+    Raises:
+        ValueError: there is no such engine.
+        TypeError: it is neither a string nor a Client of Dask.
+        ImportError: it needs a package that is not installed.
+        OSError: there is no cluster at the address.
+    """
+    if engine == "processes":
+        yield PartitionEngine(partial(_ProcessWorkers, processes=processes), processes)
+    elif engine == "dask" or _is_address(engine, "dask://") or _is_dask_client(engine):
+        with _connect_dask(engine, processes) as client:
+            yield PartitionEngine(partial(_DaskWorkers, client=client), _count_dask_slots(client))
+    elif engine == "ray" or _is_address(engine, "ray://"):
+        with _connect_ray(str(engine)):
+            yield PartitionEngine(_RayWorkers, _count_ray_slots())
+    elif isinstance(engine, str):
+        raise ValueError(
+            "engine must be 'processes', 'dask', 'dask://host:port', 'ray' or "
+            f"'ray://host:port', not {engine!r}"
+        )
+    else:
+        raise TypeError(
+            f"engine must be a name, an address or a Client of Dask, not {type(engine).__name__}"
+        )
+
+
+def _is_address(engine: object, scheme: str) -> bool:
+    return isinstance(engine, str) and engine.startswith(scheme) and engine != scheme
+
+
+def _has_capacity(submitted: int, slots: int) -> bool:
+    """Return whether another partition may be submitted to a cluster."""
+    return submitted < max(_MIN_SUBMITTED, _PER_SLOT * slots)
+
+
+# --- processes ---
+
+
+class _ProcessWorkers:
+    """Processes on this machine, each in a separate executor.
+
+    A process that is killed breaks its executor, so with one executor for all of them it would
+    take down the partitions of the others. All processes watch a pipe that the driver holds open,
+    and exit when it closes.
+    """
+
+    def __init__(self, config: WorkerConfig, processes: int) -> None:
+        self._config = config
+        self._watched_pipe, self._held_pipe = _spawn.Pipe(duplex=False)
+        self._executors = [self._new_executor() for _ in range(processes)]
+        self._idle = list(self._executors)
+        self._running: dict[Future[PartResult], tuple[ProcessPoolExecutor, Partition, int]] = {}
+
+    def _new_executor(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            1, mp_context=_spawn, initializer=_start_process, initargs=(self._watched_pipe,)
+        )
+
+    @property
+    def has_capacity(self) -> bool:
+        return bool(self._idle)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running)
+
+    def submit(self, partition: Partition) -> None:
+        executor = self._idle.pop()
+        try:
+            self._run(executor, partition, runs=1)
+        except BrokenProcessPool:  # the process was killed while it was idle
+            self._run(self._replace(executor), partition, runs=1)
+
+    def _run(self, executor: ProcessPoolExecutor, partition: Partition, runs: int) -> None:
+        # A process that starts would print a traceback on Ctrl-C.
+        with _deferred_sigint():
+            future = executor.submit(run_partition, self._config, partition)
+        self._running[future] = executor, partition, runs
+
+    def _replace(self, broken: ProcessPoolExecutor) -> ProcessPoolExecutor:
+        broken.shutdown()
+        executor = self._executors[self._executors.index(broken)] = self._new_executor()
+        return executor
+
+    def next_result(self) -> PartResult:
+        while True:
+            done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+            future = done.pop()
+            executor, partition, runs = self._running.pop(future)
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                self._run_again(executor, partition, runs)
+                continue
+            self._idle.append(executor)
+            return result
+
+    def _run_again(self, broken: ProcessPoolExecutor, partition: Partition, runs: int) -> None:
+        executor = self._replace(broken)
+        if runs == _MAX_RUNS:
+            raise RuntimeError(
+                f"the process of partition {partition.number} died {runs} times: it was killed, "
+                "possibly because memory ran out"
+            )
+        self._run(executor, partition, runs + 1)
+
+    def stop(self) -> None:
+        self._held_pipe.close()  # all processes exit, even while they run a partition
+        for executor in self._executors:
+            executor.shutdown(cancel_futures=True)
+        self._watched_pipe.close()
+
+
+@contextmanager
+def _deferred_sigint() -> Iterator[None]:
+    """Block SIGINT in this thread; a process that is started meanwhile inherits the mask."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _start_process(pipe: Connection) -> None:
+    """Initialize a process: the driver handles Ctrl-C, and the process exits with the driver."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_driver, args=(pipe,), daemon=True).start()
+
+
+def _exit_with_driver(pipe: Connection) -> None:
+    pipe.poll(None)
+    os._exit(1)
+
+
+# --- Dask ---
+
+
+def _is_dask_client(engine: object) -> bool:
+    """Return whether this is a Client of Dask, without importing it."""
+    module = sys.modules.get("distributed")
+    return module is not None and isinstance(engine, module.Client)
+
+
+@contextmanager
+def _connect_dask(engine: object, processes: int) -> Iterator[distributed.Client]:
+    """Open a client of Dask. A client that the caller gave stays open.
+
+    Raises:
+        ImportError: dask.distributed is not installed.
+        OSError: there is no scheduler at the address.
+        ValueError: the client is asynchronous.
+    """
+    if _is_dask_client(engine):
+        if engine.asynchronous:  # type: ignore[attr-defined]
+            raise ValueError("the Client of Dask is asynchronous; give one that blocks")
+        yield engine
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ImportError(
+            f"engine={engine!r} needs dask.distributed: pip install 'curlhttp[dask]'"
+        ) from error
+    with ExitStack() as stack:
+        if engine == "dask":
+            cluster = LocalCluster(n_workers=processes, threads_per_worker=1)
+            stack.enter_context(cluster)
+        else:
+            cluster = "tcp://" + str(engine).removeprefix("dask://")
+        yield stack.enter_context(Client(cluster, set_as_default=False))
+
+
+def _count_dask_slots(client: distributed.Client) -> int:
+    return sum(client.nthreads().values())
+
+
+class _DaskWorkers:
+    """Each partition is a future of dask.distributed.
+
+    Dask runs a partition again if its worker is lost, up to
+    `distributed.scheduler.allowed-failures` times. `dask.annotate` applies.
+    """
+
+    def __init__(self, config: WorkerConfig, client: distributed.Client) -> None:
+        from distributed import as_completed
+
+        self._config = config
+        self._client = client
+        self._completed = as_completed(loop=client.loop)
+        self._running: dict[distributed.Future, Partition] = {}
+
+    @property
+    def has_capacity(self) -> bool:
+        return _has_capacity(len(self._running), _count_dask_slots(self._client))
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running)
+
+    def submit(self, partition: Partition) -> None:
+        # A unique key, so that this is not the future that a killed driver left running.
+        key = f"curlhttp-partition-{partition.number}-{uuid4().hex}"
+        future = self._client.submit(_run_until_cancelled, self._config, partition, key=key)
+        self._running[future] = partition
+        self._completed.add(future)
+
+    def next_result(self) -> PartResult:
+        from distributed import KilledWorker
+
+        future = next(self._completed)
+        partition = self._running.pop(future)
+        try:
+            result: PartResult = future.result()
+        except KilledWorker as error:
+            raise RuntimeError(
+                f"partition {partition.number} lost its worker repeatedly: each one was killed, "
+                "possibly because memory ran out"
+            ) from error
+        except CancelledError as error:
+            raise RuntimeError(
+                f"Dask lost partition {partition.number}: its scheduler has stopped, or the "
+                "partition was cancelled there; the same call resumes"
+            ) from error
+        return result
+
+    def stop(self) -> None:
+        self._client.cancel(list(self._running))
+
+
+def _run_until_cancelled(config: WorkerConfig, partition: Partition) -> PartResult:
+    """Run a partition in a worker of Dask, which cannot stop the thread of a cancelled task."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    tasks, key = worker.state.tasks, worker.get_current_task()
+
+    def is_wanted() -> bool:
+        task = tasks.get(key)
+        return task is not None and task.state == "executing"
+
+    return run_partition(config, partition, is_wanted)
+
+
+# --- Ray ---
+
+
+@contextmanager
+def _connect_ray(engine: str) -> Iterator[None]:
+    """Connect to Ray. A program that is already connected stays connected.
+
+    Args:
+        engine: "ray" for the cluster at RAY_ADDRESS, or otherwise one on this machine;
+            "ray://host:port" for the cluster of a Ray Client server.
+
+    Raises:
+        ImportError: Ray is not installed.
+        ConnectionError: there is no server at the address.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError(f"engine={engine!r} needs Ray: pip install 'curlhttp[ray]'") from error
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(None if engine == "ray" else engine)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _count_ray_slots() -> int:
+    import ray
+
+    return int(ray.cluster_resources().get("CPU", 0))
+
+
+class _RayWorkers:
+    """Each partition is a task of Ray.
+
+    Ray runs a task again if its worker is lost: three times, or as often as RAY_TASK_MAX_RETRIES
+    says.
+    """
+
+    def __init__(self, config: WorkerConfig) -> None:
+        import ray
+
+        self._task = ray.remote(run_partition)
+        self._config = config
+        self._running: dict[ray.ObjectRef, Partition] = {}
+
+    @property
+    def has_capacity(self) -> bool:
+        return _has_capacity(len(self._running), _count_ray_slots())
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running)
+
+    def submit(self, partition: Partition) -> None:
+        task = self._task.options(name=f"curlhttp partition {partition.number}")
+        self._running[task.remote(self._config, partition)] = partition
+
+    def next_result(self) -> PartResult:
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        done, _ = ray.wait(list(self._running), num_returns=1)
+        partition = self._running.pop(done[0])
+        try:
+            result: PartResult = ray.get(done[0])
+        except RayTaskError:  # also an OSError, if the worker raised one
+            raise
+        except RayError as error:
+            raise RuntimeError(f"Ray gave up partition {partition.number}: {error}") from error
+        return result
+
+    def stop(self) -> None:
+        import ray
+
+        for task in self._running:
+            with suppress(Exception):  # the connection is lost, and with it the tasks
+                ray.cancel(task)

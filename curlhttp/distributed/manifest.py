@@ -1,0 +1,243 @@
+"""The manifest: how a fetch is configured, and which of its partitions are done.
+
+manifest/fetch.json is the configuration. manifest/00000000.json is the result of partition 0; the
+worker writes it after the part. Only one driver at a time may use a folder: it holds a lock on
+manifest/lock. Object stores have no locks, so there it refreshes manifest/driver.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from curlhttp._download.file_lock import lock_file
+from curlhttp.distributed.storage import OutputFolder
+from curlhttp.distributed.summary import PartResult
+
+__all__ = [
+    "Format",
+    "JobConfig",
+    "Manifest",
+    "lock_folder",
+    "part_name",
+    "partition_file_name",
+    "result_name",
+]
+
+Format: TypeAlias = Literal["parquet", "jsonl"]
+
+_VERSION = 1
+_CONFIG = "manifest/fetch.json"
+_SUMMARY = "manifest/summary.json"
+_HEARTBEAT = "manifest/driver.json"
+_HEARTBEAT_INTERVAL = 15.0  # seconds
+_HEARTBEAT_TIMEOUT = 60.0  # seconds without a heartbeat after which a driver counts as dead
+_is_result = re.compile(r"(\d{8,})\.json").fullmatch
+
+
+def part_name(number: int, format: Format) -> str:
+    """Return the name of the part of a partition.
+
+    Args:
+        number: the number of the partition.
+        format: the format of the part.
+    """
+    return f"parts/part-{number:08}.{format}"
+
+
+def result_name(number: int) -> str:
+    """Return the name of the file with the result of a partition."""
+    return f"manifest/{number:08}.json"
+
+
+def partition_file_name(number: int) -> str:
+    """Return the name of the file with the URLs of a partition."""
+    return f"input/{number:08}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfig:
+    """The arguments of a fetch that must not change when it is resumed.
+
+    Args:
+        format: the format of the parts.
+        partition: the maximum number of rows in a partition.
+        host_queues: the number of queues of hosts; 0 if URLs are not grouped by host.
+        inline: see WorkerConfig.
+        bodies: see WorkerConfig.
+        settings: descriptions of the other arguments by name, without credentials.
+    """
+
+    format: Format
+    partition: int
+    host_queues: int
+    inline: int | None
+    bodies: bool
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def changes(self, earlier: JobConfig) -> list[str]:
+        """Return the names of the arguments that differ from an earlier call."""
+        names = [name for name in ("format", "partition", "inline", "bodies")
+                 if getattr(self, name) != getattr(earlier, name)]  # fmt: skip
+        new, old = self.settings, earlier.settings
+        return names + [name for name in sorted(new | old) if new.get(name) != old.get(name)]
+
+
+class Manifest:
+    """Read and write the manifest of a fetch.
+
+    Args:
+        folder: the folder of the fetch.
+    """
+
+    def __init__(self, folder: OutputFolder) -> None:
+        self._folder = folder
+
+    def start(self, config: JobConfig) -> JobConfig:
+        """Return the configuration that applies: the given one, or that of the first call.
+
+        Args:
+            config: the configuration of this call.
+
+        Raises:
+            ValueError: it differs from the first call's, or the folder holds something else.
+            OSError: the folder cannot be written to.
+        """
+        text = self._folder.read(_CONFIG)
+        if text is None:
+            if any(True for _ in self._folder.names("parts")):
+                raise ValueError(f"{self._folder.path('')} has parts, but no manifest of a fetch")
+            with self._folder.write(_CONFIG) as stream:
+                stream.write(json.dumps({"version": _VERSION, **asdict(config)}, indent=1).encode())
+            return config
+        earlier = self._parse_config(text)
+        changed = config.changes(earlier)
+        if changed:
+            raise ValueError(
+                f"the fetch in {self._folder.path('')} was started with other settings: "
+                f"{', '.join(changed)}; give the same settings, or another folder"
+            )
+        if config.host_queues and not earlier.host_queues:
+            raise ValueError(
+                f"the fetch in {self._folder.path('')} was started without per_host and rate, so "
+                "its partitions are not grouped by host; give a store, or another folder"
+            )
+        return earlier
+
+    def _parse_config(self, text: bytes) -> JobConfig:
+        try:
+            fields = json.loads(text)
+            version = fields.pop("version")
+            config = JobConfig(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            path = self._folder.path(_CONFIG)
+            raise ValueError(f"{path} is not the manifest of a fetch") from None
+        if version != _VERSION:
+            raise ValueError(
+                f"{self._folder.path(_CONFIG)} has version {version}, but only version {_VERSION} "
+                "is supported"
+            )
+        return config
+
+    def results(self) -> Iterator[PartResult]:
+        """Yield the results of the partitions that are done.
+
+        Raises:
+            ValueError: a result cannot be read.
+        """
+        names = [name for name in self._folder.names("manifest") if _is_result(name)]
+        for name, text in self._folder.read_all("manifest", sorted(names)):
+            try:
+                yield PartResult.from_json(text)
+            except ValueError as error:
+                raise ValueError(f"{self._folder.path(f'manifest/{name}')}: {error}") from None
+
+    def finish(self, summary: dict[str, object]) -> None:
+        """Write the summary, and remove the partition files and temporary files.
+
+        Args:
+            summary: the summary of the whole fetch.
+        """
+        with self._folder.write(_SUMMARY) as stream:
+            stream.write(json.dumps(summary, indent=1).encode())
+        for name in list(self._folder.names("input")):
+            self._folder.remove(f"input/{name}")
+        self._folder.remove_temporary()
+
+
+@contextmanager
+def lock_folder(folder: OutputFolder) -> Iterator[None]:
+    """Keep other drivers out of a folder.
+
+    Args:
+        folder: the folder of the fetch.
+
+    Raises:
+        BlockingIOError: another driver is using it.
+    """
+    if folder.is_remote:
+        with _heartbeat(folder):
+            yield
+        return
+    path = Path(folder.path("manifest/lock"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            lock_file(descriptor)
+        except BlockingIOError:
+            raise _in_use(folder, "") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _heartbeat(folder: OutputFolder) -> Iterator[None]:
+    age = _get_heartbeat_age(folder)
+    if age < _HEARTBEAT_TIMEOUT:
+        times = f"{age:.0f} s ago, and it counts as dead after {_HEARTBEAT_TIMEOUT:g} s"
+        raise _in_use(folder, f"; its last heartbeat was {times}")
+    stopped = threading.Event()
+
+    def refresh() -> None:
+        while not stopped.wait(_HEARTBEAT_INTERVAL):
+            with suppress(OSError):  # the next write may succeed
+                _write_heartbeat(folder)
+
+    _write_heartbeat(folder)
+    thread = threading.Thread(target=refresh, name="curlhttp-driver", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+        folder.remove(_HEARTBEAT)
+
+
+def _write_heartbeat(folder: OutputFolder) -> None:
+    with folder.write(_HEARTBEAT) as stream:
+        stream.write(json.dumps({"time": time.time()}).encode())
+
+
+def _get_heartbeat_age(folder: OutputFolder) -> float:
+    text = folder.read(_HEARTBEAT)
+    try:
+        return (
+            _HEARTBEAT_TIMEOUT if text is None else max(0.0, time.time() - json.loads(text)["time"])
+        )
+    except (ValueError, KeyError, TypeError):
+        return _HEARTBEAT_TIMEOUT
+
+
+def _in_use(folder: OutputFolder, details: str) -> BlockingIOError:
+    return BlockingIOError(f"another driver is fetching to {folder.path('')}{details}")

@@ -1,0 +1,193 @@
+"""Parquet, through pyarrow: read a column of URLs, and write parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from curlhttp.distributed.rows import TIMINGS, FetchRow
+from curlhttp.distributed.storage import open_input_file
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["ParquetWriter", "find_column", "import_pyarrow", "read_column"]
+
+_MAX_ROWS = 1000  # in a row group
+_NO_TIMINGS = (0.0,) * len(TIMINGS)
+_MAX_BYTES = 8 << 20  # in a row group, approximately
+
+
+def import_pyarrow() -> tuple[ModuleType, ModuleType]:
+    """Import pyarrow and pyarrow.parquet.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            "Parquet needs pyarrow: pip install 'curlhttp[parquet]', or use format='jsonl'"
+        ) from error
+    return pyarrow, parquet
+
+
+def find_column(path: str, column: str | None) -> tuple[str, int]:
+    """Return the name of the column with the URLs, and the number of rows.
+
+    Args:
+        path: the path of the file, or its fsspec URL.
+        column: the name, or None for the only column, or else the one named "url".
+
+    Raises:
+        ValueError: there is no such column, it has no strings, or the file is not Parquet.
+    """
+    pyarrow, parquet = import_pyarrow()
+    with open_input_file(path) as stream:
+        try:
+            file = parquet.ParquetFile(stream)
+        except pyarrow.ArrowInvalid as error:
+            raise ValueError(f"the input is not a Parquet file: {error}") from None
+        names = file.schema_arrow.names
+        if column is None:
+            column = names[0] if len(names) == 1 else "url"
+        if column not in names:
+            raise ValueError(f"the input has no column {column!r}, only {', '.join(names)}")
+        kind = file.schema_arrow.field(column).type
+        types = pyarrow.types
+        if types.is_dictionary(kind):
+            kind = kind.value_type
+        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+            raise ValueError(f"the column {column!r} has no strings: its type is {kind}")
+        return column, file.metadata.num_rows
+
+
+def read_column(
+    stream: BinaryIO, column: str, begin: int, end: int
+) -> Iterator[tuple[int, str | bytes]]:
+    """Yield rows and values of a column, without nulls.
+
+    Args:
+        stream: the file.
+        column: the name of the column.
+        begin: the first row.
+        end: the row after the last one.
+    """
+    _, parquet = import_pyarrow()
+    file = parquet.ParquetFile(stream)
+    row = 0
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        if row + rows <= begin:
+            row += rows
+            continue
+        if row >= end:
+            return
+        for batch in file.iter_batches(_MAX_ROWS, row_groups=[group], columns=[column]):
+            size = len(batch)
+            if row + size > begin and row < end:
+                values = batch.column(0).slice(max(0, begin - row), end - max(begin, row))
+                for position, value in enumerate(values.to_pylist(), max(begin, row)):
+                    if value is not None:
+                        yield position, value
+            row += size
+
+
+class ParquetWriter:
+    """Write rows as Parquet. Rows are buffered until they fill a row group.
+
+    Args:
+        stream: the file to write to.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._arrow, parquet = import_pyarrow()
+        self._schema = _build_schema(self._arrow)
+        self._writer: Any = parquet.ParquetWriter(stream, self._schema, compression="zstd")
+        self._rows: list[FetchRow] = []
+        self._bytes = 0
+
+    def add(self, row: FetchRow) -> None:
+        """Add a row."""
+        self._rows.append(row)
+        self._bytes += 1000 + len(row.body or b"")
+        if len(self._rows) >= _MAX_ROWS or self._bytes >= _MAX_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        rows, self._rows, self._bytes = self._rows, [], 0
+        columns = [self._column(field, rows) for field in self._schema]
+        self._writer.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
+
+    def _column(self, field: Any, rows: list[FetchRow]) -> Any:  # Any: pyarrow has no types
+        name = field.name
+        if name == "timings":
+            return self._timings([row.timings for row in rows], field.type)
+        if name == "headers":
+            return self._headers([row.headers for row in rows])
+        values = [getattr(row, name) for row in rows]
+        if field.type == self._arrow.string():
+            return self._strings(values)
+        return self._arrow.array(values, field.type)
+
+    def _strings(self, values: list[Any]) -> Any:
+        try:
+            return self._arrow.array(values, self._arrow.string())
+        except UnicodeEncodeError:  # lone surrogates
+            return self._arrow.array(map(_replace_surrogates, values), self._arrow.string())
+
+    def _timings(self, rows: list[tuple[float, ...] | None], kind: Any) -> Any:
+        filled = [row or _NO_TIMINGS for row in rows]
+        columns = [self._arrow.array(values, kind[0].type) for values in zip(*filled, strict=True)]
+        missing = self._arrow.array([row is None for row in rows])
+        return self._arrow.StructArray.from_arrays(columns, fields=list(kind), mask=missing)
+
+    def _headers(self, rows: list[dict[str, list[str]]]) -> Any:
+        arrow, whole = self._arrow, self._arrow.int32()
+        lists = [values for row in rows for values in row.values()]
+        values = self._strings([value for values in lists for value in values])
+        ends = arrow.array(accumulate(map(len, lists), initial=0), whole)
+        items = arrow.ListArray.from_arrays(ends, values)
+        keys = self._strings([name for row in rows for name in row])
+        return arrow.MapArray.from_arrays(
+            arrow.array(accumulate(map(len, rows), initial=0), whole), keys, items
+        )
+
+    def close(self) -> None:
+        """Write the remaining rows and the footer; the stream stays open."""
+        if self._rows:
+            self._flush()
+        self._writer.close()
+
+
+def _replace_surrogates(value: object) -> object:
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode()
+    return value
+
+
+def _build_schema(arrow: Any) -> Any:  # Any: pyarrow has no types
+    text, whole = arrow.string(), arrow.int64()
+    return arrow.schema(
+        [
+            arrow.field("row", whole, nullable=False),
+            arrow.field("url", text, nullable=False),
+            arrow.field("final_url", text),
+            arrow.field("status", arrow.int32()),
+            arrow.field("error", text),
+            arrow.field("message", text),
+            arrow.field("attempts", arrow.int32(), nullable=False),
+            arrow.field("timings", arrow.struct([(name, arrow.float64()) for name in TIMINGS])),
+            arrow.field("headers", arrow.map_(text, arrow.list_(text))),
+            arrow.field("size", whole, nullable=False),
+            arrow.field("body", arrow.binary()),
+            arrow.field("body_file", text),
+            arrow.field("fetched_at", arrow.timestamp("ms", tz="UTC"), nullable=False),
+        ]
+    )

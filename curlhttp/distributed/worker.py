@@ -1,0 +1,230 @@
+"""The worker: fetch a partition, write its part, and then its result in the manifest.
+
+A worker that is killed leaves no incomplete file under a final name. A partition that runs again
+overwrites what it wrote before, and a partition that is done is not fetched again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from curlhttp._models.cookies.late import Jar
+from curlhttp.distributed.manifest import Format, part_name, result_name
+from curlhttp.distributed.partition import Partition
+from curlhttp.distributed.rows import FetchRow
+from curlhttp.distributed.storage import OutputFolder, open_folder
+from curlhttp.distributed.summary import PartCounters, PartResult
+from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._client import Client
+    from curlhttp._models.request import Request
+    from curlhttp._models.response import Response
+
+__all__ = ["PartitionCancelled", "WorkerConfig", "open_client", "run_partition"]
+
+_KEY = "curlhttp.distributed"  # in a request's extensions
+_MAX_RESPONSE_SIZE = 100 * 1024 * 1024  # bytes, unless max_response_size is given
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """How workers fetch partitions, and where they write parts.
+
+    Args:
+        out: the folder, as an absolute path or an fsspec URL.
+        format: the format of the parts.
+        concurrency: concurrent requests in each partition.
+        inline: the maximum size in bytes of a body stored in its row; larger bodies are files.
+            None for no limit.
+        bodies: False to store no bodies.
+        settings: the arguments of Client, pickled.
+        per_host: concurrent requests to one origin, or None.
+        rate: requests per second to one origin, or None.
+        pause: seconds to wait at the end of a partition, so that the next partition of its host
+            queue keeps the rate.
+    """
+
+    out: str
+    format: Format
+    concurrency: int
+    inline: int | None
+    bodies: bool
+    settings: bytes
+    per_host: int | None = None
+    rate: float | None = None
+    pause: float = 0.0
+
+
+class PartitionCancelled(Exception):
+    """The partition was cancelled."""
+
+
+@contextmanager
+def open_client(config: WorkerConfig) -> Iterator[Client]:
+    """Open a client with the settings of a fetch. Its limits are local, or shared by the store.
+
+    Args:
+        config: see WorkerConfig.
+    """
+    from curlhttp._client import Client
+    from curlhttp._policy.concurrency import ConcurrencyLimit
+    from curlhttp._policy.rate import RateLimit
+
+    settings = {
+        "max_connections": config.concurrency,
+        "max_response_size": _MAX_RESPONSE_SIZE,
+        **pickle.loads(config.settings),
+    }
+    store = settings.pop("store", None)
+    shared = {} if store is None else {"store": store}
+    if config.per_host is not None:
+        settings["concurrency_limit"] = ConcurrencyLimit(config.per_host, **shared)
+    if config.rate is not None:
+        settings["rate_limit"] = RateLimit(config.rate, **shared)
+    try:
+        with Client(**settings) as client:
+            yield client
+    finally:
+        if store is not None:
+            store.close()
+
+
+def run_partition(
+    config: WorkerConfig, partition: Partition, is_wanted: Callable[[], bool] = lambda: True
+) -> PartResult:
+    """Fetch a partition, write its part, and return the result.
+
+    This is a module-level function with picklable arguments, so any engine can run it in a worker.
+
+    Args:
+        config: how to fetch, and where to write.
+        partition: the URLs.
+        is_wanted: called for each row. Once it returns False, the partition ends without a part.
+            For engines that cannot stop a thread.
+
+    Raises:
+        PartitionCancelled: is_wanted returned False.
+        OSError: the part cannot be written, or the URLs cannot be read. A URL that fails becomes
+            a row and raises nothing.
+    """
+    folder = open_folder(config.out)
+    earlier = folder.read(result_name(partition.number))
+    if earlier is not None:
+        return PartResult.from_json(earlier)
+    result = _Part(config, partition, folder).fetch(is_wanted)
+    with folder.write(result_name(partition.number)) as stream:
+        stream.write(result.to_json())
+    return result
+
+
+class _Part:
+    def __init__(self, config: WorkerConfig, partition: Partition, folder: OutputFolder) -> None:
+        self._config = config
+        self._partition = partition
+        self._folder = folder
+        self._counters = PartCounters()
+        self._invalid: list[FetchRow] = []
+
+    def fetch(self, is_wanted: Callable[[], bool]) -> PartResult:
+        """Fetch all URLs and write the part."""
+        config, number = self._config, self._partition.number
+        started = time.monotonic()
+        with self._folder.write(part_name(number, config.format)) as stream:
+            # Close the writer before the stream, also after an error: pyarrow writes a footer.
+            writer = _open_writer(config.format, stream)
+            with open_client(config) as client, closing(writer):
+                for row in self._rows(client):
+                    if not is_wanted():
+                        raise PartitionCancelled(f"partition {number} was cancelled")
+                    self._store_body(row)
+                    self._counters.add(row)
+                    writer.add(row)
+        if config.pause and self._counters.rows:
+            time.sleep(config.pause)
+        seconds = time.monotonic() - started
+        return self._counters.result(number, self._partition.digest, seconds)
+
+    def _rows(self, client: Client) -> Iterator[FetchRow]:
+        requests = self._requests(client)
+        with client.map(requests, concurrency=self._config.concurrency) as outcomes:
+            for outcome in outcomes:
+                yield _make_row(outcome)
+                yield from self._pop_invalid()
+        yield from self._pop_invalid()
+
+    def _pop_invalid(self) -> list[FetchRow]:
+        invalid, self._invalid = self._invalid, []
+        return invalid
+
+    def _requests(self, client: Client) -> Iterator[Request]:
+        for row, url in self._partition.source.read():
+            text = url if isinstance(url, str) else url.decode("utf-8", "replace")
+            try:
+                request = client.build_request("GET", url)
+            except (RequestException, ValueError, TypeError) as error:
+                self._invalid.append(FetchRow.of_no_request(row, text, error))
+                continue
+            request.extensions = {_KEY: (row, text, request.url.host)}
+            # A separate jar per request, so that cookies of thousands of URLs neither accumulate
+            # nor mix.
+            request.jar = Jar()
+            yield request
+
+    def _store_body(self, row: FetchRow) -> None:
+        """Write a body to a file if it is too large for its row."""
+        body, inline = row.body, self._config.inline
+        if body is None:
+            return
+        if not self._config.bodies:
+            row.body = None
+        elif inline is not None and len(body) > inline:
+            digest = hashlib.sha256(body).hexdigest()
+            row.body, row.body_file = None, f"bodies/{digest[:2]}/{digest}"
+            if not self._folder.exists(row.body_file):
+                with self._folder.write(row.body_file) as stream:
+                    stream.write(body)
+
+
+def _make_row(outcome: Response | RequestException) -> FetchRow:
+    request = outcome.request
+    assert request is not None
+    assert request.extensions is not None
+    row, url, host = request.extensions[_KEY]
+    return FetchRow.of(row, url, host, outcome)
+
+
+class _RowWriter(Protocol):
+    def add(self, row: FetchRow) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _open_writer(format: Format, stream: BinaryIO) -> _RowWriter:
+    """Return a writer of rows, which leaves the stream open.
+
+    Raises:
+        ImportError: it needs pyarrow.
+    """
+    if format == "parquet":
+        from curlhttp.distributed.parquet import ParquetWriter
+
+        return ParquetWriter(stream)
+    return _LineWriter(stream)
+
+
+class _LineWriter:
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def add(self, row: FetchRow) -> None:
+        self._stream.write(row.to_json())
+
+    def close(self) -> None:
+        pass

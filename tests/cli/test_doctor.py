@@ -1,0 +1,43 @@
+"""`curlhttp doctor`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.cli import run
+
+
+def test_the_doctor_shows_what_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:sesame@proxy.test:3128")
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    ended = run("doctor", "--json")
+    found = json.loads(ended.out)
+    assert ended.status == 0
+    assert found["libcurl"].count(".") == 2
+    assert found["tls"].split()[0] in found["libraries"]
+    assert found["proxies"] == {
+        "http": None,
+        "https": "http://proxy.test:3128 (with credentials)",
+    }
+    assert found["no_proxy"] == "localhost"
+    assert found["ca_bundle"]["from"] == "certifi"
+    assert set(found["event_loops"]) == {"asyncio", "uvloop", "trio"}
+    assert found["open_files"]["max_connections"] < found["open_files"]["limit"]
+    shown = run("doctor").out.decode()
+    assert "proxy.test:3128 (with credentials)" in shown
+    assert "sesame" not in shown + ended.out.decode()
+
+
+def test_the_doctor_warns_of_what_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem")
+    monkeypatch.setenv("http_proxy", "gopher://x")
+    ended = run("doctor")
+    assert ended.status == 1
+    warnings = [line for line in ended.out.decode().splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 2
+    assert "REQUESTS_CA_BUNDLE is /nowhere/ca.pem, which does not exist" in warnings[0]
+    assert run("get", "http://127.0.0.1:1/").status == 77
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    assert run("get", "http://127.0.0.1:1/").status == 5

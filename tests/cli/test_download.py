@@ -1,0 +1,277 @@
+"""`-o`, `-O`, `-J` and `-C`: file names, and how an interrupted download is resumed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.servers import (
+    AppConnection,
+    AppServer,
+    RawServer,
+    Record,
+    payload,
+    respond,
+    respond_and_close,
+    response,
+)
+from tests.support.cli import finish, on_terminal, run, start
+from tests.support.downloads import named_by_a_server
+
+BODY = payload(1000)
+CUT = b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: "1"\r\n\r\n' + BODY[:600]
+
+
+def ranged(record: Record, conn: AppConnection) -> None:
+    """Give 1000 bytes, or what is asked for of them from an offset on; stop after 600 at first."""
+    wanted = record.header("range")
+    if wanted is None:
+        conn.send(CUT)
+        conn.stall()
+        return
+    start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+    fields = [("ETag", '"1"'), ("Content-Range", f"bytes {start}-999/1000")]
+    conn.reply(206, BODY[start:], fields)
+
+
+def test_what_came_of_a_cut_body_is_kept_and_the_command_completes_it(tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    with RawServer(respond_and_close(CUT)) as server:
+        ended = run("get", server.url, "-o", file)
+        assert ended.status == 18
+        assert (tmp_path / "saved.part").read_bytes() == BODY[:600]
+        assert not file.exists()
+        first, _ = ended.err.splitlines()
+        said, _, command = first.partition("; to resume: ")
+        assert said == f"curlhttp: 600 bytes are kept in {file}.part"
+        assert shlex.split(command) == ["curlhttp", "get", "-C", server.url, "-o", str(file)]
+        rest = response(
+            BODY[600:],
+            "206 Partial",
+            headers=[("ETag", '"1"'), ("Content-Range", "bytes 600-999/1000")],
+        )
+        server.handler = respond_and_close(rest)
+        assert run(*shlex.split(command)[1:]).status == 0
+        assert b"\r\nRange: bytes=600-\r\n" in server.requests[-1]
+    assert file.read_bytes() == BODY
+    assert os.listdir(tmp_path) == ["saved"]
+
+
+def test_continue_shows_the_range_with_verbose(tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    with RawServer(respond_and_close(CUT)) as server:
+        run("get", server.url, "-o", file)
+        ended = run("get", "-v", "-C", server.url, "-o", file)
+    assert "> Range: bytes=600-\n" in ended.err
+    assert '> If-Range: "1"\n' in ended.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-u", "me:sesame"],
+        ["-sume:sesame"],
+        ["-H", "X-Api-Key: sesame"],
+        ["-HX-Api-Key: sesame"],
+        ["-sH", "X-Api-Key: sesame"],
+        ["--header=X-Api-Key: sesame"],
+        ["X-Api-Key:sesame"],
+        ["token==sesame"],
+        ['variables=={"password":"sesame"}'],
+        ['X-Context:{"password":"sesame"}'],
+        ["-G", "-d", "token=sesame"],
+        ["-b", "id=sesame"],
+    ],
+)
+def test_the_command_to_resume_shows_no_credential(tmp_path: Path, options: list[str]) -> None:
+    file = tmp_path / "saved"
+    with RawServer(respond_and_close(CUT)) as server:
+        ended = run("get", server.url, "-o", file, *options)
+        assert "the same command with -C -o" in ended.err
+        within = run("get", server.url + "/?token=sesame", "-o", file)
+        plain = run("get", f"{server.url[7:]}/?token=sesame", "-o", file)
+        named = run("get", f"me:sesame@{server.url[7:]}/", "-o", file)
+    assert "sesame" not in ended.err + within.err + plain.err + named.err
+
+
+def test_the_command_to_resume_shows_what_is_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    with RawServer(respond_and_close(CUT)) as server:
+        options = ["-o", str(file), "-H", "Accept: text/csv", "page==2", "X-Page:1"]
+        typed = ["get", server.url, *options]
+        command = run(*typed).err.splitlines()[0].partition("; to resume: ")[2]
+    assert shlex.split(command) == ["curlhttp", "get", "-C", *typed[1:]]
+
+
+@pytest.mark.parametrize("flags", [["-OJ"], ["-JO"], ["-O", "--remote-header-name"]])
+def test_a_name_of_the_server_is_not_in_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cut = CUT.replace(b"\r\n\r\n", b"\r\nContent-Disposition: x; filename=theirs\r\n\r\n")
+    with RawServer(respond_and_close(cut)) as server:
+        ended = run("get", *flags, f"{server.url}/x")
+    assert "to resume: the same command with -C -o theirs\n" in ended.err
+
+
+@pytest.mark.parametrize("taken", ["mine.part", "mine.part.json"])
+@pytest.mark.parametrize("answer", [CUT, CUT.replace(b"ETag", b"X")])
+def test_a_name_of_the_server_touches_no_file_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: str, answer: bytes
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(taken).write_text("of the user")
+    answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Disposition: x; filename=mine\r\n\r\n")
+    with RawServer(respond_and_close(answer)) as server:
+        ended = run("get", "-OJ", f"{server.url}/x")
+    assert (ended.status, os.listdir(tmp_path)) == (23, [taken])
+    assert f"{taken}: the file exists" in ended.err
+    assert Path(taken).read_text() == "of the user"
+
+
+@pytest.mark.parametrize("name", ["f.part", "f.part.json", "F.PART"])
+def test_a_server_cannot_leave_what_another_download_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = response(b"evil", headers=[("Content-Disposition", f"x; filename={name}")])
+    with RawServer(respond_and_close(answer)) as server:
+        ended = run("get", "-OJ", f"{server.url}/x")
+    assert (ended.status, os.listdir(tmp_path)) == (23, [])
+    assert "use -o FILE" in ended.err
+
+
+def test_what_cannot_be_completed_is_not_kept(tmp_path: Path) -> None:
+    with RawServer(respond_and_close(CUT.replace(b'"1"', b'W/"1"'))) as server:
+        ended = run("get", server.url, "-o", tmp_path / "saved")
+    assert ended.status == 18
+    assert f"nothing of {tmp_path}/saved is kept" in ended.err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [[], ["-C"]])
+def test_ctrl_c_keeps_what_came(app: AppServer, tmp_path: Path, option: list[str]) -> None:
+    file = tmp_path / "saved"
+    app.route("/ranged", ranged)
+    process = start("get", app.url + "/ranged", "-o", file, *option)
+    part = tmp_path / "saved.part"
+    assert app.wait_for(lambda: part.exists() and part.stat().st_size == 600, timeout=60)
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert (ended.status, ended.out) == (130, b""), ended.err
+    assert ended.err.startswith(f"curlhttp: 600 bytes are kept in {part}; to resume: curlhttp get ")
+    assert "Traceback" not in ended.err
+    assert run("get", app.url + "/ranged", "-o", file, "-C").status == 0
+    assert file.read_bytes() == BODY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [50, 80, 200])
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_nothing_is_wider_than_the_terminal(
+    app: AppServer, tmp_path: Path, columns: int, environment: dict[str, str]
+) -> None:
+    url = app.url + "/redirect/2"
+    status, shown = on_terminal("get", "--timing", url, columns=columns, **environment)
+    assert status == 0
+    assert max(map(len, shown.splitlines())) <= columns
+    big = app.url + "/big?size=3000000"
+    status, shown = on_terminal("get", "-o", tmp_path / "f", big, columns=columns, **environment)
+    assert status == 0
+    assert not (environment and "\x1b[3" in shown), "a colour"
+
+
+def test_output_saves_the_body(app: AppServer, tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    file.write_text("old")
+    file.chmod(0o640)
+    assert run("get", app.url + "/bytes/1000", "-o", file) == (0, b"", "")
+    assert file.read_bytes() == payload(1000)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert os.listdir(tmp_path) == ["saved"]
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_output_has_the_name_that_the_user_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continues: bool
+) -> None:
+    """S92: what the server calls the file is only text."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    for value in named_by_a_server(tmp_path):
+        answer = response(b"x", headers=[("Content-Disposition", value), ("ETag", '"1"')])
+        with RawServer(respond(answer)) as server:
+            for name in (".", "..", f"{tmp_path}/"):  # no file, and none is made up
+                assert run("get", server.url, "-o", name).status == 23
+            assert run("get", server.url + "/evil", "-o", "mine", *["-C"] * continues).status == 0
+            assert run("get", server.url + "/evil").out == b"x"
+    assert [path.name for path in tmp_path.rglob("*") if not path.is_dir()] == ["mine"]
+
+
+def test_a_body_that_is_cut_leaves_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    file.write_text("old")
+    cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nnot all"
+    with RawServer(respond_and_close(cut)) as server:
+        ended = run("get", server.url, "-o", file)
+    assert ended.status == 18
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["saved"]
+
+
+def test_a_download_is_continued(app: AppServer, tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    assert run("get", app.url + "/bytes/1000", "-C", "-o", file) == (0, b"", "")
+    assert file.read_bytes() == payload(1000)
+    assert run("get", app.url, "-C").status == 2
+    assert run("post", app.url, "-C", "-o", file).status == 2
+
+
+@pytest.mark.slow
+def test_a_bar_shows_the_progress_of_a_file(app: AppServer, tmp_path: Path) -> None:
+    status, shown = on_terminal("get", app.url + "/big?size=3000000", "-o", tmp_path / "f")
+    assert status == 0
+    assert "3.0/3.0 MB" in shown
+    _, shown = on_terminal("get", app.url + "/big?size=3000000", "-s", "-o", tmp_path / "f")
+    assert shown == ""
+
+
+def test_the_file_has_the_name_in_the_url(
+    app: AppServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("get", "-O", app.url + "/bytes/7?x=/y") == (0, b"", "")
+    assert (tmp_path / "7").stat().st_size == 7
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ('attachment; filename="a b.txt"', "a b.txt"),
+        ("attachment; filename=../../evil", "evil"),
+        ('attachment; filename="/etc/.passwd"', "passwd"),
+        ("attachment; filename*=UTF-8''%e2%82%ac.txt", "€.txt"),
+        ('attachment; filename="..\\..\\x"', "x"),
+        ('attachment; filename=".."', "asked"),
+        ("attachment", "asked"),
+    ],
+)
+def test_a_name_of_the_server_stays_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, name: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path / "in")
+    answer = response(b"x", headers=[("Content-Disposition", value)])
+    with RawServer(respond(answer)) as server:
+        assert run("-OJ", server.url + "/asked").status == 0
+        assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [name]
+        again = run("-OJ", server.url + "/asked")
+    if name != "asked":
+        assert again.status == 23
+        assert "a name from a server never replaces a file" in again.err

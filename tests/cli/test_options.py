@@ -1,0 +1,110 @@
+"""Options that commands share: numbers, URLs without a scheme, addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from curlhttp.cli.options import add_scheme, integer, parse_rate, parse_seconds, parse_size
+from tests.servers import AppServer
+from tests.support.cli import run
+
+
+@pytest.mark.parametrize(
+    ("typed", "url"),
+    [
+        ("localhost", "http://localhost"),
+        ("localhost:8000/x", "http://localhost:8000/x"),
+        ("LOCALHOST?a=https://b", "http://LOCALHOST?a=https://b"),
+        ("api.localhost/", "http://api.localhost/"),
+        (":8000/x", "http://localhost:8000/x"),
+        ("127.0.0.1:1", "http://127.0.0.1:1"),
+        ("[::1]:1/x", "http://[::1]:1/x"),
+        ("192.168.1.1", "http://192.168.1.1"),
+        ("printer/status", "http://printer/status"),
+        ("printer.local", "http://printer.local"),
+        ("localhost:443", "https://localhost:443"),
+        ("example.org", "https://example.org"),
+        ("me:pw@example.org:8080/x", "https://me:pw@example.org:8080/x"),
+        ("me:pw@localhost:8080/x", "http://me:pw@localhost:8080/x"),
+        ("8.8.8.8", "https://8.8.8.8"),
+        ("//example.org", "https://example.org"),
+        ("HTTP://example.org", "HTTP://example.org"),
+        ("", ""),
+    ],
+)
+def test_a_url_gets_the_scheme_that_its_host_is_likely_to_speak(typed: str, url: str) -> None:
+    assert add_scheme(typed) == url
+
+
+def test_the_scheme_that_was_chosen_is_told_with_verbose(app: AppServer) -> None:
+    ended = run("get", "-v", f"127.0.0.1:{app.port}/echo")
+    assert ended.status == 0
+    assert f"* no scheme was given: http://127.0.0.1:{app.port}/echo\n" in ended.err
+    assert "no scheme" not in run("get", "-v", app.url).err
+
+
+def test_names_are_resolved_as_told(app: AppServer) -> None:
+    url = f"http://nobody.invalid:{app.port}/"
+    place = f"nobody.invalid:{app.port}"
+    assert run("get", url, "--resolve", f"{place}:127.0.0.1").out == b"hello"
+    assert run("get", url, "--resolve", f"{place}:[::1],127.0.0.1").out == b"hello"
+
+
+def test_a_unix_socket_is_asked(tmp_path: Path) -> None:
+    ended = run("get", "--unix-socket", tmp_path / "none", "localhost/x")
+    assert ended.status == 7, ended.err
+    assert str(tmp_path) in ended.err or "localhost" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "number"),
+    [
+        (parse_rate, "50", 50),
+        (parse_rate, "2.5/s", 2.5),
+        (parse_rate, "600/m", 10),
+        (parse_rate, "3600/h", 1),
+        (parse_size, "0", 0),
+        (parse_size, "10", 10),
+        (parse_size, "64k", 65536),
+        (parse_size, "2M", 2 << 20),
+        (parse_size, "1g", 1 << 30),
+        (parse_seconds, "0.5", 0.5),
+        (integer(), "7", 7),
+        (integer(0, 1), "0", 0),
+    ],
+)
+def test_a_number_is_read(read: Callable[[str], float], text: str, number: float) -> None:
+    assert read(text) == number
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (parse_rate, "0"),
+        (parse_rate, "-1"),
+        (parse_rate, "5/d"),
+        (parse_rate, "nan"),
+        (parse_rate, ""),
+        (parse_rate, "\u0665"),
+        (parse_size, "-1"),
+        (parse_size, "1.5k"),
+        (parse_size, "1t"),
+        (parse_size, ""),
+        (parse_seconds, "0"),
+        (parse_seconds, "-1"),
+        (parse_seconds, "nan"),
+        (parse_seconds, "inf"),
+        (parse_seconds, "x"),
+        (integer(), "0"),
+        (integer(), "x"),
+        (integer(0, 1), "2"),
+        (integer(), "1.0"),
+    ],
+)
+def test_what_is_no_such_number_is_told(read: Callable[[str], float], text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a"):
+        read(text)

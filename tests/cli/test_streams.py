@@ -1,0 +1,45 @@
+"""`curlhttp ws` and `curlhttp sse`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.servers import RawServer, respond_and_close
+from tests.servers.websocket import echo, speaking
+from tests.support.cli import finish, run, start
+
+EVENTS = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    b"data: a\ndata: b\n\nevent: price\nid: 2\ndata: 1\n\ndata: last\n\n"
+)
+
+
+def test_lines_of_a_pipe_are_messages_and_answers_are_lines() -> None:
+    pytest.importorskip("websockets")
+    with RawServer(speaking(echo)) as server:
+        place = server.url.removeprefix("http://")
+        ended = finish(start("ws", place, stdin=-1), b"one\r\ntwo\nlast")
+        assert (ended.status, ended.out) == (0, b"one\ntwo\nlast\n"), ended.err
+        ended = finish(start("ws", "--json", place, stdin=-1), b"one\n")
+        assert json.loads(ended.out) == {"text": "one"}
+
+
+def test_a_refused_websocket_is_an_error() -> None:
+    pytest.importorskip("websockets")
+    answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+    with RawServer(respond_and_close(answer)) as server:
+        ended = finish(start("ws", server.url, stdin=-1), b"")
+    assert ended.status != 0
+    assert "403" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_each_event_is_a_line() -> None:
+    with RawServer(respond_and_close(EVENTS)) as server:
+        assert run("sse", "--no-reconnect", server.url).out == b"a\\nb\nprice: 1\nlast\n"
+        ended = run("sse", "--json", "-n", "2", server.url)
+    assert ended.status == 0
+    first, second = map(json.loads, ended.out.splitlines())
+    assert (first["data"], second["event"], second["id"]) == ("a\nb", "price", "2")
