@@ -27,7 +27,7 @@ from curlhttp._distributed.summary import FetchSummary
 from curlhttp._distributed.work import Format, PartWork
 
 if TYPE_CHECKING:
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
     from curlhttp._policy.retry import RetryInput
     from curlhttp._policy.store import Store
 

@@ -14,8 +14,7 @@ import pycurl
 
 from curlhttp._config import TLS, Limits, Proxy, Transport, Verify
 from curlhttp._models.timeout import Timeout
-from curlhttp._models.url.origin import bracketed
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL, bracketed
 
 __all__ = [
     "address_options",

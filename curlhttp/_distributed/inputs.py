@@ -15,7 +15,7 @@ from zlib import crc32
 from curlhttp._distributed.folders import OutFolder, open_to_read
 from curlhttp._distributed.partition import LONGEST_LINE, Lines, Pair, ParquetRows, Partition
 from curlhttp._distributed.spiller import Spiller
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL
 
 __all__ = ["Cutter", "UrlInput", "check_first_line", "input_of"]
 

@@ -20,7 +20,7 @@ from curlhttp._distributed.settings import client_of
 from curlhttp._distributed.tally import PartTally
 from curlhttp._distributed.work import PartResult, PartWork
 from curlhttp._distributed.writers import writer_of
-from curlhttp._models.cookies.late import Jar
+from curlhttp._models.cookies import LazyCookies
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _Part:
                 continue
             request.extensions = {_KEY: (row, text, request.url.host)}
             # A jar of its own: cookies of thousands of URLs must not pile up, nor mix.
-            request.jar = Jar()
+            request.jar = LazyCookies()
             yield request
 
     def _put_body(self, row: FetchRow) -> None:

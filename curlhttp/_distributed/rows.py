@@ -10,7 +10,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._models.scrub import shown_url, without_userinfo
+from curlhttp._models.redaction import display_url, strip_userinfo
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class FetchRow:
             host: likewise.
             outcome: a response with its body, or an error.
         """
-        shown = without_userinfo(url) if "@" in url else url
+        shown = strip_userinfo(url) if "@" in url else url
         times = outcome.timings
         # They come first, in this order.
         timings = None if times is None else cast("tuple[float, ...]", times[: len(TIMINGS)])
@@ -114,7 +114,7 @@ class FetchRow:
             url: likewise.
             error: says why.
         """
-        made = cls(row, shown_url(url))
+        made = cls(row, display_url(url))
         made._note_error(error)
         return made
 

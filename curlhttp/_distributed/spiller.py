@@ -9,7 +9,7 @@ from zlib import crc32
 from curlhttp._distributed.folders import OutFolder
 from curlhttp._distributed.manifest import spilled_name
 from curlhttp._distributed.partition import Pair, Partition, Spilled
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp.exceptions import RequestException
 
 __all__ = ["Spiller"]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curlhttp._models.scrub import scrub_url
+from curlhttp._models.redaction import redact_url
 
 if TYPE_CHECKING:
     from curlhttp.cli.body import MeasuredBody
@@ -48,8 +48,8 @@ def print_response(reading: MeasuredBody, path: Path | None) -> None:
     first = (response.history or [response])[0].request
     fields: dict[str, object] = {
         "method": first.method,
-        "url": scrub_url(first.url),
-        "final_url": scrub_url(response.request.url) if response.history else None,
+        "url": redact_url(first.url),
+        "final_url": redact_url(response.request.url) if response.history else None,
         "status": response.status_code,
         "reason": response.reason,
         "http_version": response.http_version,
@@ -78,7 +78,7 @@ def print_error(error: RequestException, method: str, url: str) -> None:
     print_document(
         {
             "method": method,
-            "url": scrub_url(url),
+            "url": redact_url(url),
             "status": None if error.response is None else error.response.status_code,
             "error": type(error).__name__,
             "message": str(error),

@@ -10,7 +10,7 @@ from io import IncrementalNewlineDecoder
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from curlhttp._models.charsets import Decoder
+from curlhttp._models.decoding import TextDecoder
 from curlhttp._policy.resume import content_length
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
 from curlhttp.cli.terminal import console, has_color, printable
@@ -121,7 +121,7 @@ def print_body(reading: MeasuredBody, *, raw: bool = False) -> None:
 def _is_text(begin: bytes, charset: str) -> bool:
     """Return whether a body that begins like this is text."""
     try:
-        return "\0" not in Decoder(charset, errors="strict").decode(begin)
+        return "\0" not in TextDecoder(charset, errors="strict").decode(begin)
     except UnicodeError:
         return False
 
@@ -156,7 +156,7 @@ def _print_json(content: bytes) -> bool:
 
 
 def _print_text(pieces: Iterator[bytes], charset: str) -> None:
-    decoder = IncrementalNewlineDecoder(Decoder(charset), translate=True)
+    decoder = IncrementalNewlineDecoder(TextDecoder(charset), translate=True)
     last = "\n"
     for text in _texts(decoder, pieces):
         if text:

@@ -7,7 +7,7 @@ from http.cookiejar import Cookie
 from pathlib import Path
 
 from curlhttp._models.cookies.jar import Cookies
-from curlhttp._models.cookies.rules import new_cookie
+from curlhttp._models.cookies.parsing import new_cookie
 from curlhttp.cli.exits import READ_ERROR, CommandFailed
 from curlhttp.cli.private_file import read_bounded, write_private
 

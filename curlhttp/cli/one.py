@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from curlhttp._models.scrub import shown_url
+from curlhttp._models.redaction import display_url
 from curlhttp.cli.body import MeasuredBody, print_body
 from curlhttp.cli.body_options import TakenBody
 from curlhttp.cli.exits import WRITE_ERROR, CommandFailed
@@ -100,7 +100,7 @@ def send(asked: Asked, connection: ConnectionOptions, wanted: OutputOptions) -> 
             ends.enter_context(wire_shown(shows_secrets=wanted.show_secrets))
             settings["hooks"] = {"before_sleep": tell_attempt}
             if "://" not in asked.url:
-                say(f"* no scheme was given: {shown_url(url)}")
+                say(f"* no scheme was given: {display_url(url)}")
         client = ends.enter_context(connection.client(**settings))
         if wanted.cookie_jar is not None:
             ends.callback(_write_cookies, wanted.cookie_jar, client, session)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import click
 
 from curlhttp._models.cookies.jar import Cookies
-from curlhttp._models.cookies.rules import bare_host, host_allowed, matching_domains
+from curlhttp._models.cookies.parsing import bare_host, host_allowed, matching_domains
 from curlhttp._models.headers import Headers
-from curlhttp._models.scrub import scrub_url
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.redaction import redact_url
+from curlhttp._models.url import parse_url
 from curlhttp._policy.redirect import may_keep_credentials
 from curlhttp._settings import client_headers
 from curlhttp.cli.cookie_file import cookies_in, write_cookies
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from curlhttp._engine import Middleware, Send
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
     from curlhttp.cli.connection import ConnectionOptions
 
 __all__ = ["KeptSession"]
@@ -199,7 +199,7 @@ class KeptSession:
         except (ValueError, TypeError, LookupError, RecursionError):
             raise self._no_session(self._path) from None
         if origin != self._origin:
-            shown = scrub_url(origin[:_LONGEST_SHOWN])
+            shown = redact_url(origin[:_LONGEST_SHOWN])
             what = f"this session is of {shown}, and its credentials are not for {self._origin}"
             raise CommandFailed(f"{self._path}: {what}", 2)
         self._headers = [each for each in headers if not _NOT_KEPT.match(each[0])]

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from curlhttp._models.decoders import decode_readable
-from curlhttp._models.masks import Masks
-from curlhttp._models.scrub import scrub_field, scrub_text
+from curlhttp._models.decoding import decode_readable
+from curlhttp._models.redaction import redact_field, redact_text
+from curlhttp._models.redactor import Redactor
 from curlhttp.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         fields = request.sent_headers.multi_items()
         path = request.url.target
         if not shows_secrets:
-            fields = [(name, scrub_field(name, value)) for name, value in fields]
-            path = scrub_text(path)
+            fields = [(name, redact_field(name, value)) for name, value in fields]
+            path = redact_text(path)
         lines = [f"{request.method} {path} {response.http_version}"]
         _print_lines([*lines, *(f"{name}: {value}" for name, value in fields), ""])
     if "B" in parts and request.body is not None:
@@ -113,7 +113,7 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         elif not shows_secrets:
             codings = request.read_headers().get_list("content-encoding")
             plain = decode_readable(data, codings)
-            masked = Masks().body(plain, request.get_header("content-type") or "")
+            masked = Redactor().body(plain, request.get_header("content-type") or "")
             if masked != plain:  # else it is shown as it was sent
                 data = masked
         if sys.stdout.isatty():

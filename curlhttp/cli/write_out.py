@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from curlhttp._models.scrub import scrub_text, scrub_url, shown_url
+from curlhttp._models.redaction import display_url, redact_text, redact_url
 from curlhttp._policy.redirect import as_utf8
 from curlhttp.cli.terminal import printable
 from curlhttp.exceptions import RequestException
@@ -42,7 +42,7 @@ def _peer(at: int, side: str) -> Callable[[Response, int, float], str]:
 
 
 _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
-    "content_type": lambda response, *_: scrub_text(response.headers.get("content-type", "")),
+    "content_type": lambda response, *_: redact_text(response.headers.get("content-type", "")),
     "http_code": lambda response, *_: f"{response.status_code:03}",
     "http_version": lambda response, *_: _VERSIONS.get(response.http_version, "0"),
     "local_ip": _peer(0, "local"),
@@ -60,8 +60,8 @@ _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
     "time_namelookup": _until("dns"),
     "time_starttransfer": _until("first_byte"),
     "time_total": lambda _, __, total: _seconds(total),
-    "url": lambda response, *_: scrub_url((response.history or [response])[0].request.url),
-    "url_effective": lambda response, *_: scrub_url(response.request.url),
+    "url": lambda response, *_: redact_url((response.history or [response])[0].request.url),
+    "url_effective": lambda response, *_: redact_url(response.request.url),
 }
 
 
@@ -71,9 +71,9 @@ def _redirect_url(response: Response) -> str:
     if not location:
         return ""
     try:
-        return scrub_url(response.request.url.join(as_utf8(location)))
+        return redact_url(response.request.url.join(as_utf8(location)))
     except RequestException:
-        return shown_url(location)
+        return display_url(location)
 
 
 def check_format(_: click.Context, __: click.Parameter, text: str | None) -> str | None:

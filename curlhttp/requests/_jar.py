@@ -14,7 +14,7 @@ from http.cookiejar import (  # type: ignore[attr-defined]
 )
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._models.cookies.named import NamedCookies, remove_cookie_by_name
+from curlhttp._models.cookies.jar import NamedCookies, remove_cookie_by_name
 
 if TYPE_CHECKING:
     from http.cookies import Morsel

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Transport
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import URL, parse_url
 from curlhttp.requests._transports import ca_paths, proxy_url, transport_from
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from curlhttp import requests
 from curlhttp._models.cookies import store as store
 from curlhttp._models.cookies.jar import Cookies, cookie_header, store_cookies
 from curlhttp._models.cookies.store import CookieStore
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp.requests.cookies import (
     RequestsCookieJar,
     create_cookie,
     extract_cookies_to_jar,
     get_cookie_header,
 )
-from tests.models.test_public_suffix import forget
+from tests.models.test_cookie_parsing import forget
 
 FUTURE = "Expires=Wed, 01 Jan 2098 00:00:00 GMT"
 PAST = "Expires=Thu, 01 Jan 1970 00:00:00 GMT"

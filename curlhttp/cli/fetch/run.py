@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._models.cookies.late import Jar
+from curlhttp._models.cookies import LazyCookies
 from curlhttp.cli.exits import CommandFailed
 from curlhttp.cli.fetch.lines import InputLine, InputLines
 from curlhttp.cli.fetch.output import Output
@@ -121,7 +121,7 @@ class FetchRun:
             else:
                 request.extensions = {_KEY: (line, request.method, str(request.url))}
                 # A jar of its own: cookies of a million lines must not pile up, nor mix.
-                request.jar = Jar()
+                request.jar = LazyCookies()
                 return request
         self._progress.tell_bad_line(line.number, problem)
         self._keep(FetchRecord.of_problem(line, problem))
