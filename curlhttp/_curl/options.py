@@ -152,7 +152,7 @@ def _route(transport: Transport) -> list[Option]:
     if transport.judged is not None:
         # The proxy dials this address. TLS, Host and cookies stay with the URL's host; http goes
         # through a tunnel then (CURLOPT_CONNECT_TO).
-        host, port = transport.judged.address, transport.judged.dialled_port
+        host, port = transport.judged.address, transport.judged.connect_port
         options.append((pycurl.CONNECT_TO, [f"::{bracketed(host)}:{port}"]))
     elif transport.connect_to:
         options.append((pycurl.CONNECT_TO, list(transport.connect_to)))

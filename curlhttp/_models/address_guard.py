@@ -41,4 +41,4 @@ class CheckedAddress(NamedTuple):
     host: str
     port: int
     address: str
-    dialled_port: int
+    connect_port: int

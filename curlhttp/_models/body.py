@@ -44,7 +44,6 @@ __all__ = [
     "IterBody",
     "MultipartBody",
     "SecretBody",
-    "StreamBody",
     "encode_body",
     "open_body",
     "read_whole",
@@ -257,8 +256,8 @@ class FileBody(StreamBody):
         if isinstance(file, io.TextIOBase):
             raise TypeError("the file is open in text mode; open it in binary mode, 'rb'")
         self._file = cast(BinaryIO, file)  # it may have only the method read
-        self._start = _position(self._file)
-        super().__init__(_remaining(self._file, self._start) if length is None else length)
+        self._start = _find_position(self._file)
+        super().__init__(_find_length(self._file, self._start) if length is None else length)
         self.replayable = self._start is not None
 
     def _pull(self, size: int) -> bytes:
@@ -405,15 +404,15 @@ class FactoryBody(StreamBody):
         await self._inner.aclose()
 
 
-def _as_bytes(piece: object, giver: str) -> bytes:
+def _as_bytes(piece: object, source_name: str) -> bytes:
     if isinstance(piece, bytes):
         return piece
     if isinstance(piece, (bytearray, memoryview)):
         return bytes(piece)  # a copy: the source may reuse the buffer
-    raise TypeError(f"{giver} gave {type(piece).__name__}, not bytes")
+    raise TypeError(f"{source_name} gave {type(piece).__name__}, not bytes")
 
 
-def _position(file: BinaryIO) -> int | None:
+def _find_position(file: BinaryIO) -> int | None:
     """Return the offset to seek back to, None for a file that cannot seek."""
     try:
         if not hasattr(file, "seek") or not getattr(file, "seekable", lambda: True)():
@@ -423,16 +422,16 @@ def _position(file: BinaryIO) -> int | None:
         return None
 
 
-def _remaining(file: object, start: int | None) -> int | None:
+def _find_length(file: object, start: int | None) -> int | None:
     total = len(file) if hasattr(file, "__len__") else getattr(file, "len", None)
     if isinstance(total, int):
         return max(0, total - (start or 0))
     if start is None or (isinstance(file, io.BufferedIOBase) and not isinstance(file, _SIZED)):
         return None
-    return _size_from(cast(BinaryIO, file), start)
+    return _seek_length(cast(BinaryIO, file), start)
 
 
-def _size_from(file: BinaryIO, start: int) -> int | None:
+def _seek_length(file: BinaryIO, start: int) -> int | None:
     try:
         file.seek(0, io.SEEK_END)
         size = int(file.tell()) - start
@@ -462,7 +461,7 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
         if length is not None and length != len(data):
             raise InvalidHeader(f"the body has {len(data)} bytes, its length is {length}")
         return BytesBody(data)
-    kind = _kind(source)
+    kind = _body_class(source)
     if kind is None or (kind is FactoryBody and not factory):
         raise TypeError(
             "a body is bytes, str, a binary file, an iterable or async iterable of bytes,"
@@ -471,7 +470,7 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
     return kind(source, length)
 
 
-def _kind(source: object) -> Callable[..., StreamBody] | None:
+def _body_class(source: object) -> Callable[..., StreamBody] | None:
     if isinstance(source, type):  # a class has its instances' methods, too
         return FactoryBody
     if hasattr(source, "__aiter__"):
@@ -571,7 +570,7 @@ def _segments(
     segments: list[Body] = []
     text = bytearray()
     start = f"--{boundary}\r\n".encode()
-    for head, body in (*map(_field, fields), *filter(None, map(_file, files))):
+    for head, body in (*map(_field_part, fields), *filter(None, map(_file_part, files))):
         text += start + head
         if body.data is not None and len(body.data) <= _SMALL:
             text += body.data
@@ -583,13 +582,13 @@ def _segments(
     return [*segments, BytesBody(bytes(text))]
 
 
-def _field(field: tuple[object, object]) -> tuple[bytes, Body]:
+def _field_part(field: tuple[object, object]) -> tuple[bytes, Body]:
     name, value = field
     data = value if isinstance(value, bytes) else str(value).encode()
-    return _head(name), BytesBody(data)
+    return _part_head(name), BytesBody(data)
 
 
-def _file(field: tuple[object, object]) -> tuple[bytes, Body] | None:
+def _file_part(field: tuple[object, object]) -> tuple[bytes, Body] | None:
     name, spec = field
     if not isinstance(spec, (tuple, list)):
         spec = (_file_name(spec) or name, spec)
@@ -603,7 +602,7 @@ def _file(field: tuple[object, object]) -> tuple[bytes, Body] | None:
     body = open_body(source)
     if body.is_async:
         raise TypeError("a part of a form cannot be an async iterable")
-    return _head(name, filename, content_type, headers), body
+    return _part_head(name, filename, content_type, headers), body
 
 
 def _file_name(file: object) -> str | None:
@@ -615,13 +614,13 @@ def _file_name(file: object) -> str | None:
     return None if is_made_up else os.path.basename(name)
 
 
-def _head(
+def _part_head(
     name: object, filename: object = None, content_type: object = None, headers: object = None
 ) -> bytes:
-    lines = f'Content-Disposition: form-data; name="{_escaped(name)}"'
+    lines = f'Content-Disposition: form-data; name="{_escape(name)}"'
     if filename is not None:
-        lines += f'; filename="{_escaped(filename)}"'
-    extra = _named(pairs(cast("FormInput", headers))) if headers else {}
+        lines += f'; filename="{_escape(filename)}"'
+    extra = _header_names(pairs(cast("FormInput", headers))) if headers else {}
     if content_type is not None:
         extra = {"Content-Type": content_type, **_without(extra, "content-type")}
     for key, value in _without(extra, "content-disposition").items():
@@ -630,8 +629,8 @@ def _head(
     return f"{lines}\r\n\r\n".encode("utf-8", "surrogateescape")
 
 
-def _named(headers: Iterable[tuple[Text, object]]) -> dict[str, object]:
-    return {_text(name): value for name, value in dict(headers).items() if value is not None}
+def _header_names(headers: Iterable[tuple[Text, object]]) -> dict[str, object]:
+    return {_as_text(name): value for name, value in dict(headers).items() if value is not None}
 
 
 def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
@@ -639,20 +638,20 @@ def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 def _header_line(name: str, value: object) -> str:
-    text = _text(value)
+    text = _as_text(value)
     if not _TOKEN(name) or _BREAKS(text):
         raise InvalidHeader(f"a part cannot have the header {name!r} with this value")
     return f"\r\n{name}: {text}"
 
 
-def _escaped(name: object) -> str:
-    text = _text(name)
+def _escape(name: object) -> str:
+    text = _as_text(name)
     if "\0" in text:
         raise ValueError("a field or file name cannot hold NUL")
     return text.translate(_ESCAPES)
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if not isinstance(value, str):

@@ -31,7 +31,6 @@ __all__ = [
     "MAX_CODINGS",
     "ByteChunks",
     "Chunker",
-    "Codec",
     "ContentDecoder",
     "LineChunks",
     "TextChunks",
@@ -591,10 +590,10 @@ def decode_text(content: bytes, charset: str) -> str:
         content: the body.
         charset: from known_charset or chosen_charset.
     """
-    return content.decode(_ordered(charset, content), errors="replace")
+    return content.decode(_with_byte_order(charset, content), errors="replace")
 
 
-def _ordered(charset: str, begin: bytes) -> str:
+def _with_byte_order(charset: str, begin: bytes) -> str:
     """Return the charset with a byte order: little-endian without a mark."""
     marks = _MARKS.get(charset)
     return charset if marks is None or begin.startswith(marks) else f"{charset}_le"
@@ -623,7 +622,7 @@ class TextDecoder(codecs.IncrementalDecoder):
             if len(piece) < self._longest_mark and not final:
                 self._held = piece
                 return ""
-            kind = codecs.getincrementaldecoder(_ordered(self._charset, piece))
+            kind = codecs.getincrementaldecoder(_with_byte_order(self._charset, piece))
             self._inner = kind(errors=self.errors)
         try:
             return self._inner.decode(piece, final)

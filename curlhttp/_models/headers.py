@@ -77,7 +77,7 @@ def check_header(name: Text, value: Text) -> tuple[str, str]:
         raise InvalidHeader(f"Invalid header name {name.partition(':')[0]!r:.100}: not a token")
     value = _latin1(value, f"value of {name!r:.100}")
     if not _VALUE(value):
-        raise InvalidHeader(f"Invalid value of header {name!r:.100}: {_fault(value)}")
+        raise InvalidHeader(f"Invalid value of header {name!r:.100}: {_explain_invalid(value)}")
     return name, without_userinfo(name, value)
 
 
@@ -100,7 +100,7 @@ def _latin1(text: object, what: str) -> str:
     return text
 
 
-def _fault(value: str) -> str:
+def _explain_invalid(value: str) -> str:
     if value[0] in " \t" or value[-1] in " \t":
         return "blank at the start or end"
     if any(char > "\xff" for char in value):
@@ -172,14 +172,14 @@ class Headers(MutableMapping[str, str]):
         unread = self._unread
         if unread is not None:
             # Threads may race here: both parse the same, and neither sees a half-filled list.
-            self._fields = _parsed(unread)
+            self._fields = _parse_block(unread)
             self._unread = None
         return self._fields
 
     def _by_name(self) -> dict[str, tuple[str, str]]:
         views = self._views
         if views is None:
-            views = self._views = _grouped(self._read())
+            views = self._views = _group_by_name(self._read())
         return views
 
     def _replace(self, fields: list[tuple[str, str]]) -> None:
@@ -223,7 +223,7 @@ class Headers(MutableMapping[str, str]):
         self._put(name.lower(), [])
 
     def _put(self, lower: str, fields: list[tuple[str, str]]) -> None:
-        self._replace(_overridden(self._read(), {lower: fields}))
+        self._replace(_override(self._read(), {lower: fields}))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.lower() in self._by_name()
@@ -237,7 +237,7 @@ class Headers(MutableMapping[str, str]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):
             return NotImplemented
-        return self._values() == _values_of(other)
+        return self._values() == _get_values(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -332,7 +332,7 @@ class Headers(MutableMapping[str, str]):
         merged.sensitive = self.sensitive
         if isinstance(other, Headers):
             merged.sensitive |= other.sensitive
-        merged._replace(_overridden(self._read(), ours))
+        merged._replace(_override(self._read(), ours))
         return merged
 
 
@@ -351,7 +351,7 @@ def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]:
     return headers
 
 
-def _parsed(block: str) -> list[tuple[str, str]]:
+def _parse_block(block: str) -> list[tuple[str, str]]:
     if "\n " in block or "\n\t" in block:
         block = " ".join([part.strip(" \t") for part in _FOLD.split(block)])
     fields = []
@@ -365,7 +365,7 @@ def _parsed(block: str) -> list[tuple[str, str]]:
     return fields
 
 
-def _grouped(fields: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+def _group_by_name(fields: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
     views: dict[str, tuple[str, str]] = {}
     repeats: dict[str, list[str]] = {}
     for field in fields:
@@ -379,7 +379,7 @@ def _grouped(fields: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
     return views
 
 
-def _overridden(
+def _override(
     fields: list[tuple[str, str]], ours: dict[str, list[tuple[str, str]]]
 ) -> list[tuple[str, str]]:
     """Return fields with each name in ours replaced, and new names at the end."""
@@ -397,7 +397,7 @@ def _overridden(
     return kept
 
 
-def _values_of(other: Mapping[object, object]) -> object:
+def _get_values(other: Mapping[object, object]) -> object:
     if isinstance(other, Headers):
         return other._values()
     return {k.lower() if isinstance(k, str) else k: value for k, value in other.items()}

@@ -117,20 +117,20 @@ class AsyncProgressBody(ProgressBody):
     Args:
         body: the body to send.
         meter: see ProgressBody.
-        apart: calls body.read(size) in another thread.
+        in_thread: calls body.read(size) in another thread.
     """
 
-    __slots__ = ("_apart",)
+    __slots__ = ("_in_thread",)
     is_async = True
 
     def __init__(
         self,
         body: Body,
         meter: ProgressMeter,
-        apart: Callable[[Callable[[int], bytes], int], Awaitable[bytes]],
+        in_thread: Callable[[Callable[[int], bytes], int], Awaitable[bytes]],
     ) -> None:
         super().__init__(body, meter)
-        self._apart = apart
+        self._in_thread = in_thread
 
     def read(self, size: int) -> bytes:
         raise TypeError("an async body needs AsyncClient")
@@ -142,4 +142,4 @@ class AsyncProgressBody(ProgressBody):
             return self._counted(await body.next())
         if body.data is not None:
             return self._counted(body.read(_PIECE))
-        return self._counted(await self._apart(body.read, _PIECE))
+        return self._counted(await self._in_thread(body.read, _PIECE))

@@ -237,9 +237,9 @@ class Redactor:
     # --- JSON, GraphQL and similar text ---
 
     def _quoted(self, text: str, depth: int) -> str:
-        return self._out_of_step(_Members(text).masked(self, depth))
+        return self._mask_misaligned(_Members(text).masked(self, depth))
 
-    def _out_of_step(self, text: str) -> str:
+    def _mask_misaligned(self, text: str) -> str:
         """Mask members in text with a quotation mark too many before them."""
         parts: list[str] = []
         at = start = 0

@@ -28,7 +28,6 @@ __all__ = [
     "Response",
     "get_reason_phrase",
     "has_body",
-    "parse_charset",
     "parse_links",
     "read_json",
 ]
@@ -354,7 +353,7 @@ class Response(SuggestingAttributes):
     def encoding(self) -> str | None:
         """Return the charset of text: as set, else from Content-Type, else None."""
         if self._encoding is None:
-            return parse_charset(self.headers.get("content-type"))
+            return _parse_charset(self.headers.get("content-type"))
         return self._encoding
 
     @encoding.setter
@@ -512,7 +511,7 @@ def _redacted(block: bytes) -> bytes:
     return b"".join([line + b"\r\n" for line in lines])
 
 
-def parse_charset(content_type: str | None) -> str | None:
+def _parse_charset(content_type: str | None) -> str | None:
     """Return the charset that a Content-Type names or implies, by requests' rules."""
     if not content_type:
         return None

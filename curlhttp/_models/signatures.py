@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from types import FunctionType
 
-__all__ = ["LateSignature", "MeantDefault", "set_signature", "with_keywords"]
+__all__ = ["DescribedDefault", "set_signature", "with_keywords"]
 
 _COLLECTED = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
-class MeantDefault:
+class DescribedDefault:
     """A default whose repr is a text that says what it means.
 
     Args:

@@ -14,7 +14,6 @@ __all__ = [
     "TABLE",
     "SuggestingAttributes",
     "explain_call",
-    "no_attribute",
     "no_keyword",
     "no_name",
     "no_option",

@@ -69,11 +69,11 @@ def parse_origin(prefix: str) -> Origin:
     if not text:
         raise InvalidURL("No host supplied")
     default = 443 if scheme == "https" else 80
-    port = _port(digits) if digits else default
+    port = _parse_port(digits) if digits else default
     if text[0] == "[":
-        host, named, wired = _ipv6(text[1:-1])
+        host, named, wired = _canonical_ipv6(text[1:-1])
     else:
-        host = named = wired = _host(text)
+        host = named = wired = _canonical_host(text)
     suffix = "" if port == default else f":{port}"
     origin = f"{scheme}://{bracketed(host)}:{port}"
     return Origin(scheme, host, port, origin, named + suffix, f"{scheme}://{wired}{suffix}")
@@ -84,14 +84,14 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _port(digits: str) -> int:
+def _parse_port(digits: str) -> int:
     port = int("0" + digits.lstrip("0")[:6])
     if not 1 <= port <= 65535:
         raise InvalidURL("port out of range")
     return port
 
 
-def _ipv6(text: str) -> tuple[str, str, str]:
+def _canonical_ipv6(text: str) -> tuple[str, str, str]:
     """Return the address with its zone; then in brackets, for Host (no zone) and for libcurl."""
     text, percent, zone = text.partition("%")
     try:
@@ -109,7 +109,7 @@ def _ipv6(text: str) -> tuple[str, str, str]:
     return f"{host}%{zone}", f"[{host}]", f"[{host}%25{zone}]"
 
 
-def _host(text: str) -> str:
+def _canonical_host(text: str) -> str:
     if text[0] in "*.":
         raise InvalidURL("URL has an invalid label.")
     if len(text) <= 1024 and "%" in text:
@@ -121,7 +121,7 @@ def _host(text: str) -> str:
     host = text.lower()
     if not _HOST(host) or len(host.rstrip(".")) > 253:
         raise InvalidURL("malformed host")
-    return _ipv4(host.rstrip(".")) if _ENDS_IN_NUMBER(host) else host
+    return _canonical_ipv4(host.rstrip(".")) if _ENDS_IN_NUMBER(host) else host
 
 
 def _unescaped_host(text: str) -> str:
@@ -140,19 +140,19 @@ def _a_labels(text: str) -> str:
         raise InvalidURL("URL has an invalid label.") from None
 
 
-def _ipv4(host: str) -> str:
+def _canonical_ipv4(host: str) -> str:
     """Return the dotted address for a host whose last label is a number, as inet_aton reads it.
 
     Resolvers take these forms for addresses, and no public name ends like this. Otherwise 127.1
     would pass a check for 127.0.0.1.
     """
-    *heads, tail = [_number(part) for part in host.split(".")]
+    *heads, tail = [_parse_number(part) for part in host.split(".")]
     if len(heads) > 3 or any(head > 255 for head in heads) or tail >= 256 ** (4 - len(heads)):
         raise InvalidURL("malformed IPv4 address")
     return str(IPv4Address(sum([head << (24 - 8 * i) for i, head in enumerate(heads)], tail)))
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     match = _NUMBER(text)
     if match is None:
         raise InvalidURL("malformed IPv4 address")
@@ -404,7 +404,7 @@ class URL(_Draft):
         Raises:
             InvalidSchema, InvalidURL: the result cannot be requested.
         """
-        text = _decoded(location).strip()
+        text = _as_text(location).strip()
         if _SCHEME(text):
             found = parse_url(text)
         elif text.startswith("//"):
@@ -417,7 +417,7 @@ class URL(_Draft):
 
     def _relative(self, text: str) -> URL:
         _, path, query, fragment = _split(text)
-        with _naming(text):
+        with _with_url_in_errors(text):
             # Quoted before the merge: an invalid escape here must not affect those of the base.
             path = quoted(path, PATH_SAFE)
             if not path:
@@ -425,7 +425,7 @@ class URL(_Draft):
             elif path[0] != "/":
                 path = self.path[: self.path.rindex("/") + 1] + path
             target, fragment = build_target(path, query), quoted(fragment or "", QUERY_SAFE)
-        return _built(self._origin, target, fragment)
+        return _build(self._origin, target, fragment)
 
     def with_params(self, params: ParamsInput | None) -> URL:
         """Return this URL with parameters appended to its query, by requests' rules.
@@ -437,7 +437,7 @@ class URL(_Draft):
             return self
         piece = encode_params(params)
         if isinstance(params, (str, bytes)):
-            with _naming(str(self)):
+            with _with_url_in_errors(str(self)):
                 piece = quoted(piece, QUERY_SAFE)
         if not piece:
             return self
@@ -455,16 +455,16 @@ class URL(_Draft):
         if target[:1] == "/" and "#" not in target:
             return self._with(target, "")
         parts = _Draft(self._origin, target, f"{self._origin.prefix}/#{target}")
-        return _finished(parts)
+        return _finish(parts)
 
     def without_userinfo(self) -> URL:
         """Return this URL without user name and password."""
         if self.username is None:
             return self
-        return _built(self._origin, self.target, self.fragment)
+        return _build(self._origin, self.target, self.fragment)
 
     def _with(self, target: str, fragment: str) -> URL:
-        return _built(self._origin, target, fragment, self.username, self.password)
+        return _build(self._origin, target, fragment, self.username, self.password)
 
     def __str__(self) -> str:
         fragment = f"#{self.fragment}" if self.fragment else ""
@@ -491,10 +491,10 @@ class URL(_Draft):
         raise AttributeError(f"a URL is immutable: cannot delete {name!r}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, self._key()
+        return _restore, self._key()
 
 
-def _built(
+def _build(
     origin: Origin,
     target: str,
     fragment: str = "",
@@ -502,17 +502,17 @@ def _built(
     password: str | None = None,
 ) -> URL:
     parts = _Draft(origin, target, origin.prefix + target, fragment, username, password)
-    return _finished(parts)
+    return _finish(parts)
 
 
-def _finished(parts: _Draft) -> URL:
+def _finish(parts: _Draft) -> URL:
     parts.__class__ = URL
     return cast("URL", parts)
 
 
-def _restored(wire: str, fragment: str, username: str | None, password: str | None) -> URL:
+def _restore(wire: str, fragment: str, username: str | None, password: str | None) -> URL:
     url = parse_url(wire)
-    return _built(url._origin, url.target, fragment, username, password)
+    return _build(url._origin, url.target, fragment, username, password)
 
 
 def parse_url(url: str | bytes | URL) -> URL:
@@ -527,13 +527,13 @@ def parse_url(url: str | bytes | URL) -> URL:
         InvalidURL: host, port or text is not valid; the message shows no userinfo.
     """
     if type(url) is str:
-        return _cached(url) if len(url) <= _LONGEST_CACHED else _parsed_slowly(url)
+        return _cached(url) if len(url) <= _LONGEST_CACHED else _parse_slowly(url)
     if isinstance(url, URL):
         return url
-    return parse_url(_decoded(url))
+    return parse_url(_as_text(url))
 
 
-def _decoded(text: str | bytes | None) -> str:
+def _as_text(text: str | bytes | None) -> str:
     if text is None:
         raise MissingSchema("the URL is None: give text, such as 'https://example.com/'")
     if not isinstance(text, bytes):
@@ -546,7 +546,7 @@ def _decoded(text: str | bytes | None) -> str:
         ) from None
 
 
-def _parsed(text: str) -> URL:
+def _parse(text: str) -> URL:
     match = _CANONICAL(text)
     if match is not None:
         prefix, target = match.groups()
@@ -554,30 +554,30 @@ def _parsed(text: str) -> URL:
             try:
                 origin = parse_origin(prefix)
             except InvalidURL:
-                return _parsed_slowly(text)  # to raise the precise error
-            return _finished(
+                return _parse_slowly(text)  # to raise the precise error
+            return _finish(
                 _Draft(origin, target, text if origin.prefix == prefix else origin.prefix + target)
             )
-    return _parsed_slowly(text)
+    return _parse_slowly(text)
 
 
-_cached = lru_cache(4096)(_parsed)
+_cached = lru_cache(4096)(_parse)
 
 
-def _parsed_slowly(text: str) -> URL:
+def _parse_slowly(text: str) -> URL:
     text = text.lstrip()
     scheme, rest = _after_scheme(text)
     authority, path, query, fragment = _split(rest)
-    with _naming(text):
+    with _with_url_in_errors(text):
         userinfo, host_port = _after_userinfo(authority or "")
         origin = parse_origin(f"{scheme}://{host_port}")
         target = build_target(path, query)
         username, password = _credentials(userinfo)
-        return _built(origin, target, quoted(fragment or "", QUERY_SAFE), username, password)
+        return _build(origin, target, quoted(fragment or "", QUERY_SAFE), username, password)
 
 
 @contextmanager
-def _naming(text: str) -> Iterator[None]:
+def _with_url_in_errors(text: str) -> Iterator[None]:
     """Add the URL, redacted, to the message of an InvalidURL."""
     try:
         yield

@@ -84,7 +84,7 @@ def test_no_text_raises(text: str) -> None:
 
 
 def forget() -> None:
-    for function in (parsing._list, is_public_suffix, get_site):
+    for function in (parsing._load_suffix_list, is_public_suffix, get_site):
         function.cache_clear()
 
 

@@ -403,10 +403,10 @@ def test_clearing_by_path_domain_and_all_counts_right(side: Side) -> None:
     side.answer("http://i.test/", "d=1")
     side.jar.clear("h.test", "/x")
     side.answer("http://h.test/", "e=1; Path=/y")
-    assert side.jar._known_sites().totals == {"h.test": 2, "i.test": 1}
+    assert side.jar._get_sites().totals == {"h.test": 2, "i.test": 1}
     side.jar.clear("h.test")
     side.jar.clear_session_cookies()
-    assert side.jar._known_sites().total == 0
+    assert side.jar._get_sites().total == 0
     with pytest.raises(KeyError):
         side.jar.clear("h.test")
 

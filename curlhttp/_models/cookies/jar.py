@@ -58,7 +58,7 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
     Iterating yields Cookie objects; keys(), values() and items() return names and values.
     """
 
-    def _value_of(self, cookie: Cookie) -> _Value:
+    def _get_value(self, cookie: Cookie) -> _Value:
         """Return the value that the dictionary has for a cookie."""
         raise NotImplementedError
 
@@ -80,11 +80,11 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
 
     def values(self) -> list[_Value]:  # type: ignore[override]
         """Return the values in the order of keys()."""
-        return [self._value_of(cookie) for cookie in self]
+        return [self._get_value(cookie) for cookie in self]
 
     def items(self) -> list[tuple[str, _Value]]:  # type: ignore[override]
         """Return names and values in the order of keys()."""
-        return [(cookie.name, self._value_of(cookie)) for cookie in self]
+        return [(cookie.name, self._get_value(cookie)) for cookie in self]
 
     def get(  # type: ignore[override]
         self,
@@ -106,7 +106,7 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
     def get_dict(self, domain: str | None = None, path: str | None = None) -> dict[str, _Value]:
         """Return names and values, optionally of one domain and path only."""
         found = _matching(self, None, domain, path)
-        return {cookie.name: self._value_of(cookie) for cookie in found}
+        return {cookie.name: self._get_value(cookie) for cookie in found}
 
     def update(  # type: ignore[override]
         self,
@@ -133,7 +133,7 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             raise CookieConflictError(
                 f"There are multiple cookies with name, {name!r}; say which by domain= and path="
             )
-        return self._value_of(found[0])
+        return self._get_value(found[0])
 
 
 def copy_cookie(cookie: Cookie) -> Cookie:
@@ -187,7 +187,7 @@ class Cookies(NamedCookies[str]):
 
     # a dictionary of names
 
-    def _value_of(self, cookie: Cookie) -> str:
+    def _get_value(self, cookie: Cookie) -> str:
         return cookie.value or ""
 
     def __setitem__(self, name: str, value: str | None) -> None:
@@ -273,7 +273,7 @@ class Cookies(NamedCookies[str]):
         host, path, secure = bare_host(url.host), url.path or "/", url.scheme == "https"
         found: list[Cookie] = []
         with self._cookies_lock:
-            for domain in self._domains_of(host):
+            for domain in self._get_domains(host):
                 # cookie_header asks only jars that have CookieRules.
                 if not self._policy.domain_allowed(domain):  # type: ignore[attr-defined]
                     continue

@@ -78,10 +78,10 @@ def parse_cookie_date(text: str) -> int | None:
             year = int(found[1])
     if time is None or day is None or month is None or year is None:
         return None
-    return _seconds(_full(year), month, day, time)
+    return _seconds(_full_year(year), month, day, time)
 
 
-def _full(year: int) -> int:
+def _full_year(year: int) -> int:
     if 70 <= year <= 99:
         return year + 1900
     return year + 2000 if year <= 69 else year
@@ -146,7 +146,7 @@ _PLATFORMS = frozenset(_PLATFORM_NAMES.split())
 
 
 @cache
-def _list() -> Any:  # Any: publicsuffixlist may not be installed
+def _load_suffix_list() -> Any:  # Any: publicsuffixlist may not be installed
     """Return the Public Suffix List, or None without the extra."""
     try:
         from publicsuffixlist import PublicSuffixList
@@ -166,7 +166,7 @@ def is_public_suffix(domain: str) -> bool:
     Args:
         domain: lower case, in A-labels, without a dot at either end; not an address.
     """
-    listed = _list()
+    listed = _load_suffix_list()
     if listed is not None:
         return bool(listed.is_public(_in_unicode(domain)))
     name, _, top = domain.rpartition(".")

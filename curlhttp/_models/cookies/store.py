@@ -145,7 +145,7 @@ class CookieStore(CookieJar):
     def set_cookie(self, cookie: Cookie) -> None:
         """Store a cookie, in place of one with the same name, domain and path."""
         with self._cookies_lock:
-            old = self._found(cookie.domain, cookie.path, cookie.name)
+            old = self._find(cookie.domain, cookie.path, cookie.name)
             super().set_cookie(cookie)
             if self._sites is not None:
                 self._sites.count(cookie, 1)
@@ -165,7 +165,7 @@ class CookieStore(CookieJar):
                 self._sites = None
                 super().clear(domain, path, name)
                 return
-            old = self._found(domain, path, name)
+            old = self._find(domain, path, name)
             super().clear(domain, path, name)
             # The stdlib leaves empty dictionaries behind: a server could fill the memory with them.
             paths = self._cookies[domain]
@@ -176,13 +176,13 @@ class CookieStore(CookieJar):
             if self._sites is not None and old is not None:
                 self._sites.count(old, -1)
 
-    def _found(self, domain: str, path: str, name: str) -> Cookie | None:
+    def _find(self, domain: str, path: str, name: str) -> Cookie | None:
         return self._cookies.get(domain, {}).get(path, {}).get(name)
 
     def _remove(self, cookie: Cookie) -> None:
         """Remove the stored cookie with the same name, domain and path, if any."""
         with self._cookies_lock:
-            if self._found(cookie.domain, cookie.path, cookie.name) is not None:
+            if self._find(cookie.domain, cookie.path, cookie.name) is not None:
                 self.clear(cookie.domain, cookie.path, cookie.name)
 
     # what servers set
@@ -192,7 +192,7 @@ class CookieStore(CookieJar):
         with self._cookies_lock:
             for cookie in self.make_cookies(response, request):
                 if not self._is_guarded(cookie, request) and self._policy.set_ok(cookie, request):
-                    self._take(cookie)
+                    self._store_received(cookie)
 
     def make_cookies(self, response: HTTPResponse, request: UrllibRequest) -> Sequence[Cookie]:
         """Parse the response's Set-Cookie headers, without storing anything.
@@ -208,12 +208,12 @@ class CookieStore(CookieJar):
     def _set_now(self, request: UrllibRequest) -> None:
         super().make_cookies(cast("HTTPResponse", SetCookies(())), request)
 
-    def _take(self, cookie: Cookie) -> None:
+    def _store_received(self, cookie: Cookie) -> None:
         """Store a cookie that a server set, and make room for it."""
         if cookie.is_expired():
             self._remove(cookie)
             return
-        sites = self._known_sites()
+        sites = self._get_sites()
         before = sites.total
         self.set_cookie(cookie)
         site = get_site(cookie.domain)
@@ -225,7 +225,7 @@ class CookieStore(CookieJar):
         if sites.total > MAX_COOKIES:
             self._evict(next(filter(None, sites.sizes)), cookie)  # "": the program's own
 
-    def _known_sites(self) -> _Sites:
+    def _get_sites(self) -> _Sites:
         sites = self._sites
         if sites is None or sites.cookies is not self._cookies:
             sites = self._sites = _Sites(self._cookies)
@@ -237,7 +237,7 @@ class CookieStore(CookieJar):
         So a host that sets too many loses its own cookies, not those of its neighbours. Of the
         oldest cookies an expired one is removed first, then one that is not Secure.
         """
-        sizes = self._known_sites().sizes[site]
+        sizes = self._get_sites().sizes[site]
         domain = max(islice(sizes, MAX_COOKIES_PER_SITE), key=sizes.__getitem__)
         cookies = (
             cookie for named in self._cookies.get(domain, {}).values() for cookie in named.values()
@@ -251,14 +251,13 @@ class CookieStore(CookieJar):
         if request.type in ("https", "wss"):
             return False
         return any(
-            old.secure and path_matches(cookie.path, old.path)
-            for old in self._secure_namesakes(cookie)
+            old.secure and path_matches(cookie.path, old.path) for old in self._find_secure(cookie)
         )
 
-    def _secure_namesakes(self, cookie: Cookie) -> Iterator[Cookie]:
+    def _find_secure(self, cookie: Cookie) -> Iterator[Cookie]:
         """Yield Secure cookies of that name whose domains contain this one's, or are within it."""
         own = cookie.domain.lstrip(".")
-        secure = self._known_sites().secure
+        secure = self._get_sites().secure
         for site in ("", get_site(own)):
             for domain in secure.get((site, cookie.name), ()):
                 if _are_related(domain.lstrip("."), own):
@@ -290,14 +289,14 @@ class CookieStore(CookieJar):
         """Return the jar's domains whose cookies a request may have, in the jar's order."""
         if type(self._policy).domain_return_ok not in _BY_DOMAIN:
             return list(self._cookies)  # the policy may decide otherwise about domains
-        found = self._domains_of(*self._hosts_of(request))
+        found = self._get_domains(*self._get_hosts(request))
         return found if len(found) < 2 else [each for each in self._cookies if each in found]
 
-    def _hosts_of(self, request: UrllibRequest) -> tuple[str, ...]:
+    def _get_hosts(self, request: UrllibRequest) -> tuple[str, ...]:
         """Return the names that a request's host has in cookies."""
         return (get_host_and_path(request)[0],)
 
-    def _domains_of(self, *hosts: str) -> list[str]:
+    def _get_domains(self, *hosts: str) -> list[str]:
         """Return the jar's domains whose cookies the hosts may have."""
         cookies = self._cookies
         found = [each for host in hosts for each in matching_domains(host) if each in cookies]
