@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from curlhttp import ClientRequest, Response, Timings
 from curlhttp._models.response import Head, parse_links
+from curlhttp._models.response import Response as ReceivedResponse
+from curlhttp._models.timings import NO_TIME
 from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, RequestException
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -440,6 +442,25 @@ def test_the_history_is_made_when_asked_for_and_kept() -> None:
 def test_a_head_says_at_once_that_it_has_no_codings(field: str, may: bool) -> None:
     head = Head(f"HTTP/1.1 200 OK\r\n{field}\r\n\r\n".encode())
     assert head.may_have_codings is may
+
+
+def test_a_pickled_error_hides_secrets_that_continue_in_folded_lines() -> None:
+    head = Head(
+        b"HTTP/1.1 401 Not: you\r\nX-Api-Key: s3cret-1\r\n s3cret-2\r\n"
+        b"Location: http://h/?token=s3cret-3\r\n\ts3cret-4\r\nVary: a\xe9\r\n\r\n",
+        b"Set-Cookie: a=s3cret-5\r\n",
+    )
+    answer = ReceivedResponse(ClientRequest("GET", "http://h/"), head, b"", NO_TIME)
+    data = pickle.dumps(HTTPError("refused", response=answer))
+    assert b"s3cret" not in data
+    again = pickle.loads(data).response
+    assert (again.status_code, again.reason, again.http_version) == (401, "Not: you", "HTTP/1.1")
+    assert again.headers.multi_items() == [
+        ("X-Api-Key", "[secret]"),
+        ("Location", "http://h/?token=***"),
+        ("Vary", "a\xe9"),
+    ]
+    assert again.trailers.multi_items() == [("Set-Cookie", "[secret]")]
 
 
 # --- the Link header: what is read of it, and in what time ---
