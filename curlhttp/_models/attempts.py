@@ -49,7 +49,6 @@ class Attempt(NamedTuple):
 
 # --- numbers across retries, redirects, challenges and hedges ---
 
-
 _KEY = "curlhttp.sends"
 
 

@@ -50,7 +50,6 @@ __all__ = [
     "rewind",
 ]
 
-
 _PIECE = 64 * 1024
 
 
@@ -231,7 +230,6 @@ class StreamBody(Body):
 
 
 # --- files, iterables and functions ---
-
 
 WHOLE = (str, bytes, bytearray, memoryview)
 # The others of io.BufferedIOBase decompress: they find their end by reading up to it.
@@ -484,7 +482,6 @@ def _body_class(source: object) -> Callable[..., StreamBody] | None:
 
 # --- multipart/form-data (RFC 7578) ---
 
-
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _BREAKS = re.compile(r"[\r\n\0]").search
 # WHATWG HTML, "multipart/form-data encoding algorithm".
@@ -660,7 +657,6 @@ def _as_text(value: object) -> str:
 
 
 # --- from the arguments of a request to its body ---
-
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"

@@ -45,9 +45,7 @@ __all__ = [
     "undo_codings",
 ]
 
-
 # --- content codings, one at a time ---
-
 
 _GZIP_MAGIC = b"\x1f\x8b"
 # RFC 9659: a content coding may use a window of at most 8 MiB; zstd's own limit is 128 MiB.
@@ -244,7 +242,6 @@ if _ZSTD:
 
 
 # --- content codings of a body ---
-
 
 MAX_CODINGS = 5
 
@@ -495,7 +492,6 @@ def _too_large(max_size: int) -> ResponseTooLarge:
 
 # --- charsets ---
 
-
 _OTHER_THAN_LETTERS = re.compile("[^a-z0-9]+")
 _LONGEST_NAME = 40  # characters
 
@@ -634,7 +630,6 @@ class TextDecoder(codecs.IncrementalDecoder):
 
 
 # --- pieces of one size, text and lines ---
-
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -1,4 +1,4 @@
-"""Errors that several parts raise: use after close, and pickling of what lives in one process."""
+"""Errors that several parts raise: use after close and pickling of connections; notes on errors."""
 
 from __future__ import annotations
 

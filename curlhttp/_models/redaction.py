@@ -29,7 +29,6 @@ __all__ = [
     "strip_userinfo",
 ]
 
-
 _LONGEST_SHOWN = 200  # characters of a URL in a message
 _MASK = "***"
 
@@ -165,7 +164,6 @@ def _redact_part(part: str, depth: int) -> str:
 
 
 # --- lines of logs ---
-
 
 _REQUEST_LINE = re.compile(r"([^\s:]+) (\S+) (HTTP/\S+)").fullmatch
 _USERINFO_IN_LINE = re.compile(r"//[^/?#]*@")

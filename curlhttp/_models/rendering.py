@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["curl_command", "repr_of_body", "repr_of_request", "sent_headers"]
 
-
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _REPLACED = frozenset({"host", "content-length", "transfer-encoding", "proxy-authorization"})
 _JSON = "application/json"
@@ -75,7 +74,6 @@ def repr_of_request(request: Request) -> str:
 
 
 # --- the command line of curl, for a POSIX shell ---
-
 
 _MASK = "***"
 _LONGEST_ARGUMENT = 64 * 1024  # bytes: Linux takes 128 KiB; printf is a builtin, and has no bound

@@ -32,7 +32,6 @@ __all__ = [
     "read_json",
 ]
 
-
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
 

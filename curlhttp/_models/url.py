@@ -32,9 +32,7 @@ __all__ = [
     "quoted",
 ]
 
-
 # --- host and port ---
-
 
 _HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
 _HOST = re.compile(r"(?:[a-z0-9_~-]{1,63}\.)*[a-z0-9_~-]{1,63}\.?").fullmatch
@@ -164,7 +162,6 @@ def _parse_number(text: str) -> int:
 
 # --- path and query ---
 
-
 PATH_SAFE = "!$&'()*+,;=:@/%"  # RFC 3986, section 3.3; besides letters, digits and "_.-~"
 QUERY_SAFE = PATH_SAFE + "?"
 
@@ -224,7 +221,6 @@ _ESCAPES = {high + low: _normal_escape(high + low) for high in _HEX for low in _
 
 # --- parameters of queries and forms ---
 
-
 _PLAIN_PARAM = re.compile(r"[\w.~-]*", re.ASCII).fullmatch
 
 
@@ -283,7 +279,6 @@ def pairs(source: FormInput) -> Iterable[tuple[Text, object]]:
 
 
 # --- the URL ---
-
 
 _LONGEST_CACHED = 2048  # characters; bounds the memory of the cache of parsed URLs
 

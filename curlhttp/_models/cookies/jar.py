@@ -44,7 +44,6 @@ __all__ = [
     "store_cookies",
 ]
 
-
 _Value = TypeVar("_Value")
 
 

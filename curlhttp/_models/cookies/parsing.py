@@ -45,9 +45,7 @@ __all__ = [
     "path_matches",
 ]
 
-
 # --- dates of Expires ---
-
 
 _DELIMITERS = re.compile(r"[\t -/;-@\[-`{-~]+")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -99,7 +97,6 @@ def _seconds(year: int, month: int, day: int, time: tuple[str, ...]) -> int | No
 
 
 # --- public suffixes ---
-
 
 # Below the domain of any country. In some countries anybody may register them, and such a site
 # loses its cookies.
