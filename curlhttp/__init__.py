@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from curlhttp._loops import install_uvloop
     from curlhttp._map.blocking import Results
     from curlhttp._map.tasks import AsyncResults
-    from curlhttp._models.attempt import Attempt, AttemptCancelled
+    from curlhttp._models.attempts import Attempt, AttemptCancelled
     from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.events import ServerSentEvent
     from curlhttp._models.headers import Headers
     from curlhttp._models.request import Request as ClientRequest
     from curlhttp._models.response import Response
+    from curlhttp._models.sse import ServerSentEvent
     from curlhttp._models.timeout import Timeout as _Setting
     from curlhttp._models.timings import Timings
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
     from curlhttp._negotiate import Negotiate
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
@@ -288,11 +288,11 @@ _HOMES = {
     "curlhttp._flow.hooks": "AttemptEvent",
     "curlhttp._loops": "install_uvloop",
     "curlhttp._models.cookies.jar": "Cookies",
-    "curlhttp._models.events": "ServerSentEvent",
+    "curlhttp._models.sse": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
-    "curlhttp._models.attempt": "Attempt AttemptCancelled",
+    "curlhttp._models.attempts": "Attempt AttemptCancelled",
     "curlhttp._models.timings": "Timings",
-    "curlhttp._models.url.url": "URL",
+    "curlhttp._models.url": "URL",
     "curlhttp._negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
     "curlhttp._policy.aws": "AWSSigV4",
@@ -358,7 +358,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of ours
             return importlib.import_module("curlhttp._models.request").Request
         home = _HOME.get(name)
         if home is None:
-            from curlhttp._models.taught import no_name
+            from curlhttp._models.suggestions import no_name
 
             raise no_name(__name__, name)
         value = getattr(importlib.import_module(home), name)

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from curlhttp._models.url.origin import bracketed
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import bracketed, parse_url
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
 
 __all__ = ["ADDRESSES", "AddressMap", "HostMap", "IPVersion", "UnixSocket", "address_fields"]
 

@@ -12,10 +12,10 @@ from curlhttp._building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, 
 from curlhttp._core import Core, Self
 from curlhttp._engine import Clock, Engine, check_transport
 from curlhttp._flow.exchange import exchange_in_loops
-from curlhttp._models.closed import client_closed
+from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL
 from curlhttp._signatures import show_verbs
 from curlhttp._stream import AsyncStreamedResponse
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from curlhttp._loops import Loop
     from curlhttp._map.tasks import AsyncResults
     from curlhttp._map.work import Item
-    from curlhttp._models.body.body import Body
-    from curlhttp._models.progress import Meter, Progress
+    from curlhttp._models.body import Body
+    from curlhttp._models.progress import Progress, ProgressMeter
     from curlhttp._sse import AsyncEventStream
     from curlhttp._websocket.opening import OpeningWebSocket
     from curlhttp.requests import Request as UserRequest
@@ -108,10 +108,10 @@ class AsyncClient(Core):
         engine = self._engine if not self._arounds else lambda: self.around(self._engine())
         return exchange_in_loops(engine, self.clock.now, AsyncStreamedResponse)
 
-    def _watch(self, body: Body, meter: Meter) -> Body:
-        from curlhttp._models.progress import AsyncWatchedBody
+    def _watch(self, body: Body, meter: ProgressMeter) -> Body:
+        from curlhttp._models.progress import AsyncProgressBody
 
-        return AsyncWatchedBody(body, meter, self._loops.in_thread_or_leave)
+        return AsyncProgressBody(body, meter, self._loops.in_thread_or_leave)
 
     def _engine(self) -> Engine:
         """Return the engine of the running event loop."""

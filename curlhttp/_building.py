@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._config import HTTP2
-from curlhttp._models.body.arguments import encode_body
+from curlhttp._models.body import encode_body
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Fields, Request
 from curlhttp._models.timeout import Timeout, TimeoutInput
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
 from curlhttp._routing import RouteOptions, Routing
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from curlhttp._config import Transport
     from curlhttp._engine import Clock
-    from curlhttp._models.body.body import Body
+    from curlhttp._models.body import Body
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import (
         JSON,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         HeaderChanges,
         ParamsInput,
     )
-    from curlhttp._models.progress import Meter, Progress
+    from curlhttp._models.progress import Progress, ProgressMeter
     from curlhttp._policy.retry import RetryInput, RetryPolicy
 
 __all__ = [
@@ -225,17 +225,17 @@ class RequestBuilder:
         request.transport = route(request.url)  # raises now, if it must
 
     def _watched(self, body: Body | None, progress: Progress) -> Body:
-        from curlhttp._models.progress import Meter
+        from curlhttp._models.progress import ProgressMeter
 
-        meter = Meter(progress, self.clock.now)
+        meter = ProgressMeter(progress, self.clock.now)
         if body is None:
             raise ValueError("progress is that of the request's body, and there is none")
         return self._watch(body, meter)
 
-    def _watch(self, body: Body, meter: Meter) -> Body:
-        from curlhttp._models.progress import WatchedBody
+    def _watch(self, body: Body, meter: ProgressMeter) -> Body:
+        from curlhttp._models.progress import ProgressBody
 
-        return WatchedBody(body, meter)
+        return ProgressBody(body, meter)
 
     def _own_retry(self, retry: RetryInput) -> RetryPolicy | None:
         """Return the policy of one request; numbers share the budget of the client's."""

@@ -12,7 +12,7 @@ from curlhttp._engine import Clock, Engine, check_transport
 from curlhttp._flow.exchange import exchange
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL
 from curlhttp._run import run_here, run_sync, send_sync
 from curlhttp._signatures import show_verbs
 from curlhttp._stream import StreamedResponse

@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from curlhttp._models.taught import teaching
-from curlhttp._models.url.origin import bracketed
+from curlhttp._models.suggestions import with_suggestions
+from curlhttp._models.url import bracketed
 from curlhttp.exceptions import InvalidProxyURL
 
 if TYPE_CHECKING:
-    from curlhttp._models.guard import AddressGuard, JudgedTarget
+    from curlhttp._models.address_guard import AddressGuard, CheckedAddress
 
 __all__ = [
     "HTTP2",
@@ -47,7 +47,7 @@ _PROXY_PORTS = {"http": 80, "https": 443}  # as requests has it; libcurl takes 1
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 
 
-@teaching("Limits")
+@with_suggestions("Limits")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bound what a client holds open, counts in connections and times in seconds.
@@ -248,7 +248,7 @@ class Transport:
     unix_socket: str | None = None
     certificates: bool = False
     guard: AddressGuard | None = None
-    judged: JudgedTarget | None = None
+    judged: CheckedAddress | None = None
     negotiate: bool = False
 
     @property

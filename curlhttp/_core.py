@@ -10,14 +10,14 @@ from curlhttp._building import UNSET, RequestBuilder, checked_size, parser
 from curlhttp._config import HTTP2, HTTP3, Cert, Limits, Proxies
 from curlhttp._engine import Around, Engine, Exchange, MakeGate, Middleware, Send
 from curlhttp._flow.chain import Chain
-from curlhttp._models.cookies.late import Jar
+from curlhttp._models.cookies import LazyCookies
+from curlhttp._models.errors import Unpicklable
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request, fields_of
-from curlhttp._models.scrub import shown_url
-from curlhttp._models.taught import teaching
+from curlhttp._models.redaction import display_url
+from curlhttp._models.request import Request, pack_fields
+from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
-from curlhttp._models.unpicklable import Unpicklable
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import as_auth
 from curlhttp._routing import Routing
 from curlhttp._run import Offload, run_here
@@ -64,7 +64,7 @@ Self = TypeVar("Self", bound="Core")
 _DEFAULT_MAX_REDIRECTS = 30
 
 
-@teaching("client")
+@with_suggestions("client")
 class Core(Unpicklable, RequestBuilder):
     """All of a client but its verbs; within the package, what maps and downloads need of it.
 
@@ -143,7 +143,7 @@ class Core(Unpicklable, RequestBuilder):
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
         self._headers = client_headers(headers, self._sensitive)
         self._parse = parser(self._base_url, params)
-        self._jar = Jar(cookies)
+        self._jar = LazyCookies(cookies)
         method = as_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = limits_of(
@@ -181,7 +181,7 @@ class Core(Unpicklable, RequestBuilder):
         )
         self._route = self._routing.route
         self._retry = retry_policy(retry)
-        self._fields = fields_of(
+        self._fields = pack_fields(
             self._headers,
             self._timeout,
             self._routing.direct,
@@ -374,7 +374,7 @@ class Core(Unpicklable, RequestBuilder):
         )
 
     def __repr__(self) -> str:
-        base = "" if self._base_url is None else f" {shown_url(self._base_url)}"
+        base = "" if self._base_url is None else f" {display_url(self._base_url)}"
         return f"<curlhttp.{type(self).__name__}{base}>"
 
     if not TYPE_CHECKING:  # type checkers refuse both: each client has the other

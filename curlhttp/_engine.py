@@ -13,8 +13,8 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
 if TYPE_CHECKING:
-    from curlhttp._models.head import Head
-    from curlhttp._models.timings import Counted, Timings
+    from curlhttp._models.response import Head
+    from curlhttp._models.timings import CurlTimings, Timings
 
 __all__ = [
     "DRAINED",
@@ -58,7 +58,7 @@ class Incoming(Protocol):
     def done(self) -> bool:
         """Return whether all of it has come, or will never: reading the rest does not wait."""
 
-    def timings(self) -> Timings | Counted:
+    def timings(self) -> Timings | CurlTimings:
         """Return where the time went up to now."""
 
     def certificate(self) -> str | None:

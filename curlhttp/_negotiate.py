@@ -8,7 +8,7 @@ from __future__ import annotations
 from curlhttp._config import Transport, varied
 from curlhttp._curl.version import has_negotiate
 from curlhttp._models.request import Request
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL
 from curlhttp._policy.auth import Auth, AuthFlow
 
 __all__ = ["Negotiate"]

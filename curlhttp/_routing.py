@@ -31,7 +31,7 @@ from curlhttp._trust import Pins, VerifyInput, joined_pins, pinned_host, tls_of
 if TYPE_CHECKING:
     from curlhttp._curl.engines.guarded import Checkpoint
     from curlhttp._engine import Around
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
     from curlhttp._policy.alt_svc import Alternatives
     from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
 
@@ -157,7 +157,7 @@ class Routing:
         """
         if not own.keys() <= _KNOWN:
             name = min(own.keys() - _KNOWN)
-            from curlhttp._models.habits import no_keyword
+            from curlhttp._models.suggestions import no_keyword
 
             raise no_keyword("request", "a request", name, _REQUEST | _KNOWN)
         return _Way(self, {**self._settings, **own}, (own.get("proxies"), self._proxies))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from curlhttp._building import UNSET
 from curlhttp._config import Limits
 from curlhttp._flow.hooks import EVENTS
-from curlhttp._models.decoders import ACCEPT_ENCODING
+from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.headers import Headers
 from curlhttp._policy.environment import netrc_credentials, netrc_path
 from curlhttp._version import __version__

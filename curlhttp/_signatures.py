@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from inspect import Parameter, Signature
 from types import FunctionType
 
-from curlhttp._models.signatures import MeantDefault, set_signature, with_keywords
+from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
 
 __all__ = ["show_constructor", "show_verbs"]
 
@@ -33,8 +33,8 @@ def _of_verb(function: FunctionType) -> Signature:
     defaults: dict[str, object] = {}
     for each in keywords:
         if repr(each.default) == "<the client's>":
-            defaults[each.name] = MeantDefault(f"client.{each.name}")
-    defaults["allow_redirects"] = MeantDefault("client.follow_redirects")
+            defaults[each.name] = DescribedDefault(f"client.{each.name}")
+    defaults["allow_redirects"] = DescribedDefault("client.follow_redirects")
     if function.__name__ == "head":
         defaults["follow_redirects"] = defaults["allow_redirects"] = False
     return with_keywords(function, keywords, defaults)
@@ -60,7 +60,7 @@ def _keywords() -> Iterator[Parameter]:
             yield each
     for name, annotation in RouteOptions.__annotations__.items():
         shown = getattr(annotation, "__forward_arg__", annotation)
-        default = MeantDefault(f"client.{name}")
+        default = DescribedDefault(f"client.{name}")
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
 
 
@@ -69,5 +69,5 @@ def _of_constructor(function: FunctionType) -> Signature:
 
     limits = Limits()
     defaults: dict[str, object] = {name: getattr(limits, name) for name in Limits.__slots__}
-    defaults["timeout"] = MeantDefault("Timeout(connect=10, read=60)")
+    defaults["timeout"] = DescribedDefault("Timeout(connect=10, read=60)")
     return with_keywords(function, (), defaults)

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from curlhttp._flow.events import Events
-from curlhttp._models.closed import closed_with_client
-from curlhttp._models.events import ServerSentEvent
+from curlhttp._models.errors import Unpicklable, closed_with_client
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Response
-from curlhttp._models.unpicklable import Unpicklable
+from curlhttp._models.sse import ServerSentEvent
 from curlhttp._policy.reconnect import Reconnections
 from curlhttp._run import run_sync
 
 if TYPE_CHECKING:
     from curlhttp._building import RequestOptions
     from curlhttp._core import Core
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
 
 __all__ = ["AsyncEventStream", "EventStream", "async_event_stream", "event_stream"]
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Generic, NoReturn, TypeVar
 
 from curlhttp._flow.streamed import CONSUMED, Read, Streamed
-from curlhttp._models.chunks import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
+from curlhttp._models.decoding import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
 from curlhttp._run import run_sync
 
 __all__ = ["AsyncStreamedResponse", "StreamedResponse"]

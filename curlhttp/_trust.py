@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from curlhttp._config import TLS, Cert, Verify
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     import ssl
 
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
 
 __all__ = ["Pins", "VerifyInput", "joined_pins", "pinned_host", "tls_of"]
 

@@ -15,11 +15,10 @@ from sys import modules
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from curlhttp._models.head import Head
+from curlhttp._models.redaction import display_url, escape_bytes
 from curlhttp._models.request import Request
-from curlhttp._models.scrub import shown_url
+from curlhttp._models.response import Head
 from curlhttp._models.timings import Timings
-from curlhttp._models.wire_text import printable
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -132,7 +131,7 @@ class Watch:
 
     def _log(self, error: BaseException | None) -> None:
         logger, request = log.logger, self._request
-        method, url = request.method, shown_url(request.url)
+        method, url = request.method, display_url(request.url)
         if self._is_debug:
             number = next(_numbers)
             logger.debug("#%d %s %s", number, method, url)
@@ -146,7 +145,7 @@ class Watch:
                 logger.debug("#%d times: %s", number, _times(self._answer[1]))
         if self._answer is not None:
             head = self._answer[0]
-            reason = printable(head.reason_phrase.encode("latin-1", "replace"))
+            reason = escape_bytes(head.reason_phrase.encode("latin-1", "replace"))
             logger.info(
                 'HTTP Request: %s %s "%s %d%s"',
                 method,

@@ -20,7 +20,7 @@ from curlhttp._background import BackgroundTasks, background_tasks
 from curlhttp._curl.engines.event_loop import SharedGate
 from curlhttp._engine import HedgePlan
 from curlhttp._loops import Loop, running_loop
-from curlhttp._models.closed import client_closed
+from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import ClientClosed

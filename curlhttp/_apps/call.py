@@ -6,8 +6,8 @@ from time import monotonic
 
 from curlhttp._curl.rejections import silence
 from curlhttp._engine import Engine
-from curlhttp._models.head import Head
 from curlhttp._models.request import Request
+from curlhttp._models.response import Head
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import DeadlineExceeded, RequestException
 

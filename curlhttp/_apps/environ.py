@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from curlhttp._apps.scope import request_fields
-from curlhttp._models.body.body import Body
+from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 
 __all__ = ["environ_of"]

@@ -19,10 +19,9 @@ from curlhttp._curl.head import contradicts
 from curlhttp._curl.rejections import body_differs, too_large
 from curlhttp._curl.result import decode_body
 from curlhttp._engine import Engine
-from curlhttp._models.closed import closed_amid
-from curlhttp._models.head import Head, has_body
+from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import Request
-from curlhttp._models.response import Response
+from curlhttp._models.response import Head, Response, has_body
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
@@ -313,7 +312,7 @@ class AppExchange(AppCall):
             error: what whoever waits for the response gets.
         """
         if self.failed is None and not self._has_ended:
-            self.failed = error or closed_amid(self.request)
+            self.failed = error or closed_while_reading(self.request)
         self._is_gone = True
         self._pieces.clear()
         if self._is_reading:  # of a body that may never come

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from curlhttp._models.head import Head, phrase_of
+from curlhttp._models.response import Head, get_reason_phrase
 
 __all__ = ["RefusedMessage", "head_of", "head_of_wsgi"]
 
@@ -28,7 +28,7 @@ def head_of(message: dict[str, Any]) -> Head:  # Any: what a message holds depen
     status = int(message["status"])
     if not 200 <= status <= 999:
         raise ValueError(f"the app answers with status {status}")
-    lines = [f"HTTP/1.1 {status} {phrase_of(status)}".encode("latin-1")]
+    lines = [f"HTTP/1.1 {status} {get_reason_phrase(status)}".encode("latin-1")]
     for name, value in message.get("headers", ()):
         line = bytes(name) + b": " + bytes(value).strip(b" \t")
         if _BREAKS(line) or not name:

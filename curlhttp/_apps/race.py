@@ -8,9 +8,8 @@ from time import monotonic
 
 from curlhttp._apps.exchange import AppExchange
 from curlhttp._engine import HedgePlan
-from curlhttp._models.head import Head
 from curlhttp._models.request import Request
-from curlhttp._models.response import Response
+from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
 
 __all__ = ["race"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from curlhttp._apps.changes import Changes
 from curlhttp._apps.messages import RefusedMessage
 from curlhttp._background import BackgroundTasks
-from curlhttp._models.head import phrase_of
 from curlhttp._models.request import Request
+from curlhttp._models.response import get_reason_phrase
 from curlhttp.exceptions import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class AppSocket:
 
     def _refuse(self, status: int, fields: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         reply = self._protocol.reject(403, "")
-        reply.status_code, reply.reason_phrase, reply.body = status, phrase_of(status), body
+        reply.status_code, reply.reason_phrase, reply.body = status, get_reason_phrase(status), body
         for name in ("Content-Type", "Content-Length"):
             del reply.headers[name]
         _add_fields(reply, fields)

@@ -13,7 +13,7 @@ from curlhttp._apps.wsgi_call import WSGICall
 from curlhttp._curl.result import decode_body
 from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._engine import HedgePlan
-from curlhttp._models.closed import client_closed
+from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 

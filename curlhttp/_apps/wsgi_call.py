@@ -15,9 +15,9 @@ from curlhttp._apps.messages import head_of_wsgi
 from curlhttp._curl.head import contradicts
 from curlhttp._curl.rejections import body_differs, too_large
 from curlhttp._engine import Engine
-from curlhttp._models.closed import closed_amid
-from curlhttp._models.head import Head, has_body
+from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import Request
+from curlhttp._models.response import Head, has_body
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     RemoteProtocolError,
@@ -121,7 +121,7 @@ class WSGICall(AppCall):
                 with suppress(Exception):
                     self.close()
         if self._is_given_up:
-            raise closed_amid(self.request)
+            raise closed_while_reading(self.request)
         return piece
 
     def _read(self) -> bytes:

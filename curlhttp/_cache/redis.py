@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from hishel import BaseStorage, RedisStorage
 
 from curlhttp._cache.store import StoragePlace
-from curlhttp._models.scrub import scrub_url
+from curlhttp._models.redaction import redact_url
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -42,7 +42,7 @@ def open_redis(given: str | Redis, max_body: int) -> StoragePlace:
         )
         make()  # a URL that is none is refused now
         return StoragePlace(
-            scrub_url(url), lambda: _storage(make(), max_body), _clear, is_quick=False
+            redact_url(url), lambda: _storage(make(), max_body), _clear, is_quick=False
         )
     if not isinstance(given, redis.Redis):
         raise TypeError(

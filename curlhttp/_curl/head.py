@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from curlhttp._models.head import Head, has_body
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
+from curlhttp._models.response import Head, has_body
 
 __all__ = [
     "ENDS",

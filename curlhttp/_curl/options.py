@@ -14,8 +14,7 @@ import pycurl
 
 from curlhttp._config import TLS, Limits, Proxy, Transport, Verify
 from curlhttp._models.timeout import Timeout
-from curlhttp._models.url.origin import bracketed
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL, bracketed
 
 __all__ = [
     "address_options",
@@ -153,7 +152,7 @@ def _route(transport: Transport) -> list[Option]:
     if transport.judged is not None:
         # The proxy dials this address. TLS, Host and cookies stay with the URL's host; http goes
         # through a tunnel then (CURLOPT_CONNECT_TO).
-        host, port = transport.judged.address, transport.judged.dialled_port
+        host, port = transport.judged.address, transport.judged.connect_port
         options.append((pycurl.CONNECT_TO, [f"::{bracketed(host)}:{port}"]))
     elif transport.connect_to:
         options.append((pycurl.CONNECT_TO, list(transport.connect_to)))

@@ -17,7 +17,7 @@ import pycurl
 from curlhttp._curl.head import answer_head
 from curlhttp._curl.rejections import silence, stalled_upload
 from curlhttp._curl.transfer import Transfer
-from curlhttp._models.body.body import Body
+from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp.exceptions import Timeout
 

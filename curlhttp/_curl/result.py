@@ -22,10 +22,9 @@ from curlhttp._curl.head import (
 from curlhttp._curl.open_files import named_lack
 from curlhttp._curl.rejections import body_differs, no_head
 from curlhttp._curl.transfer import Transfer
-from curlhttp._models.decoders import decode_content
-from curlhttp._models.head import Head
+from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request
-from curlhttp._models.response import Response
+from curlhttp._models.response import Head, Response
 from curlhttp.exceptions import RequestException
 
 __all__ = [

@@ -27,7 +27,7 @@ from curlhttp._curl.libcurl_log import (
     stream_reset_by_us,
 )
 from curlhttp._curl.rejections import came_early
-from curlhttp._models.body.body import rewind
+from curlhttp._models.body import rewind
 from curlhttp._models.request import Request
 
 __all__ = ["Sending"]

@@ -17,7 +17,7 @@ from curlhttp._config import Limits
 from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
 from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._curl.transfer import Transfer
-from curlhttp._models.closed import client_closed
+from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 
 __all__ = ["Key", "KeyedTransfers", "ThreadPool"]

@@ -22,10 +22,10 @@ from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
 from curlhttp._curl.rejections import no_head, too_large
 from curlhttp._curl.shares import Shares
 from curlhttp._engine import DRAINED
-from curlhttp._models.head import Head
 from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
-from curlhttp._models.timings import Counted, Timings, timings_of
+from curlhttp._models.response import Head
+from curlhttp._models.timings import CurlTimings, Timings, make_timings
 
 __all__ = ["Transfer"]
 
@@ -319,9 +319,9 @@ class Transfer(GuardedSending):
 
     def timings(self) -> Timings:
         """Return where the time went up to now."""
-        return timings_of(self.times())
+        return make_timings(self.times())
 
-    def times(self) -> Counted:
+    def times(self) -> CurlTimings:
         """Return the timings as libcurl counts them: most are never looked at."""
         info = self.easy.getinfo
         # Without a byte libcurl gives the end.

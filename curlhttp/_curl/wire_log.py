@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pycurl
 
-from curlhttp._models.wire_text import HeadText, note_line, printable
+from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
 from curlhttp._watch import log as watch_log
 from curlhttp._watch import watch_of
 
@@ -82,12 +82,12 @@ class WireLog:
 
     def _told(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
         masks = watch_log.masks
-        heads = {kind: HeadText(self._sensitive) for kind in (_HEAD_IN, _HEAD_OUT)}
+        heads = {kind: HeadRedactor(self._sensitive) for kind in (_HEAD_IN, _HEAD_OUT)}
         for since, kind, raw in found:
             if not masks:
-                line = printable(raw.rstrip())
+                line = escape_bytes(raw.rstrip())
             else:
-                line = note_line(raw) if kind == _TEXT else heads[kind].line(raw)
+                line = redact_log_line(raw) if kind == _TEXT else heads[kind].line(raw)
             yield f"+{since:.6f} {_MARKS[kind]} {line}"
         for kind, raw in self._started.items():  # the rest may be a part of a secret
             yield f"{_MARKS[kind]} {len(raw)} bytes of a line that did not end"

@@ -15,12 +15,12 @@ from curlhttp._download.checksum import Checksum
 from curlhttp._download.partial_file import PartialFile
 from curlhttp._engine import Send
 from curlhttp._flow.streamed import Streamed, Whole
-from curlhttp._models.decoders import codings
-from curlhttp._models.notes import add_note
-from curlhttp._models.progress import Meter, Progress
+from curlhttp._models.decoding import parse_codings
+from curlhttp._models.errors import add_note
+from curlhttp._models.progress import Progress, ProgressMeter
+from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.scrub import scrub_url
 from curlhttp._policy.resume import (
     RangeAnswer,
     RangeRequest,
@@ -41,7 +41,7 @@ from curlhttp.exceptions import (
 if TYPE_CHECKING:
     from curlhttp._building import DownloadOptions
     from curlhttp._core import Core
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
     from curlhttp._run import Offload
 
 __all__ = ["download"]
@@ -68,7 +68,7 @@ async def download(
     """
     expected = None if checksum is None else Checksum.parse(checksum)
     request = _request(core, url, options)
-    meter = Meter(progress, core.clock.now)
+    meter = ProgressMeter(progress, core.clock.now)
     part = PartialFile(path, resumes=resume)
     try:
         task = _Download(request, part, meter, core.clock.wall, run_blocking, batch)
@@ -94,7 +94,7 @@ def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Re
 
     for name in options:
         if name not in DownloadOptions.__annotations__:
-            from curlhttp._models.habits import no_option
+            from curlhttp._models.suggestions import no_option
 
             other = "for other requests there is stream()"
             raise no_option("download()", name, DownloadOptions.__annotations__, other)
@@ -113,7 +113,7 @@ class _Download:
         self,
         request: Request,
         part: PartialFile,
-        meter: Meter,
+        meter: ProgressMeter,
         wall: Callable[[], float],
         run_blocking: Offload,
         batch: int,
@@ -170,7 +170,7 @@ class _Download:
             response.raise_for_status()
             raise HTTPError(
                 f"{response.status_code} {response.reason} is no file, for url: "
-                f"{scrub_url(response.request.url)}",
+                f"{redact_url(response.request.url)}",
                 response=response,
             )
         await self._receive(response, None)  # a middleware's own
@@ -200,7 +200,7 @@ class _Download:
         if asked is not None and response.status_code == 206:
             start = asked.start
             total = int(headers["content-range"].rpartition("/")[2])
-        elif not codings(headers.get_list("content-encoding")):
+        elif not parse_codings(headers.get_list("content-encoding")):
             total = content_length(headers)
         self._check_size(response, total)
         if start:

@@ -13,7 +13,7 @@ from typing import cast
 
 from curlhttp._engine import AttemptResult, Exchange, HedgePlan, Layer, Middleware, Send
 from curlhttp._flow.hooks import check_answer, log
-from curlhttp._models.attempt import AttemptCancelled
+from curlhttp._models.attempts import AttemptCancelled
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from curlhttp._engine import Clock, MakeGate
 from curlhttp._flow.deadline import LEAST
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
-from curlhttp._models.attempt import Attempt
-from curlhttp._models.body.body import rewind
-from curlhttp._models.notes import add_note
+from curlhttp._models.attempts import Attempt
+from curlhttp._models.body import rewind
+from curlhttp._models.errors import add_note
+from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.scrub import scrub_url
 from curlhttp._policy.budget import RetryBudget
 from curlhttp._policy.retry import (
     NO_RETRIES,
@@ -280,7 +280,7 @@ class Attempts:
         return AttemptEvent(
             event,
             request.method,
-            scrub_url(request.url),
+            redact_url(request.url),
             self._number,
             status_code,
             error,
@@ -298,7 +298,7 @@ class Attempts:
             _LEVEL,
             "%s %s: attempt %d: %s; %s",
             request.method,
-            scrub_url(request.url),
+            redact_url(request.url),
             self._number,
             error or status_code,
             self._objection if delay is None else f"the next in {delay:.3f} s",

@@ -181,7 +181,7 @@ async def _read_body(request: Request, client: SignIn) -> None:
         return
     if body.is_async and not client.is_async:
         raise TypeError("an async body needs AsyncClient")
-    from curlhttp._models.body.body import BytesBody, read_whole
+    from curlhttp._models.body import BytesBody, read_whole
 
     body.rewind()
     request.body = BytesBody(await read_whole(body), body.content_type)

@@ -14,10 +14,9 @@ import hishel
 from curlhttp._config import Transport
 from curlhttp._engine import Clock, Engine, Layer, Send
 from curlhttp._flow.streamed import Streamed
-from curlhttp._models.decoders import decode_content
-from curlhttp._models.head import Head
+from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request
-from curlhttp._models.response import Response
+from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
 from curlhttp._policy.cache import SAFE, CachePolicy, Kept, Reuse, Use
 from curlhttp._policy.cache_entry import head_of

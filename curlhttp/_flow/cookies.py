@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from curlhttp._engine import Send
-from curlhttp._models.cookies.late import Jar
+from curlhttp._models.cookies import LazyCookies
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
@@ -25,7 +25,7 @@ def cookies(send: Send) -> Send:
     return through
 
 
-def with_cookies(request: Request, jar: Jar) -> Request:
+def with_cookies(request: Request, jar: LazyCookies) -> Request:
     """Return the request with the jar's cookies and its own; itself where there are none to add."""
     header = jar.header(request.url, request.cookies)
     if header is None or request.get_header("cookie") is not None:
@@ -36,7 +36,7 @@ def with_cookies(request: Request, jar: Jar) -> Request:
     return request
 
 
-def store_cookies(jar: Jar | None, response: Response) -> None:
+def store_cookies(jar: LazyCookies | None, response: Response) -> None:
     """Put what a response sets into a jar, if there are both."""
     if jar is not None and response.sets_cookies:
         jar.store(response.request.url, response.headers.get_list("set-cookie"))

@@ -1,6 +1,6 @@
 """Read server-sent events from one connection after another, for both clients.
 
-_models/events.py reads the bytes, _policy/reconnect.py says what follows a connection. Nothing is
+_models/sse.py reads the bytes, _policy/reconnect.py says what follows a connection. Nothing is
 read ahead: the next piece of the body is asked for when the events of the last were taken.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from curlhttp._engine import DRAINED, Clock, Gate, MakeGate, Send
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.streamed import Read, Streamed, Whole
-from curlhttp._models.events import EventParser, ServerSentEvent
+from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.scrub import scrub_url
+from curlhttp._models.sse import EventParser, ServerSentEvent
 from curlhttp._network import network
 from curlhttp._policy.reconnect import Reconnections
 from curlhttp._policy.retry_after import retry_after
@@ -271,7 +271,7 @@ class Events:
         request, number = self._request, self._reconnections.count
         response = None if failure is None else failure.response
         status_code = getattr(response, "status_code", None)
-        url = scrub_url(request.url)
+        url = redact_url(request.url)
         log().info(
             "%s %s: events end: %s; connection %d in a row in %.3f s",
             request.method,

@@ -14,7 +14,7 @@ from typing import cast
 from curlhttp._engine import AttemptResult, Exchange, Layer, MakeGate, Send
 from curlhttp._flow.extra_attempt import ExtraAttempts, Ticket
 from curlhttp._flow.hooks import Hooks
-from curlhttp._models.body.body import Body
+from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition

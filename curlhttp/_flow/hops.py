@@ -13,10 +13,9 @@ from curlhttp._flow.auth import FindCredentials, SignIn, authenticate, method_fr
 from curlhttp._flow.cookies import cookies, store_cookies, with_cookies
 from curlhttp._flow.deadline import bounded
 from curlhttp._flow.redirect import next_hop
-from curlhttp._models.head import REDIRECT_STATUSES
+from curlhttp._models.attempts import number_attempts
 from curlhttp._models.request import Request
-from curlhttp._models.resends import number_sends
-from curlhttp._models.response import Response
+from curlhttp._models.response import REDIRECT_STATUSES, Response
 from curlhttp._network import network
 from curlhttp._policy.auth import NO_AUTH
 
@@ -48,7 +47,7 @@ def hops(
             if request.timeout.total is not None and request.deadline is None:
                 request = bounded(request, now)  # one budget over all below
             if network.numbers_sends:
-                number_sends(request)
+                number_attempts(request)
             followed = 0
             history: Sequence[Response] = ()
             while True:  # each hop goes through all below anew

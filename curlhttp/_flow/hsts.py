@@ -14,7 +14,7 @@ from curlhttp._download.file_lock import lock_file
 from curlhttp._engine import Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.hsts import Known, KnownHosts, is_address
 
 __all__ = ["HSTS"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from curlhttp._engine import Exchange, HedgePlan
+from curlhttp._models.redaction import HeadRedactor, escape_bytes
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.wire_text import HeadText, printable
 from curlhttp._watch import Watch, log, watch_of
 
 __all__ = ["logged", "note_head"]
@@ -37,16 +37,16 @@ def note_head(request: Request, mark: str, block: bytes) -> None:
     """
     watch = watch_of(request)
     if watch is not None:
-        watch.add(_Told(mark, block, HeadText(request.sensitive)))
+        watch.add(_Told(mark, block, HeadRedactor(request.sensitive)))
 
 
 class _Told:
-    def __init__(self, mark: str, block: bytes, text: HeadText) -> None:
+    def __init__(self, mark: str, block: bytes, text: HeadRedactor) -> None:
         self._mark, self._block, self._text = mark, block, text
 
     def take(self) -> Iterable[str]:
         """Return the lines of the head, without the end of the last one."""
         lines = self._block.removesuffix(b"\n").split(b"\n")
-        show = self._text.line if log.masks else printable
+        show = self._text.line if log.masks else escape_bytes
         told = [show(line.removesuffix(b"\r")) for line in lines]
         return [f"{self._mark} {line}" for line in told]

@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from curlhttp._engine import Gate, Send
-from curlhttp._models.body.body import rewind
+from curlhttp._models.body import rewind
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth

@@ -10,8 +10,8 @@ from io import SEEK_END, BytesIO
 from typing import Any, TypeAlias
 
 from curlhttp._engine import DRAINED, Engine, Incoming, reader_of
-from curlhttp._models.closed import closed_amid
-from curlhttp._models.decoders import ContentDecoder, codings
+from curlhttp._models.decoding import ContentDecoder, parse_codings
+from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
@@ -89,7 +89,7 @@ class Streamed(Response):
             StreamConsumedError: the response was closed meanwhile: what came is not all.
         """
         if self._incoming is None:
-            raise closed_amid(self.request)
+            raise closed_while_reading(self.request)
         try:
             piece = await self._engine.read(self._incoming)
         except BaseException as error:
@@ -161,7 +161,7 @@ class Streamed(Response):
 
     def _set_decoder(self) -> None:
         try:
-            coded = codings(self.headers.get_list("content-encoding"))
+            coded = parse_codings(self.headers.get_list("content-encoding"))
         except RequestException as error:
             self._give_up(error)
             raise

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from curlhttp._models.headers import Headers
-from curlhttp._models.timings import Timings, timings_of
+from curlhttp._models.timings import Timings, make_timings
 
 if TYPE_CHECKING:
     from curlhttp._engine import Incoming
-    from curlhttp._models.head import Head
+    from curlhttp._models.response import Head
 
 __all__ = ["NetworkStream", "extensions_of", "raw_fields"]
 
@@ -53,7 +53,7 @@ class NetworkStream:
     def timings(self) -> Timings:
         """Return where the time went up to the head."""
         times = self._times
-        return times if isinstance(times, Timings) else timings_of(times)
+        return times if isinstance(times, Timings) else make_timings(times)
 
     def get_extra_info(self, info: str) -> object:
         """Return what is known of the connection, None for what is not.

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, cast
 
 from curlhttp._config import Transport, varied
 from curlhttp._httpx.binding import Binding, RequestLike, URLLike
-from curlhttp._models.body.body import BytesBody
-from curlhttp._models.body.streams import AsyncIterBody, IterBody
+from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.request import Request, fields_of
+from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timeout import Timeout
-from curlhttp._models.url.origin import bracketed
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import URL, bracketed, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidSchema, RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._models.body.body import Body
+    from curlhttp._models.body import Body
 
 __all__ = ["UpgradeRequest", "core_request"]
 
@@ -65,7 +63,7 @@ def core_request(
     if name and url.scheme == "https":
         url, transport = _checked_for(cast(str, name), url, transport)
     headers, upgrades = _headers_of(tuple(raw))
-    fields = fields_of(
+    fields = pack_fields(
         headers,
         _timeout_of(cast("Mapping[str, float | None]", extensions.get("timeout") or {})),
         transport,

@@ -20,7 +20,7 @@ from curlhttp._httpx.settings import checkpoint_of, limits_of, transport_of
 from curlhttp._httpx.trace import failure_events, head_events, trace_of
 from curlhttp._httpx.watched import watched
 from curlhttp._httpx.wire_stream import WireStream, tell
-from curlhttp._models.body.body import rewind
+from curlhttp._models.body import rewind
 from curlhttp._run import send_sync
 from curlhttp._watch import DEBUG, log
 from curlhttp.exceptions import RequestException

@@ -17,8 +17,8 @@ from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._httpx.binding import Binding
-    from curlhttp._models.head import Head
     from curlhttp._models.request import Request
+    from curlhttp._models.response import Head
     from curlhttp._models.timings import Timings
 
 __all__ = ["UpgradeAnswer", "UpgradedStream", "network_stream", "open_upgrade"]

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from curlhttp._map.senders import Sender, Senders
 from curlhttp._map.work import MapResult, Work
-from curlhttp._models.unpicklable import Unpicklable
+from curlhttp._models.errors import Unpicklable
 from curlhttp.exceptions import ConnectionError
 
 __all__ = ["Results"]

@@ -13,7 +13,7 @@ from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._engine import Clock, Exchange, HedgePlan
 from curlhttp._flow.exchange import exchange
 from curlhttp._flow.streamed import Streamed
-from curlhttp._models.closed import client_closed
+from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._run import send_sync

@@ -19,7 +19,7 @@ from curlhttp._background import BackgroundTasks, background_tasks
 from curlhttp._engine import Gate
 from curlhttp._loops import running_loop
 from curlhttp._map.work import Item, Job, MapResult, Work
-from curlhttp._models.unpicklable import Unpicklable
+from curlhttp._models.errors import Unpicklable
 
 if TYPE_CHECKING:
     from curlhttp._core import Core

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from curlhttp._building import DownloadOptions
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL
 from curlhttp.exceptions import ClientClosed, RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class _Ordered(dict[int, MapResult | _Raised]):
 def _check(options: DownloadOptions) -> None:
     wrong = sorted(options.keys() - DownloadOptions.__annotations__.keys())
     if wrong:
-        from curlhttp._models.habits import no_option
+        from curlhttp._models.suggestions import no_option
 
         other = "map requests of client.build_request(method, url, ...) for others"
         raise no_option("map()", wrong[0], DownloadOptions.__annotations__, other)

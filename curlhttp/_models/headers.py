@@ -1,7 +1,7 @@
-"""Header fields: checked before they are sent, kept as they came when received.
+"""Header fields: validated before they are sent, kept as they are when received.
 
-libcurl puts on the wire whatever it is given; nothing unchecked leaves here by `lines`.
-Must not know what any field means, beyond where there are secrets.
+libcurl sends whatever it gets, so `lines` returns nothing that was not checked. This module must
+not know what any field means, except which ones hold secrets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from curlhttp._models.scrub import scrub_field
+from curlhttp._models.redaction import redact_field
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check_method(method: Text) -> str:
     """Return a method in upper case.
 
     Raises:
-        InvalidMethod: it is not a token (RFC 9110, section 9.1), so it could carry a header.
+        InvalidMethod: it is not a token (RFC 9110, section 9.1), so it could inject a header.
     """
     known = _METHODS.get(method) if isinstance(method, str) else None
     if known is not None:
@@ -60,11 +60,11 @@ def check_method(method: Text) -> str:
 
 
 def check_header(name: Text, value: Text) -> tuple[str, str]:
-    """Return name and value as str, fit to be sent: where from is told without userinfo.
+    """Return name and value as str, valid to send; Referer and Origin lose their userinfo.
 
     Args:
         name: a token; bytes are latin-1.
-        value: latin-1 text without control characters, nor blanks at either end.
+        value: latin-1 text without control characters and without blanks at either end.
 
     Raises:
         InvalidHeader: it would break the header block; the message never shows the value.
@@ -77,15 +77,15 @@ def check_header(name: Text, value: Text) -> tuple[str, str]:
         raise InvalidHeader(f"Invalid header name {name.partition(':')[0]!r:.100}: not a token")
     value = _latin1(value, f"value of {name!r:.100}")
     if not _VALUE(value):
-        raise InvalidHeader(f"Invalid value of header {name!r:.100}: {_fault(value)}")
+        raise InvalidHeader(f"Invalid value of header {name!r:.100}: {_explain_invalid(value)}")
     return name, without_userinfo(name, value)
 
 
 def without_userinfo(name: str, value: str) -> str:
-    """Return a value fit for another server than the one whose URL it may be.
+    """Return the value of a field without user and password, if it is Referer or Origin.
 
-    Of Referer user and password are left out (RFC 9110, section 10.1.3), and of Origin, which has
-    no place for them; other fields are as they were.
+    Referer must not have them (RFC 9110, section 10.1.3), and Origin has no place for them. Other
+    fields are returned unchanged.
     """
     if name.lower() not in _TELL_FROM_WHERE:
         return value
@@ -100,7 +100,7 @@ def _latin1(text: object, what: str) -> str:
     return text
 
 
-def _fault(value: str) -> str:
+def _explain_invalid(value: str) -> str:
     if value[0] in " \t" or value[-1] in " \t":
         return "blank at the start or end"
     if any(char > "\xff" for char in value):
@@ -109,14 +109,14 @@ def _fault(value: str) -> str:
 
 
 class Headers(MutableMapping[str, str]):
-    """Map names to values, whatever the case; order, case and repeats are kept.
+    """Map names to values, ignoring case; order, case and repeats are kept.
 
-    Reading a repeated field gives its values joined by ", "; `get_list` and `multi_items`
-    give them one by one.
+    Reading a repeated field returns its values joined by ", "; `get_list` and `multi_items`
+    return them one by one.
 
     Args:
         headers: a mapping, pairs or other Headers; str or bytes (latin-1), checked.
-        sensitive: names whose values no repr shows, beside those that say it by themselves
+        sensitive: names whose values no repr shows, in addition to those that sound like secrets
             (Authorization, Cookie, X-Api-Key, ...).
 
     Attributes:
@@ -129,12 +129,12 @@ class Headers(MutableMapping[str, str]):
     __slots__ = ("_checked", "_fields", "_lines", "_typed", "_unread", "_views", "sensitive")
 
     _fields: list[tuple[str, str]]
-    _unread: str | None  # a received block that nobody looked into yet
+    _unread: str | None  # a received block that was not parsed yet
     _views: dict[str, tuple[str, str]] | None  # lower-case name -> name, joined value
-    _checked: bool  # False: as received, and so not to be sent on before a check
+    _checked: bool  # False for received headers: they are checked before they are sent
     sensitive: frozenset[str]
     _lines: list[bytes] | None  # of lines(), until a change: the engine compares by identity
-    # What with_type() made, behind what it was made of.
+    # The result of with_type(), after what it was made from.
     _typed: tuple[list[tuple[str, str]], frozenset[str], str, Headers] | None
 
     def __init__(
@@ -154,11 +154,11 @@ class Headers(MutableMapping[str, str]):
 
     @classmethod
     def from_block(cls, block: bytes) -> Headers:
-        """Return the fields of a received header block, unchecked; it is read on first use.
+        """Return the fields of a received header block, unchecked; it is parsed at its first use.
 
         Args:
-            block: the lines of one head, latin-1; a status line before them and the blank line
-                after them may be there or not. A folded line continues the one before.
+            block: the lines of one head, latin-1, with or without a status line before them and
+                the blank line after them. A folded line continues the line before it.
         """
         self = cls.__new__(cls)
         self._fields = []
@@ -171,15 +171,15 @@ class Headers(MutableMapping[str, str]):
     def _read(self) -> list[tuple[str, str]]:
         unread = self._unread
         if unread is not None:
-            # Threads may race to here: both read the same, and neither sees a half-filled list.
-            self._fields = _parsed(unread)
+            # Threads may race here: both parse the same, and neither sees a half-filled list.
+            self._fields = _parse_block(unread)
             self._unread = None
         return self._fields
 
     def _by_name(self) -> dict[str, tuple[str, str]]:
         views = self._views
         if views is None:
-            views = self._views = _grouped(self._read())
+            views = self._views = _group_by_name(self._read())
         return views
 
     def _replace(self, fields: list[tuple[str, str]]) -> None:
@@ -197,16 +197,16 @@ class Headers(MutableMapping[str, str]):
     def get(self, name: str, default: _Default) -> str | _Default: ...
     def get(self, name: str, default: object = None) -> object:
         """Return the value of a field, joined where repeated, or the default."""
-        found = self._by_name().get(name.lower())  # no KeyError made and caught, as in Mapping
+        found = self._by_name().get(name.lower())  # without the KeyError of Mapping.get
         return default if found is None else found[1]
 
     def get_list(self, name: str) -> list[str]:
-        """Return the values of a field, one for each time it is there."""
+        """Return the values of a field, one for each line."""
         wanted = name.lower()
         return [value for name, value in self._read() if name.lower() == wanted]
 
     def multi_items(self) -> list[tuple[str, str]]:
-        """Return all names and values in their order, repeats apart."""
+        """Return all names and values in their order, with repeats."""
         return self._read().copy()
 
     def __setitem__(self, name: str, value: Text) -> None:
@@ -223,7 +223,7 @@ class Headers(MutableMapping[str, str]):
         self._put(name.lower(), [])
 
     def _put(self, lower: str, fields: list[tuple[str, str]]) -> None:
-        self._replace(_overridden(self._read(), {lower: fields}))
+        self._replace(_override(self._read(), {lower: fields}))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.lower() in self._by_name()
@@ -237,7 +237,7 @@ class Headers(MutableMapping[str, str]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):
             return NotImplemented
-        return self._values() == _values_of(other)
+        return self._values() == _get_values(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -246,13 +246,13 @@ class Headers(MutableMapping[str, str]):
 
     def __repr__(self) -> str:
         shown = [
-            (name, "[secret]" if name.lower() in self.sensitive else scrub_field(name, value))
+            (name, "[secret]" if name.lower() in self.sensitive else redact_field(name, value))
             for name, value in self._read()
         ]
         return f"Headers({shown!r})"
 
     def copy(self) -> Headers:
-        """Return headers that change on their own."""
+        """Return an independent copy."""
         twin = Headers.__new__(Headers)
         twin._checked = self._checked
         twin.sensitive = self.sensitive
@@ -262,25 +262,25 @@ class Headers(MutableMapping[str, str]):
     __copy__ = copy
 
     def without_credentials(self) -> Headers:
-        """Return these headers without those that carry credentials, or are called sensitive."""
+        """Return these headers without those that hold credentials or are marked sensitive."""
         twin = self.copy()
         secret = SENSITIVE | self.sensitive
         twin._replace([field for field in self._read() if field[0].lower() not in secret])
         return twin
 
     def without_secrets(self) -> Headers:
-        """Return these headers as an error's pickle has them: no credentials, URLs scrubbed."""
+        """Return these headers for the pickle of an error: no credentials, URLs redacted."""
         twin = self.without_credentials()
-        twin._replace([(name, scrub_field(name, value)) for name, value in twin._fields])
+        twin._replace([(name, redact_field(name, value)) for name, value in twin._fields])
         return twin
 
     def with_type(self, content_type: str) -> Headers:
-        """Return these headers with a Content-Type, which they lack; do not change them.
+        """Return these headers, which have no Content-Type, with one; do not change the result.
 
-        The same ones until these headers change, or are asked for another type: a client that
-        sends forms, or JSON, sends the same headers each time.
+        The result is cached until these headers or the type change, because a client that sends
+        forms or JSON sends the same headers each time.
         """
-        # Compared with what it was made of: another thread may change these headers meanwhile.
+        # Compared with its sources, because another thread may change these headers meanwhile.
         fields, sensitive = self._read(), self.sensitive
         known = self._typed
         if known is not None and known[0] is fields and known[1:3] == (sensitive, content_type):
@@ -291,12 +291,12 @@ class Headers(MutableMapping[str, str]):
         return made
 
     def lines(self) -> list[bytes]:
-        """Return the lines for CURLOPT_HTTPHEADER; "Name;" is its way to say an empty value.
+        """Return the lines for CURLOPT_HTTPHEADER, where "Name;" means an empty value.
 
-        The list is the same one until these headers change; do not change it.
+        The same list is returned until these headers change; do not change it.
 
         Raises:
-            InvalidHeader: these headers were received, and are not fit to be sent.
+            InvalidHeader: these headers were received and are not valid to send.
         """
         if self._lines is not None:
             return self._lines
@@ -310,7 +310,7 @@ class Headers(MutableMapping[str, str]):
         return lines
 
     def merged(self, other: HeaderChanges | None) -> Headers:
-        """Return these headers with those of other in place of all of the same name.
+        """Return these headers, with all fields of a name replaced by those of other.
 
         Args:
             other: like the argument of Headers; a value of None removes the name.
@@ -332,7 +332,7 @@ class Headers(MutableMapping[str, str]):
         merged.sensitive = self.sensitive
         if isinstance(other, Headers):
             merged.sensitive |= other.sensitive
-        merged._replace(_overridden(self._read(), ours))
+        merged._replace(_override(self._read(), ours))
         return merged
 
 
@@ -345,13 +345,13 @@ def _pairs(headers: HeaderChanges) -> Iterable[tuple[Text, Text | None]]:
         return headers._read()
     if isinstance(headers, (dict, Mapping)):
         return headers.items()
-    kind = type(headers).__name__  # and no more: what it holds may be a secret
+    kind = type(headers).__name__  # only the type, because the value may be a secret
     if kind in ("str", "bytes") or not hasattr(headers, "__iter__"):
         raise TypeError(f'headers are a mapping or pairs, such as {{"Accept": "*/*"}}, not {kind}')
     return headers
 
 
-def _parsed(block: str) -> list[tuple[str, str]]:
+def _parse_block(block: str) -> list[tuple[str, str]]:
     if "\n " in block or "\n\t" in block:
         block = " ".join([part.strip(" \t") for part in _FOLD.split(block)])
     fields = []
@@ -365,7 +365,7 @@ def _parsed(block: str) -> list[tuple[str, str]]:
     return fields
 
 
-def _grouped(fields: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+def _group_by_name(fields: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
     views: dict[str, tuple[str, str]] = {}
     repeats: dict[str, list[str]] = {}
     for field in fields:
@@ -379,10 +379,10 @@ def _grouped(fields: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
     return views
 
 
-def _overridden(
+def _override(
     fields: list[tuple[str, str]], ours: dict[str, list[tuple[str, str]]]
 ) -> list[tuple[str, str]]:
-    """Return fields with ours in place of the first of each name, the new names at the end."""
+    """Return fields with each name in ours replaced, and new names at the end."""
     kept: list[tuple[str, str]] = []
     for field in fields:
         lower = field[0].lower()
@@ -397,7 +397,7 @@ def _overridden(
     return kept
 
 
-def _values_of(other: Mapping[object, object]) -> object:
+def _get_values(other: Mapping[object, object]) -> object:
     if isinstance(other, Headers):
         return other._values()
     return {k.lower() if isinstance(k, str) else k: value for k, value in other.items()}

@@ -1,6 +1,6 @@
-"""The types of what callers give: headers, cookies, params, bodies, auth and hooks.
+"""Types of arguments: headers, cookies, params, bodies, auth and hooks.
 
-For type checkers; nothing imports this module at run time, so that it costs nothing.
+For type checkers: nothing imports this module at run time, so it costs nothing.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ HeadersInput: TypeAlias = Mapping[str, Text] | Mapping[bytes, Text] | Iterable[t
 HeaderChanges: TypeAlias = (
     Mapping[str, Text | None] | Mapping[bytes, Text | None] | Iterable[tuple[Text, Text | None]]
 )
-"""Headers on top of others; a value of None takes the name away."""
+"""Headers on top of others; a value of None removes the name."""
 
 CookiesInput: TypeAlias = CookieJar | Mapping[str, str] | Iterable[tuple[str, str]]
 """A jar, or names and values."""
 
 # --- queries and forms ---
 
-# Any: a mapping's key type is invariant, and any name is taken by its str(), as is any value.
+# Any: a mapping's key type is invariant, and str() is called on any name and value.
 FormInput: TypeAlias = Mapping[Any, object] | Iterable[tuple[Any, object]]
-"""Names and values; a list repeats its name, None is left out, others are taken by their str()."""
+"""Names and values; a list repeats its name, None is left out, str() is called on others."""
 
 ParamsInput: TypeAlias = FormInput | Text
 """Names and values of a query, or the finished query."""
@@ -67,10 +67,10 @@ Piece: TypeAlias = bytes | bytearray | memoryview
 
 
 class BinaryFile(Protocol):
-    """Anything that is read like a file in binary mode."""
+    """Anything that can be read like a file in binary mode."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes, b"" at the end."""
+        """Return at most `size` bytes, b"" at the end."""
 
 
 _Source: TypeAlias = str | Piece | BinaryFile | Iterable[Piece]
@@ -83,8 +83,8 @@ ContentInput: TypeAlias = (
 DataInput: TypeAlias = Mapping[Any, object] | Sequence[tuple[Any, object]] | ContentInput
 """A form, or a body as it is."""
 
-# Any: a mapping's key type is invariant; numbers are good as names, too. Values are objects, since
-# a TypedDict is no mapping of anything else.
+# Any: a mapping's key type is invariant, and numbers are valid names. Values are objects, because a
+# TypedDict is not a mapping of anything else.
 JSON: TypeAlias = Mapping[Any, object] | Sequence[object] | float | bool | None
 """What JSON can express; str is a Sequence, int a float."""
 
@@ -107,11 +107,11 @@ FilesInput: TypeAlias = (
 
 
 class _HasAuthFlow(Protocol):
-    """What was written for httpx, and is driven like an Auth."""
+    """An auth class written for httpx; it is driven like an Auth."""
 
     @property
     def auth_flow(self) -> Callable[[NoReturn], object]:
-        """Return the method that gives the flow; of whatever request, as NoReturn has it."""
+        """Return the generator method; NoReturn, because it takes requests of another class."""
 
 
 AuthInput: TypeAlias = (

@@ -1,7 +1,7 @@
-"""Parts of a body or a text that become one: in memory little more than what they hold.
+"""Collect small parts of bytes or text and join them, with little more memory than their content.
 
-A list of pieces of two bytes takes twenty times their bytes, and to add each to what is there takes
-a time that grows with the square of it.
+A list of pieces of two bytes takes twenty times their size, and adding each piece to one string
+takes quadratic time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import AnyStr, Generic
 
 __all__ = ["MANY", "Parts", "fold"]
 
-MANY = 256  # parts: as many are joined as soon as they are there
+MANY = 256  # parts: this many are joined at once
 
 
 class Parts(Generic[AnyStr]):
@@ -26,25 +26,25 @@ class Parts(Generic[AnyStr]):
         return bool(self._parts)
 
     def add(self, part: AnyStr) -> None:
-        """Keep one more."""
+        """Add one more part."""
         self._parts.append(part)
         if len(self._parts) - self._folded >= MANY:
             self._folded = fold(self._parts, self._folded)
 
     def take(self, last: AnyStr) -> AnyStr:
-        """Return all of them and a last one, joined, and begin anew."""
+        """Return all parts and a last one, joined, and start over."""
         parts, self._parts, self._folded = self._parts, [], 0
         if last or not parts:
             parts.append(last)
-        return last[:0].join(parts)  # of one part, that part itself
+        return last[:0].join(parts)  # one part alone is not copied
 
 
 def fold(parts: list[AnyStr], folded: int) -> int:
-    """Join the parts behind those that were joined before; return how many parts that leaves.
+    """Join the parts that were not joined before; return how many parts are left.
 
     Args:
-        parts: is changed.
-        folded: how many of them are joined from many.
+        parts: changed in place.
+        folded: how many of them, from the start, are already joined.
     """
     parts[folded:] = [parts[folded][:0].join(parts[folded:])]
     return folded + 1

@@ -1,4 +1,4 @@
-"""Progress of transfers: how often it is told, and bodies that tell how far they were sent."""
+"""Progress of transfers: how often it is reported, and bodies that report how much was sent."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from curlhttp._models.body.body import Body
+from curlhttp._models.body import Body
 
-__all__ = ["AsyncWatchedBody", "Meter", "Progress", "WatchedBody"]
+__all__ = ["AsyncProgressBody", "Progress", "ProgressBody", "ProgressMeter"]
 
 Progress: TypeAlias = "Callable[[int, int | None], object]"
-"""Called with the bytes done and the bytes in total, None while that is not known."""
+"""Called with the bytes done and the total, which is None while it is unknown."""
 
 _EVERY = 0.05  # seconds between two calls
 _PIECE = 64 * 1024
 
 
-class Meter:
-    """Report progress: at the beginning, at the end, and 20 times a second between.
+class ProgressMeter:
+    """Report progress: at the start, at the end, and at most 20 times a second in between.
 
     Args:
-        tell: the function, or None to tell nobody. What it raises goes through.
+        tell: the function to call, or None. Its exceptions are passed on.
         now: the engine's monotonic clock.
 
     Raises:
-        TypeError: it is no function that can be called between two pieces.
+        TypeError: it is not a plain function.
     """
 
     __slots__ = ("_due", "_now", "_tell", "_told", "_total")
@@ -40,12 +40,12 @@ class Meter:
         self._due = 0.0
 
     def begin(self, done: int, total: int | None) -> None:
-        """Report the beginning, for the first time or anew."""
+        """Report the start, also when a transfer starts over."""
         self._told, self._total = None, total
         self._call(done)
 
     def move(self, done: int) -> None:
-        """Report how far it is, if it is time."""
+        """Report the bytes done, if a report is due."""
         if self._tell is not None and self._now() >= self._due:
             self._call(done)
 
@@ -61,27 +61,27 @@ class Meter:
             self._tell(done, self._total)
 
 
-class WatchedBody(Body):
-    """A body that tells a meter how much of it was handed on.
+class ProgressBody(Body):
+    """Wrap a body and report how much of it was passed to libcurl.
 
-    It counts as streamed, whatever it wraps: nothing tells how far libcurl is with a body that
-    it has as a whole.
+    It counts as streamed even if the body is in memory, because libcurl does not report how much
+    of such a body it has sent.
 
     Args:
-        body: what is sent.
-        meter: is told, from 0 again each time that the body starts over.
+        body: the body to send.
+        meter: gets the reports, starting from 0 each time that the body starts over.
     """
 
     __slots__ = ("_body", "_done", "_meter")
 
-    def __init__(self, body: Body, meter: Meter) -> None:
+    def __init__(self, body: Body, meter: ProgressMeter) -> None:
         self.content_type = body.content_type
         self.length = body.length
         self.data = None
         self.replayable = body.replayable
         self._body = body
         self._meter = meter
-        self._done = -1  # nothing was told yet
+        self._done = -1  # nothing was reported yet
 
     def read(self, size: int) -> bytes:
         self._begin()
@@ -111,26 +111,26 @@ class WatchedBody(Body):
         await self._body.aclose()
 
 
-class AsyncWatchedBody(WatchedBody):
-    """A WatchedBody for AsyncClient: its meter is told in the loop's thread.
+class AsyncProgressBody(ProgressBody):
+    """A ProgressBody for AsyncClient: it reports in the event loop's thread.
 
     Args:
-        body: what is sent.
-        meter: see WatchedBody.
-        apart: calls body.read(size) in another thread.
+        body: the body to send.
+        meter: see ProgressBody.
+        in_thread: calls body.read(size) in another thread.
     """
 
-    __slots__ = ("_apart",)
+    __slots__ = ("_in_thread",)
     is_async = True
 
     def __init__(
         self,
         body: Body,
-        meter: Meter,
-        apart: Callable[[Callable[[int], bytes], int], Awaitable[bytes]],
+        meter: ProgressMeter,
+        in_thread: Callable[[Callable[[int], bytes], int], Awaitable[bytes]],
     ) -> None:
         super().__init__(body, meter)
-        self._apart = apart
+        self._in_thread = in_thread
 
     def read(self, size: int) -> bytes:
         raise TypeError("an async body needs AsyncClient")
@@ -142,4 +142,4 @@ class AsyncWatchedBody(WatchedBody):
             return self._counted(await body.next())
         if body.data is not None:
             return self._counted(body.read(_PIECE))
-        return self._counted(await self._apart(body.read, _PIECE))
+        return self._counted(await self._in_thread(body.read, _PIECE))

@@ -1,22 +1,21 @@
-"""A request: what the caller asks for, complete and checked. It sends nothing."""
+"""A request: complete and validated. It sends nothing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from curlhttp._models.body.arguments import encode_body
+from curlhttp._models.body import encode_body
 from curlhttp._models.headers import Headers, check_method
-from curlhttp._models.scrub import scrub_url, shown_url
-from curlhttp._models.shown import Shown
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.redaction import display_url, redact_url
+from curlhttp._models.url import URL, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from http.cookiejar import CookieJar
 
     from curlhttp._config import Transport
-    from curlhttp._models.body.body import Body
-    from curlhttp._models.cookies.late import Jar
+    from curlhttp._models.body import Body
+    from curlhttp._models.cookies import LazyCookies
     from curlhttp._models.inputs import (
         JSON,
         ContentInput,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from curlhttp._policy.auth import Auth
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["IDEMPOTENT", "KEEP_CODED", "Fields", "Request", "fields_of"]
+__all__ = ["IDEMPOTENT", "KEEP_CODED", "Fields", "Request", "pack_fields"]
 
 KEEP_CODED = "keep"
 
@@ -40,13 +39,13 @@ IDEMPOTENT = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"})
 
 Fields: TypeAlias = """tuple[
     Headers | None, Headers, Timeout, Transport, Body | None, Auth | None, CookieJar | None,
-    Jar | None, Callable[[URL], Transport] | None, bool, bool, int | None, bool, float | None,
-    RetryPolicy | None,
+    LazyCookies | None, Callable[[URL], Transport] | None, bool, bool, int | None, bool,
+    float | None, RetryPolicy | None,
 ]"""
-"""All of a request but its method and its URL, in the order of `Request.fill`."""
+"""All attributes of a request but method and URL, in the order of `Request.fill`."""
 
 
-def fields_of(
+def pack_fields(
     headers: Headers,
     timeout: Timeout,
     transport: Transport,
@@ -54,7 +53,7 @@ def fields_of(
     body: Body | None = None,
     auth: Auth | None = None,
     cookies: CookieJar | None = None,
-    jar: Jar | None = None,
+    jar: LazyCookies | None = None,
     route: Callable[[URL], Transport] | None = None,
     stream: bool = False,
     follow_redirects: bool = True,
@@ -63,22 +62,22 @@ def fields_of(
     deadline: float | None = None,
     retry: RetryPolicy | None = None,
 ) -> Fields:
-    """Return all of a request but its method and its URL.
+    """Return all attributes of a request but method and URL, for `Request.fill`.
 
     Args:
         headers: shared with other requests, and copied before they are changed.
         timeout: the time limits.
-        transport: how to reach the URL; what `route` gives for it, if there is one.
+        transport: how to reach the URL; with `route`, what it returns for the URL.
         body: the body, or None.
         auth: how to authenticate, or None.
         cookies: cookies of this request alone, or None.
-        jar: where cookies come from and go to, or None.
-        route: gives the transport for a URL, or None.
-        stream: the caller reads the body piece by piece.
-        follow_redirects: redirects are followed.
+        jar: where cookies are read and stored, or None.
+        route: returns the transport for a URL, or None.
+        stream: whether the caller reads the body piece by piece.
+        follow_redirects: whether redirects are followed.
         max_response_size: bytes that the body may have, or None.
-        decode: the content coding of the response is undone.
-        deadline: when the total runs out, on the engine's clock, or None.
+        decode: whether the content coding of the response is decoded.
+        deadline: when the total time runs out, on the engine's clock, or None.
         retry: the policy, or None to send the request once.
     """
     return (
@@ -100,30 +99,30 @@ def fields_of(
     )
 
 
-class Request(Shown):
-    """Hold what is asked for; a client makes it, a middleware may change or derive it.
+class Request:
+    """Hold a request; a client makes it, and a middleware may change it or derive another.
 
     Attributes:
         method: upper case.
         url: the canonical URL, without userinfo.
-        headers: what is sent, without what libcurl adds (Host, Content-Length): `sent_headers` has
-            that too.
+        headers: what is sent, without the fields that libcurl adds (Host, Content-Length);
+            `sent_headers` includes those.
         body: the body, or None.
         auth: how to authenticate, or None.
         cookies: cookies of this request alone, or None.
-        jar: where cookies come from and go to, or None.
+        jar: where cookies are read and stored, or None.
         timeout: the time limits.
         transport: TLS, proxy and HTTP versions.
-        route: gives the transport for a URL, asked for each attempt: a redirect or a middleware
-            may lead to a host that has another proxy. None: transport is good for all.
-        stream: the caller reads the body piece by piece.
-        follow_redirects: redirects are followed.
+        route: returns the transport for a URL and is called for each attempt, because a redirect
+            or a middleware may lead to a host with another proxy. None: always use transport.
+        stream: whether the caller reads the body piece by piece.
+        follow_redirects: whether redirects are followed.
         max_response_size: bytes that the body may have, on the wire and decoded, or None.
-        decode: the content coding of the response is undone; with KEEP_CODED, its body is kept
-            as it came, too.
-        deadline: the time.monotonic() at which the total runs out, or None.
+        decode: whether the content coding of the response is decoded; with KEEP_CODED, the
+            received body is kept, too.
+        deadline: the time.monotonic() at which the total time runs out, or None.
         retry: the RetryPolicy, or None to send it once.
-        extensions: a place for a middleware's own data.
+        extensions: data of middleware.
     """
 
     __slots__ = (
@@ -147,7 +146,7 @@ class Request(Shown):
         "url",
     )
 
-    connects_only = False  # libcurl makes a connection for it, and sends nothing
+    connects_only = False  # libcurl only connects, and sends nothing
 
     method: str
     url: URL
@@ -156,7 +155,7 @@ class Request(Shown):
     body: Body | None
     auth: Auth | None
     cookies: CookieJar | None
-    jar: Jar | None
+    jar: LazyCookies | None
     timeout: Timeout
     transport: Transport
     route: Callable[[URL], Transport] | None
@@ -166,7 +165,7 @@ class Request(Shown):
     decode: bool | str
     deadline: float | None
     retry: RetryPolicy | None
-    extensions: dict[str, Any] | None  # Any: the middleware knows
+    extensions: dict[str, Any] | None  # Any: middleware decides
 
     def __init__(
         self,
@@ -178,7 +177,7 @@ class Request(Shown):
         params: ParamsInput | None = None,
         auth: Auth | None = None,
         cookies: CookieJar | None = None,
-        hooks: None = None,  # it has requests' place
+        hooks: None = None,  # in the same place as in requests
         json: JSON = None,
         *,
         content: ContentInput | None = None,
@@ -194,7 +193,7 @@ class Request(Shown):
             body = encode_body(content=content, data=data, json=json, files=files)
             if body is not None and body.content_type:
                 found.setdefault("Content-Type", body.content_type)
-        fields = fields_of(
+        fields = pack_fields(
             found,
             timeout,  # type: ignore[arg-type]  # the client fills in what is None
             transport,  # type: ignore[arg-type]
@@ -209,14 +208,14 @@ class Request(Shown):
         self._headers = found
 
     def fill(self, method: str, url: URL, fields: Fields) -> Request:
-        """Set all fields to what is checked and complete, and return this request.
+        """Set all attributes to validated values, and return this request.
 
-        For those who make requests by `Request.__new__`.
+        For requests that are made by `Request.__new__`.
 
         Args:
             method: a token in upper case.
             url: without userinfo.
-            fields: what `fields_of` returned; many requests may be made of one.
+            fields: from `pack_fields`; many requests may share them.
         """
         self.method = method
         self.url = url
@@ -244,8 +243,8 @@ class Request(Shown):
     def headers(self) -> Headers:
         """Return the headers of this request alone.
 
-        Most requests send just what their client sends always: that is copied only when looked
-        at, since a look may be a change.
+        Most requests send the headers of their client. They are only copied at the first access,
+        which may be for a change.
         """
         headers = self._headers
         if headers is None:
@@ -258,20 +257,32 @@ class Request(Shown):
         made.sensitive |= self.sensitive
         self._headers = made
 
+    @property
+    def sent_headers(self) -> Headers:
+        """Return the header fields as they are sent, with Host and the framing of the body.
+
+        This is a copy: to send others, change `headers`. `Response.request` also has the Cookie and
+        the Authorization that were sent. HTTP/2 sends Host as ":authority", and no
+        Transfer-Encoding.
+        """
+        from curlhttp._models.rendering import sent_headers  # loaded when somebody looks
+
+        return sent_headers(self)
+
     def header_lines(self) -> list[bytes]:
-        """Return the header lines; the same list as long as the headers are the same."""
+        """Return the header lines; the same list while the headers do not change."""
         headers = self._headers
         if headers is None:
             headers = self._shared_headers
-        return headers._lines or headers.lines()  # without a call where they are made
+        return headers._lines or headers.lines()  # without a call if they exist
 
     def get_header(self, name: str) -> str | None:
-        """Return a header's value without making the headers this request's own."""
+        """Return a header's value without copying shared headers."""
         headers = self._headers
         return (self._shared_headers if headers is None else headers).get(name)
 
     def read_headers(self) -> Headers:
-        """Return the headers to be read, without making them this request's own."""
+        """Return the headers for reading, without copying shared headers."""
         headers = self._headers
         return self._shared_headers if headers is None else headers
 
@@ -279,23 +290,23 @@ class Request(Shown):
         """Set Content-Type, unless there is one."""
         if self.get_header("content-type") is not None:
             return
-        if self._headers is None:  # still shared, with others that have such a body
+        if self._headers is None:  # still shared, with other requests of that type
             self._shared_headers = self._shared_headers.with_type(content_type)
         else:
             self._headers["Content-Type"] = content_type
 
     @property
     def sensitive(self) -> frozenset[str]:
-        """Return the lower-case names of headers that are not to be shown, as the client has it."""
+        """Return the lower-case names of the client's sensitive headers, which are not shown."""
         headers = self._headers
         return (self._shared_headers if headers is None else headers).sensitive
 
     @property
     def content(self) -> bytes:
-        """Return the body, b"" where there is none.
+        """Return the body, b"" without one.
 
         Raises:
-            RuntimeError: it is streamed.
+            RuntimeError: the body is streamed.
         """
         if self.body is None:
             return b""
@@ -305,11 +316,11 @@ class Request(Shown):
 
     @property
     def is_idempotent(self) -> bool:
-        """Return whether the method may be sent twice without harm (RFC 9110, section 9.2.2)."""
+        """Return whether the method can safely be sent twice (RFC 9110, section 9.2.2)."""
         return self.method in IDEMPOTENT
 
     def is_late(self, now: float) -> bool:
-        """Return whether the total has run out, for a timer that fired.
+        """Return whether the total time has run out, for a timer that fired.
 
         Args:
             now: time.monotonic(); timers of event loops may be 2 ms early.
@@ -317,7 +328,7 @@ class Request(Shown):
         return self.deadline is not None and now >= self.deadline - _EARLY
 
     def pool_seconds(self, now: float) -> float | None:
-        """Return how long this request may wait for its turn, None without end.
+        """Return how many seconds this request may wait in a queue, None for no limit.
 
         Args:
             now: time.monotonic().
@@ -329,11 +340,11 @@ class Request(Shown):
         return left if pool is None else min(pool, left)
 
     def copy(self) -> Request:
-        """Return a request with headers of its own; the body is the same one."""
+        """Return a copy with independent headers; the body is shared."""
         return self.as_kind(type(self))
 
     def as_kind(self, kind: type[Request]) -> Request:
-        """Return a copy of another kind, which has no attributes of its own."""
+        """Return a copy as another class, which must not have further attributes."""
         twin = kind.__new__(kind)
         for name in Request.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -344,9 +355,9 @@ class Request(Shown):
         return twin
 
     def without_credentials(self) -> Request:
-        """Return a copy that tells what was asked for, and holds no credentials.
+        """Return a copy that describes the request and holds no credentials.
 
-        Pickled responses and errors have this one: they end up in caches, queues and logs.
+        Pickled responses and errors have this copy, because they end up in caches, queues and logs.
         """
         twin = self.copy()
         twin._headers = (self._headers or self._shared_headers).without_credentials()
@@ -358,12 +369,12 @@ class Request(Shown):
         return twin
 
     def without_secrets(self) -> Request:
-        """Return a copy without credentials, the secrets of its URLs masked as in a message.
+        """Return a copy without credentials and with the secrets of its URLs masked.
 
-        Pickled errors have this one: an error is kept to be read, not to be sent again.
+        Pickled errors have this copy, because an error is kept to be read, not to be sent again.
         """
         twin = self.without_credentials()
-        twin.url = URL(scrub_url(twin.url))
+        twin.url = URL(redact_url(twin.url))
         twin._headers = twin._shared_headers = twin._shared_headers.without_secrets()
         return twin
 
@@ -385,12 +396,28 @@ class Request(Shown):
             setattr(twin, name, value)
         return twin
 
+    def to_curl(self, *, secrets: bool = False) -> str:
+        """Return the command line of curl that sends the same, for a POSIX shell.
+
+        Args:
+            secrets: show credentials. Without it they are masked by their names, in headers, URLs,
+                forms and JSON; in other bodies they cannot be found.
+        """
+        from curlhttp._models.rendering import curl_command
+
+        return curl_command(self, secrets=secrets)
+
+    def __repr__(self) -> str:
+        from curlhttp._models.rendering import repr_of_request
+
+        return repr_of_request(self)
+
     def __str__(self) -> str:
-        """Return method and URL, fit for a message."""
-        return f"{self.method} {shown_url(self.url)}"
+        """Return method and URL for a message."""
+        return f"{self.method} {display_url(self.url)}"
 
     def __getstate__(self) -> dict[str, object]:
-        # What cannot travel to another process is left behind: streams, jars and callables.
+        # Without what cannot be sent to another process: streams, jars and callables.
         kept = ("method", "url", "timeout", "stream", "follow_redirects", "max_response_size")
         state: dict[str, object] = {name: getattr(self, name) for name in kept}
         state["headers"] = self._headers or self._shared_headers
@@ -399,7 +426,7 @@ class Request(Shown):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:  # Any: of each attribute its own type
-        from curlhttp._models.body.body import BytesBody
+        from curlhttp._models.body import BytesBody
 
         data = state.pop("data")
         headers = state.pop("headers")

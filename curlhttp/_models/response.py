@@ -1,20 +1,20 @@
-"""A finished response: a value, the same for both clients. It reads nothing more."""
+"""Responses, the same for both clients, and their heads. They read nothing from the network."""
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from curlhttp._models.attempt import Attempt
-from curlhttp._models.charsets import chosen_charset, decode, known_charset
-from curlhttp._models.head import Head, phrase_of
+from curlhttp._models.attempts import Attempt
+from curlhttp._models.decoding import chosen_charset, decode_text, known_charset
 from curlhttp._models.headers import Headers
-from curlhttp._models.scrub import scrub_block, scrub_url
-from curlhttp._models.taught import TaughtAttributes
-from curlhttp._models.timings import Counted, Timings, timings_of
+from curlhttp._models.redaction import redact_field, redact_url
+from curlhttp._models.suggestions import SuggestingAttributes
+from curlhttp._models.timings import CurlTimings, Timings, make_timings
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
 if TYPE_CHECKING:
@@ -22,36 +22,133 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import HeadersInput
     from curlhttp._models.request import Request
 
-__all__ = ["Response", "read_json"]
+__all__ = [
+    "REDIRECT_STATUSES",
+    "Head",
+    "Response",
+    "get_reason_phrase",
+    "has_body",
+    "parse_links",
+    "read_json",
+]
+
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+_WITHOUT_BODY = (204, 304)
+
+# An empty Location does not redirect: the body is read, and not cut like a redirect's.
+_LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
+# libcurl passes on whatever it takes for one: "HTTP/2026 05:", "HTTP/1.1 2000". Those that it
+# writes itself, for HTTP/2 and 3, have no reason.
+_STATUS_LINE = re.compile(rb"HTTP/(?:1\.[01] ([1-9]\d\d)[ \t\r\n]|[23] ([1-9]\d\d) \r\n)").match
+_STATUSES: dict[bytes, int] = {}  # by the bytes of the status line: a few thousand at most
+_known_status = _STATUSES.get
+
+
+def has_body(method: str, status_code: int) -> bool:
+    """Return whether the response to a method may have a body (RFC 9112, section 6.3)."""
+    return method != "HEAD" and status_code not in _WITHOUT_BODY
+
+
+def _read_status(start: bytes) -> int:
+    """Return the status at the start of a head, 0 if that is not a status line."""
+    found = _STATUS_LINE(start)
+    if found is None:
+        return 0
+    status = _STATUSES[start] = int(found[1] or found[2])
+    return status
+
+
+class Head:
+    """The head of a response, as received: status line, header fields and trailers.
+
+    Attributes:
+        block: all of it, as bytes.
+        lower: the same in lower case, as latin-1 text.
+        may_have_codings: whether Transfer-Encoding or Content-Encoding occur, maybe in a value.
+        status_code: of three digits; 0 if the first line is not a status line.
+        trailers: the fields after the body.
+    """
+
+    __slots__ = ("block", "lower", "may_have_codings", "status_code", "trailers")
+
+    def __init__(self, block: bytes, trailers: bytes = b"") -> None:
+        self.block: bytes = block
+        start = block[:13]  # "HTTP/1.1 200 " or "HTTP/2 200 \r\n"
+        self.status_code: int = _known_status(start) or _read_status(start)
+        # To find a field without parsing all of them; a search in str is three times faster.
+        self.lower: str = block.lower().decode("latin-1")
+        self.may_have_codings: bool = "-encoding" in self.lower
+        self.trailers: bytes = trailers
+
+    def _status_line(self) -> tuple[str, str]:
+        """Return version and reason as received."""
+        line = self.block.partition(b"\n")[0].decode("latin-1")
+        version, _, rest = line.partition(" ")
+        return version, rest[4:].strip()
+
+    @property
+    def http_version(self) -> str:
+        """Return "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "HTTP/3"."""
+        return self._status_line()[0]
+
+    @property
+    def redirects(self) -> bool:
+        """Return whether status and Location redirect, without parsing the fields."""
+        return self.status_code in REDIRECT_STATUSES and _LOCATION(self.lower) is not None
+
+    @property
+    def is_framed_twice(self) -> bool:
+        """Return whether it has both a Transfer-Encoding and a Content-Length."""
+        lower = self.lower
+        return "\ntransfer-encoding:" in lower and "\ncontent-length:" in lower
+
+    @property
+    def reason_phrase(self) -> str:
+        """Return the reason, or the standard one, because HTTP/2 and 3 send none."""
+        version, reason = self._status_line()
+        if reason or version.startswith("HTTP/1"):
+            return reason
+        return get_reason_phrase(self.status_code)
+
+
+def get_reason_phrase(status_code: int) -> str:
+    """Return the standard reason phrase of a status, or ""."""
+    from http import HTTPStatus  # rarely needed
+
+    try:
+        return HTTPStatus(status_code).phrase
+    except ValueError:
+        return ""
+
 
 Self = TypeVar("Self", bound="Response")
 
 
-class Response(TaughtAttributes):
+class Response(SuggestingAttributes):
     """Hold a response whose body is in memory.
 
     Attributes:
         status_code: for example 200.
         http_version: "HTTP/1.0", "HTTP/1.1", "HTTP/2" or "HTTP/3".
-        request: the request that led to it, of the last hop.
-        url: where it came from, a str without userinfo.
-        budget_exhausted: there was no further try since the policy's budget was spent.
-        from_cache: it was stored, be it that the server confirmed it.
-        cache_status: what the client's cache did, as Cache-Status says it (RFC 9211), such as
+        request: the request of the last hop.
+        url: the URL of that request, a str without userinfo.
+        budget_exhausted: there was no further attempt, because the policy's budget was used up.
+        from_cache: it was stored, even if the server then confirmed it.
+        cache_status: what the client's cache did, in the form of Cache-Status (RFC 9211), such as
             "curlhttp; hit; ttl=42"; None without a cache.
     """
 
-    # On the class, since most responses never need their own.
+    # On the class, because most responses never need their own.
     _attempts: tuple[Attempt, ...] = ()
-    _first_attempt: float | None = None  # its seconds, where there was no other
+    _first_attempt: float | None = None  # its seconds, if there was no other
     budget_exhausted: bool = False
     from_cache: bool = False
-    _coded: bytes | None = None  # the body as it came, where KEEP_CODED was asked for
+    _coded: bytes | None = None  # the received body, with KEEP_CODED
     cache_status: str | None = None
     _headers: Headers | None = None
     _history: list[Response] | None = None
     _encoding: str | None = None
-    # Not Cookies, which loads late: some programs evaluate these types (requests-cache).
+    # Not Cookies, which is loaded late: some programs evaluate these types (requests-cache).
     _cookies: MutableMapping[str, str] | None = None
     _certificate: str | None = None
 
@@ -60,7 +157,7 @@ class Response(TaughtAttributes):
         request: Request,
         head: Head,
         content: bytes | None,
-        timings: Timings | Counted,
+        timings: Timings | CurlTimings,
     ) -> None:
         self.request = request
         self._head = head
@@ -77,19 +174,19 @@ class Response(TaughtAttributes):
         headers: HeadersInput | None = None,
         content: bytes | str = b"",
     ) -> Response:
-        """Make a response without a server, for a middleware that answers by itself.
+        """Make a response without a server, for middleware that answers a request.
 
         Args:
-            request: what it answers.
+            request: the request that it answers.
             status_code: of three digits.
             headers: a mapping or pairs.
             content: the body; str is sent as UTF-8.
 
         Raises:
-            InvalidHeader: a name or value is not fit for a header.
+            InvalidHeader: a name or value is not valid in a header.
         """
         fields = Headers(headers).multi_items()
-        lines = [f"HTTP/1.1 {status_code:03} {phrase_of(status_code)}"]
+        lines = [f"HTTP/1.1 {status_code:03} {get_reason_phrase(status_code)}"]
         lines += [f"{name}: {value}" for name, value in fields]
         head = Head("\r\n".join([*lines, "", ""]).encode("latin-1"))
         body = content.encode() if isinstance(content, str) else content
@@ -98,7 +195,7 @@ class Response(TaughtAttributes):
     @property
     def history(self) -> list[Response]:
         """Return the responses that redirected here, oldest first."""
-        if self._history is None:  # as of most: so many lists less to make and to collect
+        if self._history is None:  # as for most: this saves a list
             self._history = []
         return self._history
 
@@ -110,8 +207,8 @@ class Response(TaughtAttributes):
     def certificate(self) -> str | None:
         """Return the server's certificate as PEM, where the client has certificates=True.
 
-        None without TLS, and where the connection had been opened for another request whose
-        response is not there yet.
+        None without TLS, and if the connection was opened for another request that has no response
+        yet.
         """
         return self._certificate
 
@@ -138,14 +235,14 @@ class Response(TaughtAttributes):
 
     @property
     def reason(self) -> str:
-        """Return the reason phrase; where the version of HTTP has none, the standard one."""
+        """Return the reason phrase; the standard one if the version of HTTP has none."""
         return self._head.reason_phrase
 
     reason_phrase = reason
 
     @property
     def url(self) -> str:
-        """Return the URL that was asked last."""
+        """Return the URL of the last request."""
         return str(self.request.url)
 
     @property
@@ -161,20 +258,18 @@ class Response(TaughtAttributes):
 
     @property
     def sets_cookies(self) -> bool:
-        """Return whether there is a Set-Cookie, without reading the fields."""
+        """Return whether there is a Set-Cookie, without parsing the fields."""
         return "\nset-cookie:" in self._head.lower
 
     @property
     def links(self) -> dict[str, dict[str, str]]:
-        """Return the Link header's links by their relation, else their URL (RFC 8288)."""
-        from curlhttp._models.links import parse_links
-
+        """Return the links of the Link header by their relation, else by their URL (RFC 8288)."""
         value = self.headers.get("link")
         return parse_links(value) if value else {}
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """Return the tries that a RetryPolicy made, oldest first; () without one."""
+        """Return the attempts that a RetryPolicy made, oldest first; () without a policy."""
         if self._first_attempt is not None:
             self._attempts = (Attempt(1, self.status_code, None, self._first_attempt, None),)
             self._first_attempt = None
@@ -186,10 +281,10 @@ class Response(TaughtAttributes):
 
     @property
     def timings(self) -> Timings:
-        """Return where the time of the last transfer went."""
+        """Return how long each phase of the last transfer took."""
         times = self._times
         if not isinstance(times, Timings):
-            times = self._times = timings_of(times)
+            times = self._times = make_timings(times)
         return times
 
     @property
@@ -219,7 +314,7 @@ class Response(TaughtAttributes):
 
     @property
     def is_redirect(self) -> bool:
-        """Return whether this response redirects: its status and a Location say so."""
+        """Return whether this response redirects, by its status and Location."""
         return self._head.redirects
 
     def raise_for_status(self: Self) -> Self:
@@ -233,12 +328,12 @@ class Response(TaughtAttributes):
         side = "Client" if self.status_code < 500 else "Server"
         raise HTTPError(
             f"{self.status_code} {side} Error: {self.reason} for url: "
-            f"{scrub_url(self.request.url)}",
+            f"{redact_url(self.request.url)}",
             response=self,
         )
 
     def to_curl(self, *, secrets: bool = False) -> str:
-        """Return a command line of curl that sends the request of the last hop once more.
+        """Return the command line of curl that sends the request of the last hop again.
 
         Args:
             secrets: see `ClientRequest.to_curl`.
@@ -249,15 +344,15 @@ class Response(TaughtAttributes):
 
     @property
     def content(self) -> bytes:
-        """Return the body, with its content coding undone."""
+        """Return the body, with its content coding decoded."""
         assert self._content is not None
         return self._content
 
     @property
     def encoding(self) -> str | None:
-        """Return the charset of text: as set, else of Content-Type, else None."""
+        """Return the charset of text: as set, else from Content-Type, else None."""
         if self._encoding is None:
-            return charset_of(self.headers.get("content-type"))
+            return _parse_charset(self.headers.get("content-type"))
         return self._encoding
 
     @encoding.setter
@@ -266,11 +361,11 @@ class Response(TaughtAttributes):
 
     @property
     def text(self) -> str:
-        """Return the body as text; what does not decode is replaced."""
-        return decode(self.content, self._charset())
+        """Return the body as text; invalid bytes are replaced."""
+        return decode_text(self.content, self._charset())
 
     def _charset(self) -> str:
-        """Return Python's name for the charset of text, UTF-8 where there is none to go by."""
+        """Return Python's name for the charset of text, UTF-8 if it is unknown."""
         if self._encoding is not None:
             return chosen_charset(self._encoding) or "utf_8"
         return known_charset(self.encoding or "") or "utf_8"
@@ -284,7 +379,7 @@ class Response(TaughtAttributes):
         Raises:
             JSONDecodeError: the body is not JSON.
         """
-        # Of bytes it finds UTF-8, 16 and 32 by itself.
+        # json.loads detects UTF-8, 16 and 32 in bytes.
         body = self.content if self._encoding is None else self.text
         return read_json(body, options, self)
 
@@ -292,33 +387,33 @@ class Response(TaughtAttributes):
         return f"<Response [{self.status_code}]>"
 
     def without_secrets(self: Self) -> Self:
-        """Return a copy that holds no credentials and no secrets of URLs; its body is the same.
+        """Return a copy without credentials and secrets of URLs; its body is unchanged.
 
-        Pickled errors have this one, see `Request.without_secrets`.
+        Pickled errors have this copy, see `Request.without_secrets`.
         """
-        return self._scrubbed({})
+        return self._redacted_copy({})
 
-    def _scrubbed(self: Self, done: dict[int, Response]) -> Self:
-        # Each response in a history has one of its own, with the same ones ahead of it.
+    def _redacted_copy(self: Self, done: dict[int, Response]) -> Self:
+        # Each response in a history has its own history, of the same earlier responses.
         if (known := done.get(id(self))) is not None:
             return cast(Self, known)
-        twin = copy.copy(self)  # by __getstate__: of a stream it is what was received
+        twin = copy.copy(self)  # by __getstate__: for a stream, the received part
         done[id(self)] = twin
         if (strip := getattr(self.request, "without_secrets", None)) is not None:
             twin.request = strip()
-        twin._scrub()
-        twin.history = [past._scrubbed(done) for past in self.history]
+        twin._redact()
+        twin.history = [past._redacted_copy(done) for past in self.history]
         return twin
 
-    def _scrub(self) -> None:
-        self._head = Head(scrub_block(self._head.block), scrub_block(self._head.trailers))
+    def _redact(self) -> None:
+        self._head = Head(_redacted(self._head.block), _redacted(self._head.trailers))
         self._headers = self._cookies = None
 
     def __getstate__(self) -> dict[str, object]:
         strip = getattr(self.request, "without_credentials", None)
         return {**self.__dict__, "request": self.request if strip is None else strip()}
 
-    # the same verbs as on a streamed response, so that callers need not care
+    # the same methods as a streamed response, so that callers need not distinguish
 
     def read(self) -> bytes:
         """Return the body."""
@@ -329,7 +424,7 @@ class Response(TaughtAttributes):
         return self.content
 
     def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
-        """Give the body in pieces of chunk_size bytes, or in one.
+        """Return the body in pieces of chunk_size bytes, or in one.
 
         Args:
             chunk_size: bytes per piece; None for one piece.
@@ -339,21 +434,21 @@ class Response(TaughtAttributes):
         return (content[at : at + step] for at in range(0, len(content), step))
 
     async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        """Give the body in pieces of chunk_size bytes, or in one."""
+        """Yield the body in pieces of chunk_size bytes, or in one."""
         for piece in Response.iter_bytes(self, chunk_size):
             yield piece
 
     async def load(self) -> None:
-        """Read the body into memory, where it is."""
+        """Do nothing: the body is in memory."""
 
     def let_go(self) -> None:
-        """Do without the body, at once."""
+        """Do nothing: there is no body left to read."""
 
     async def discard(self) -> None:
-        """Do without the body, for another response that takes this one's place."""
+        """Do nothing: there is no body left to read."""
 
     def _at_end(self, tell: Callable[[BaseException | None], object]) -> None:
-        """Call tell(error or None) once, when the body has ended or was given up: now."""
+        """Call tell(error or None) once the body has ended or was closed: now."""
         tell(None)
 
     def close(self) -> None:
@@ -375,17 +470,17 @@ class Response(TaughtAttributes):
         await self.aclose()
 
 
-# Any: options and value are those of json.loads; the facade's responses are others.
+# Any: as of json.loads; the drop-in's responses are another class.
 def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
     """Return a body read as JSON.
 
     Args:
-        body: of the response, or its text.
+        body: the body of the response, or its text.
         options: passed on to json.loads.
-        response: has the text, for the error; None where the body is a text by itself.
+        response: provides the text for the error; None if the body is text.
 
     Raises:
-        JSONDecodeError: it is not JSON, or goes beyond what Python reads.
+        JSONDecodeError: the body is not JSON, or exceeds the limits of Python's parser.
     """
     try:
         return json.loads(body, **options)
@@ -396,9 +491,9 @@ def read_json(body: str | bytes, options: dict[str, Any], response: Any) -> Any:
     except RecursionError as error:
         raise _not_json("the body is nested too deeply", body, response) from error
     except ValueError as error:
-        if type(error) is not ValueError:  # of a function among the options
+        if type(error) is not ValueError:  # from a function among the options
             raise
-        raise _not_json(str(error), body, response) from error  # a number has thousands of digits
+        raise _not_json(str(error), body, response) from error  # a number with thousands of digits
 
 
 # Any: see read_json
@@ -407,8 +502,16 @@ def _not_json(what: str, body: str | bytes, response: Any) -> JSONDecodeError:
     return JSONDecodeError(what, text, 0, response=response)
 
 
-def charset_of(content_type: str | None) -> str | None:
-    """Return the charset that a Content-Type names or implies, as requests reads it."""
+def _redacted(block: bytes) -> bytes:
+    """Return a head, or trailers, with the fields as a repr shows them; folded lines are joined."""
+    lines = [block.partition(b"\n")[0].rstrip(b"\r")] if block.startswith(b"HTTP/") else []
+    for name, value in Headers.from_block(block).multi_items():
+        lines.append(f"{name}: {redact_field(name, value)}".encode("latin-1"))
+    return b"".join([line + b"\r\n" for line in lines])
+
+
+def _parse_charset(content_type: str | None) -> str | None:
+    """Return the charset that a Content-Type names or implies, by requests' rules."""
     if not content_type:
         return None
     media_type, *parameters = content_type.lower().split(";")
@@ -419,3 +522,31 @@ def charset_of(content_type: str | None) -> str | None:
     if "application/json" in media_type:
         return "utf-8"
     return None
+
+
+def parse_links(value: str) -> dict[str, dict[str, str]]:
+    """Return the links of a Link header by their relation, or by their URL where they have none.
+
+    It takes linear time.
+
+    Args:
+        value: the value of Link, repeats joined by commas.
+    """
+    # A parameter after a target: a name, a value with or without quotes, and junk up to the next.
+    # Compiled here, because few responses have links.
+    match_parameter = re.compile(
+        r"""\s*;\s*([^\s=;,<"]*)\s*(?:=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,<"]*)))?[^;,<]*""",
+        re.DOTALL,
+    ).match
+    links = {}
+    position = 0
+    while (begin := value.find("<", position)) >= 0 and (end := value.find(">", begin)) >= 0:
+        link = {"url": value[begin + 1 : end]}
+        position = end + 1
+        while (found := match_parameter(value, position)) is not None:
+            position = found.end()
+            name, quoted, plain = found.groups("")
+            if name:
+                link.setdefault(name.lower(), re.sub(r"(?s)\\(.)", r"\1", quoted) or plain)
+        links[link.get("rel") or link["url"]] = link
+    return links

@@ -1,4 +1,4 @@
-"""Signatures that help() and notebooks show: with each keyword, and made when looked at."""
+"""Signatures for help() and notebooks: with every keyword, and made when somebody looks."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from types import FunctionType
 
-__all__ = ["LateSignature", "MeantDefault", "set_signature", "with_keywords"]
+__all__ = ["DescribedDefault", "set_signature", "with_keywords"]
 
 _COLLECTED = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
-class MeantDefault:
-    """A default that is shown by what it means.
+class DescribedDefault:
+    """A default whose repr is a text that says what it means.
 
     Args:
-        text: what is shown.
+        text: the repr.
     """
 
     def __init__(self, text: str) -> None:
@@ -43,7 +43,7 @@ class LateSignature(Signature):
             self._made = self._make()
         return self._made
 
-    # What Signature keeps in slots of these names, its methods read.
+    # The methods of Signature read these names, which are slots there.
     _parameters = property(lambda self: self._real().parameters)
     _return_annotation = property(lambda self: self._real().return_annotation)
 
@@ -55,11 +55,11 @@ class LateSignature(Signature):
 
 
 def set_signature(function: object, make: Callable[[FunctionType], Signature]) -> None:
-    """Let a function show the signature that `make` returns, when it is looked at.
+    """Let a function show the signature that `make` returns when somebody looks.
 
     Args:
-        function: of Python.
-        make: gets the function, which has its own signature again while that runs.
+        function: a Python function.
+        make: called with the function, which shows its own signature meanwhile.
     """
     assert isinstance(function, FunctionType)
     late = LateSignature(lambda: make(function))
@@ -74,9 +74,9 @@ def with_keywords(
     """Return a function's own signature, with keywords in place of its **options.
 
     Args:
-        function: has **options, or not.
-        keywords: what these stand for.
-        defaults: what takes the place of defaults, by the name of the parameter.
+        function: with **options or without.
+        keywords: the parameters that **options stand for.
+        defaults: replace the defaults of parameters, by name.
     """
     own = Signature.from_callable(_bare(function))
     found = {name: each for name, each in own.parameters.items() if each.kind not in _COLLECTED}
@@ -91,7 +91,7 @@ def with_keywords(
 
 
 def _bare(function: Callable[..., object]) -> Callable[..., object]:
-    """Return a function of the same arguments that shows its own signature."""
+    """Return a function with the same arguments that shows its own signature."""
     inner = getattr(function, "__wrapped__", function)
     copied = FunctionType(inner.__code__, {}, inner.__name__, inner.__defaults__)
     copied.__kwdefaults__ = inner.__kwdefaults__

@@ -16,13 +16,13 @@ class Timeout:
     """Set the time limits of a request, each in seconds; None means no limit.
 
     Args:
-        total: everything together: waits, redirects, retries and the reading of the body.
+        total: everything together: waits, redirects, retries and reading the body.
         connect: resolving the name, connecting and the TLS handshake (CURLOPT_CONNECTTIMEOUT_MS).
         read: the silence between two bytes; it pauses while the caller does not read. While the
             request is sent, bytes in either direction count, unless `write` is set.
-        write: while a body is sent, the time without a byte of it going out, as far as libcurl
-            and the system tell: what their buffers took is out. It pauses while the body has no
-            more to give. None leaves sending to `read`.
+        write: while a body is sent, the time in which no byte of it is sent, as far as libcurl
+            and the system report: bytes in their buffers count as sent. It pauses while the body
+            has no data ready. With None, `read` covers sending too.
         pool: the wait for a free handle of the pool.
 
     Raises:
@@ -41,14 +41,14 @@ class Timeout:
 
     @classmethod
     def of(cls, value: TimeoutInput) -> Timeout:
-        """Return the Timeout that a `timeout=` argument stands for.
+        """Return the Timeout for a `timeout=` argument.
 
         Args:
             value: a Timeout; a number of seconds for both connect and read; requests' pair
                 (connect, read); or None for no limit at all.
 
         Raises:
-            ValueError: it is none of these, or a limit is not positive.
+            ValueError: the value is none of these, or a limit is not positive.
         """
         if isinstance(value, Timeout):
             return value

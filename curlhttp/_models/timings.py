@@ -1,26 +1,26 @@
-"""Where the time of one transfer went."""
+"""How long each phase of a transfer took."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["MICROSECOND", "NO_TIME", "Counted", "Timings", "timings_of"]
+__all__ = ["MICROSECOND", "NO_TIME", "CurlTimings", "Timings", "make_timings"]
 
 MICROSECOND = 1e-6
 
-Counted: TypeAlias = tuple[
+CurlTimings: TypeAlias = tuple[
     float, int, int, tuple[str, str, int, int] | None, tuple[int, int, int] | None
 ]
-"""Timings as libcurl counts them, of which few are ever looked at.
+"""Timings as libcurl counts them; they become Timings when somebody looks at them.
 
-Seconds in the queue; microseconds to the first byte and in all; addresses and ports, or None when
-none was reached; microseconds until the name was known, the connection there, and secured (0
-without TLS), or None where the connection was open already.
+Seconds in the queue; microseconds to the first byte and in total; addresses and ports, or None when
+no server was reached; microseconds until the name was resolved, the connection made, and TLS ready
+(0 without TLS), or None for a reused connection.
 """
 
 
 class Timings(NamedTuple):
-    """Hold where the time of the last transfer went, in seconds.
+    """Hold the duration of each phase of the last transfer, in seconds.
 
     Attributes:
         queue: waiting for a free handle and, on HTTP/2, for a connection.
@@ -30,9 +30,9 @@ class Timings(NamedTuple):
         first_byte: from the start of the transfer to the first byte of the response.
         total: from the start of the transfer to its end; of a streamed response, to the end of
             its head.
-        reused: the connection was open already.
-        peer: address and port of the server or proxy, or None when none was reached.
-        local: address and port on this side, or None likewise.
+        reused: whether the connection was already open.
+        peer: address and port of the server or proxy, or None if it was not reached.
+        local: address and port on this side, or None.
     """
 
     queue: float
@@ -47,14 +47,14 @@ class Timings(NamedTuple):
 
 
 NO_TIME = Timings(0, 0, 0, 0, 0, 0, False, None)
-"""Those of what took no time, or of which none is known."""
+"""For responses that took no time, or whose timings are unknown."""
 
 
-def timings_of(counted: Counted) -> Timings:
+def make_timings(counted: CurlTimings) -> Timings:
     """Return the timings of a transfer.
 
     Args:
-        counted: as libcurl gave them.
+        counted: the numbers from libcurl.
     """
     queue, first_byte, total, route, steps = counted
     named, connected, secured = steps or (0, 0, 0)

@@ -10,8 +10,8 @@ from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 
 from curlhttp._engine import ByteStream, Engine, Exchange, Gate, HedgePlan, Incoming, connector
 from curlhttp._flow.attempt_middleware import around_each
+from curlhttp._models.attempts import ensure_numbered
 from curlhttp._models.request import Request
-from curlhttp._models.resends import number_anyway
 from curlhttp._models.response import Response
 from curlhttp._network import StandIn, Waits
 from curlhttp._otel.stream import TracedStream
@@ -49,7 +49,7 @@ class TracedEngine:
         """Send the request, and return the response with its body in memory."""
         if not is_http_instrumentation_enabled():
             return await self._perform(request, plan)
-        number_anyway(request)
+        ensure_numbered(request)
         if plan is None:
             # A copy: the context is of this attempt alone.
             return await self._tracing.around(request.copy(), self._perform)
@@ -59,7 +59,7 @@ class TracedEngine:
         """Send the request, and return once the head of the response is in."""
         if not is_http_instrumentation_enabled():
             return await self._open(request, plan)
-        number_anyway(request)
+        ensure_numbered(request)
         if plan is None:
             return await self._tracing.around(request.copy(), self._open)
         # What comes of a race of streams is no response yet; the middleware takes both.
@@ -72,7 +72,7 @@ class TracedEngine:
         engine = connector(self._engine)
         if not is_http_instrumentation_enabled():
             return await self._past(request, engine.connect)
-        number_anyway(request)
+        ensure_numbered(request)
         # The head of this very request is what the caller writes on the connection.
         under = self._tracing.begin(request)
         try:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from curlhttp._engine import ByteStream
-from curlhttp._models.head import Head
+from curlhttp._models.response import Head
 from curlhttp._models.timings import Timings
 from curlhttp._otel.tracing import Under
 

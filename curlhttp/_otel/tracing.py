@@ -33,12 +33,11 @@ from opentelemetry.trace import (
 
 from curlhttp._engine import Incoming
 from curlhttp._flow.hooks import log
-from curlhttp._models.head import Head
+from curlhttp._models.attempts import next_attempt_number
+from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
-from curlhttp._models.resends import next_number
-from curlhttp._models.response import Response
-from curlhttp._models.scrub import scrub_url
-from curlhttp._models.timings import Timings, timings_of
+from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import Timings, make_timings
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 
@@ -120,10 +119,10 @@ class Tracing:
         span = self._tracer.start_span(
             "HTTP" if method == _OTHER else method,
             kind=SpanKind.CLIENT,
-            attributes={**shared, url_attributes.URL_FULL: scrub_url(url)},
+            attributes={**shared, url_attributes.URL_FULL: redact_url(url)},
             start_time=begun,
         )
-        number = next_number(request)
+        number = next_attempt_number(request)
         if span.is_recording():
             if method == _OTHER:
                 span.set_attribute(http_attributes.HTTP_REQUEST_METHOD_ORIGINAL, request.method)
@@ -175,7 +174,7 @@ class Under:
         times = result.timings()
         assert result.head is not None
         head = result.head
-        self.answer(head, times if isinstance(times, Timings) else timings_of(times))
+        self.answer(head, times if isinstance(times, Timings) else make_timings(times))
 
     def answer(self, head: Head, times: Timings) -> None:
         """End an attempt whose head is in."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
 
 __all__ = ["Alternatives", "http3_age"]
 

@@ -11,10 +11,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
-from curlhttp._models.body.body import Body
+from curlhttp._models.body import Body
+from curlhttp._models.redaction import display_text
 from curlhttp._models.request import Request
-from curlhttp._models.scrub import shown_text
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL
 from curlhttp._policy.shared import Call, Obtained, ObtainingAuth, Steps, Value
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
@@ -107,7 +107,7 @@ class AWSSigV4(ObtainingAuth):
         try:
             return self._current_keys()
         except BotoCoreError as error:
-            raise RequestException(f"no AWS credentials: {shown_text(str(error))}") from error
+            raise RequestException(f"no AWS credentials: {display_text(str(error))}") from error
 
     def _current_keys(self) -> Keys:
         source = self._source

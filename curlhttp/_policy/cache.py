@@ -16,7 +16,7 @@ import hishel
 
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp._policy.cache_entry import (
     BORN,
     GUARD,

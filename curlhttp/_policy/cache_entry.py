@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import hishel
 
 from curlhttp._models.headers import Headers
+from curlhttp._models.redaction import is_secret_header
 from curlhttp._models.request import Request
-from curlhttp._models.scrub import is_secret_header
 from curlhttp._policy.cache_fields import age_of, date_of
 
 __all__ = [

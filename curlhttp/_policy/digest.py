@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import Auth, AuthFlow, encoded
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from netrc import netrc
 
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
 
 __all__ = [
     "bypasses_proxy",

@@ -12,11 +12,11 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from uuid import uuid4
 
-from curlhttp._models.url.origin import parse_origin
+from curlhttp._models.url import parse_origin
 from curlhttp._policy.public_addresses import forms, network_forms, why_not_public
 
 if TYPE_CHECKING:
-    from curlhttp._models.guard import AddressGuard
+    from curlhttp._models.address_guard import AddressGuard
     from curlhttp._policy.public_addresses import Address, Network
 
 __all__ = ["GuardFunction", "GuardInput", "PublicOnly", "guard_of"]

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
-from curlhttp._models.body.body import SecretBody
+from curlhttp._models.body import SecretBody
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import Auth, BasicAuth
 from curlhttp._policy.bearer import bearer_refused, is_token
 from curlhttp._policy.shared import Call, Function, Obtained, ObtainingAuth, Steps, Value

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from curlhttp._models.head import REDIRECT_STATUSES
 from curlhttp._models.headers import Headers
+from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth
 
 if TYPE_CHECKING:
-    from curlhttp._models.body.body import Body
+    from curlhttp._models.body import Body
     from curlhttp._models.request import Request
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
 
 __all__ = [
     "REDIRECT_STATUSES",

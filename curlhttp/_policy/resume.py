@@ -13,11 +13,11 @@ from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple
 
-from curlhttp._models.decoders import codings
+from curlhttp._models.decoding import parse_codings
 from curlhttp._models.headers import Headers
+from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
-from curlhttp._models.scrub import scrub_url
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL
 from curlhttp._policy.retry_after import http_date
 
 __all__ = ["RangeAnswer", "RangeRequest", "ResumeRecord", "content_length", "judge", "range_to_ask"]
@@ -61,10 +61,10 @@ class ResumeRecord:
             wall: the time of day in seconds since the epoch.
         """
         validator = _validator(headers, wall)
-        if validator is None or codings(headers.get_list("content-encoding")):
+        if validator is None or parse_codings(headers.get_list("content-encoding")):
             return None
         total = content_length(headers)
-        return cls(scrub_url(request.url), _asked(request), _bare(source), validator, total)
+        return cls(redact_url(request.url), _asked(request), _bare(source), validator, total)
 
     def to_json(self) -> str:
         """Return it as JSON."""
@@ -156,7 +156,7 @@ def _fits(headers: Headers, asked: RangeRequest) -> bool:
     if first != start or last != total - 1 or stored.total not in (None, total):
         return False
     length = content_length(headers)
-    if length not in (None, total - start) or codings(headers.get_list("content-encoding")):
+    if length not in (None, total - start) or parse_codings(headers.get_list("content-encoding")):
         return False
     return _is_same_version(headers, stored.validator)
 

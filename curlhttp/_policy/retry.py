@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from random import Random, uniform
 from typing import Literal, TypeAlias
 
-from curlhttp._models.attempt import Attempt
+from curlhttp._models.attempts import Attempt
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Response
 from curlhttp._policy.backoff import Backoff, FullJitterBackoff, Uniform

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._models.body.body import SecretBody
+from curlhttp._models.body import SecretBody
 from curlhttp._models.headers import Headers
+from curlhttp._models.redaction import is_secret_header
 from curlhttp._models.request import Request
-from curlhttp._models.scrub import is_secret_header
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, as_auth
 from curlhttp._policy.redirect import may_keep_credentials
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from curlhttp._config import Transport
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.inputs import AuthInput, CookiesInput, DataInput, HeadersInput
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
     from curlhttp.requests import Request as UserRequest
 
 __all__ = ["is_beside", "request_beside"]

@@ -14,9 +14,9 @@ from itertools import islice
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
+from curlhttp._models.errors import Unpicklable
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.waiting_line import Limit, Wake
 from curlhttp.exceptions import Timeout

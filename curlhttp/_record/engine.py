@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from curlhttp._engine import Engine, HedgePlan, Incoming, connector, reader_of
-from curlhttp._models.body.body import BytesBody, read_whole
-from curlhttp._models.closed import client_closed
-from curlhttp._models.head import Head
+from curlhttp._models.body import BytesBody, read_whole
+from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
-from curlhttp._models.response import Response
-from curlhttp._models.timings import NO_TIME, Timings, timings_of
+from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import NO_TIME, Timings, make_timings
 from curlhttp._record.har import Exchanged, Received
 from curlhttp._record.reading import Played
 from curlhttp.exceptions import RequestException, ResponseTooLarge
@@ -206,7 +205,7 @@ class _TakenIncoming:
         self._pieces: list[bytes] = []
         self._is_over = False
         times = incoming.timings()
-        self._times = times if isinstance(times, Timings) else timings_of(times)
+        self._times = times if isinstance(times, Timings) else make_timings(times)
         self._since = taking.now()
 
     @property

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
-from curlhttp._models.decoders import codings, decode_readable
-from curlhttp._models.head import Head
+from curlhttp._models.decoding import decode_readable, parse_codings
 from curlhttp._models.headers import Headers
-from curlhttp._models.masks import Masks
+from curlhttp._models.redactor import Redactor
 from curlhttp._models.request import Request
+from curlhttp._models.response import Head
 from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._version import __version__
 
@@ -77,7 +77,7 @@ class Exchanged:
     answer: Received | None
     error: str | None = None
 
-    def entry(self, masks: Masks) -> JSONObject:
+    def entry(self, masks: Redactor) -> JSONObject:
         """Return it as an entry of a log, without its secrets."""
         timings = self.timings or NO_TIME
         spent = _phases(timings, self.receive)
@@ -100,7 +100,7 @@ class Exchanged:
             entry["_error"] = self._shown_error(self.error, masks)
         return entry
 
-    def _shown_error(self, error: str, masks: Masks) -> str:
+    def _shown_error(self, error: str, masks: Redactor) -> str:
         """Return what was said of it without the secrets of the request, whatever their names."""
         request, text = self.request, self.body.decode("utf-8", "replace")
         fields = request.read_headers().multi_items()
@@ -162,7 +162,7 @@ def _cookies(crumbs: Sequence[str]) -> list[JSONObject]:
     return _fields([(name, value) for name, _, value in split])
 
 
-def _request(request: Request, body: bytes, version: str, masks: Masks) -> JSONObject:
+def _request(request: Request, body: bytes, version: str, masks: Redactor) -> JSONObject:
     url = masks.url(request.url)
     headers = masks.headers(request.headers)
     sent = [value for name, value in headers if name.lower() == "cookie"]
@@ -188,7 +188,7 @@ def _request(request: Request, body: bytes, version: str, masks: Masks) -> JSONO
     return found
 
 
-def _response(answer: Received, masks: Masks) -> JSONObject:
+def _response(answer: Received, masks: Redactor) -> JSONObject:
     head = answer.head
     received = Headers.from_block(head.block)
     headers = masks.headers(received)
@@ -208,11 +208,13 @@ def _response(answer: Received, masks: Masks) -> JSONObject:
     }
 
 
-def _content(answer: Received, headers: Headers, masks: Masks) -> JSONObject:
+def _content(answer: Received, headers: Headers, masks: Redactor) -> JSONObject:
     media_type = headers.get("content-type", "")
     content, coded = answer.content, headers.get_list("content-encoding")
     plain: bytes | None = content
-    if content and not (answer.is_decoded and codings(coded)):  # of unknown ones none is undone
+    if content and not (
+        answer.is_decoded and parse_codings(coded)
+    ):  # of unknown ones none is undone
         plain = decode_readable(content, coded, may_be_cut=not answer.is_whole)
     masked = masks.body(plain, media_type)
     text, encoding = _as_text(masked)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
-from curlhttp._models.decoders import decode_readable
-from curlhttp._models.masks import Masks, boundary_of
+from curlhttp._models.decoding import decode_readable
+from curlhttp._models.redactor import Redactor, parse_boundary
 from curlhttp._models.request import Request
 from curlhttp._record.reading import Played
 
@@ -24,7 +24,7 @@ class Key(NamedTuple):
     body: bytes
 
 
-def key_of(request: Request, body: bytes, masks: Masks) -> Key:
+def key_of(request: Request, body: bytes, masks: Redactor) -> Key:
     """Return the key of a request that is to be sent."""
     media_type = request.get_header("content-type") or ""
     plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
@@ -32,7 +32,7 @@ def key_of(request: Request, body: bytes, masks: Masks) -> Key:
     return Key(request.method, _sorted(masks.url(request.url)), _steady(masked, media_type))
 
 
-def key_of_entry(played: Played, masks: Masks) -> Key:
+def key_of_entry(played: Played, masks: Redactor) -> Key:
     """Return the key of an entry, whoever has written it."""
     body = _steady(masks.body(played.body, played.media_type), played.media_type)
     return Key(played.method, _sorted(masks.url(played.url)), body)
@@ -46,7 +46,7 @@ def _sorted(url: str) -> str:
 
 def _steady(body: bytes, media_type: str) -> bytes:
     """Return a body without what chance has put there: the boundary of a form."""
-    found = boundary_of(media_type)
+    found = parse_boundary(media_type)
     return body if found is None else body.replace(found.encode("latin-1", "replace"), b"-")
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from curlhttp._models.decoders import decode_readable
-from curlhttp._models.head import Head
+from curlhttp._models.decoding import decode_readable
+from curlhttp._models.response import Head
 from curlhttp._record.har import JSONObject
 
 __all__ = ["Played", "read_log"]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from curlhttp._engine import Engine
-from curlhttp._models.masks import Masks
+from curlhttp._models.errors import Unpicklable
+from curlhttp._models.redaction import display_url
+from curlhttp._models.redactor import Redactor
 from curlhttp._models.request import Request
-from curlhttp._models.scrub import shown_url
-from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._record.engine import RecordingEngine
 from curlhttp._record.har import Exchanged, JSONObject, empty_log, write_log
 from curlhttp._record.matching import Key, Part, key_of, key_of_entry, nearest, only
@@ -31,7 +31,7 @@ _PARTS: tuple[Part, ...] = ("method", "url", "body")
 class _Tape:
     """What was recorded since the file was read; it is written where anything was."""
 
-    def __init__(self, path: Path, masks: Masks, log: JSONObject) -> None:
+    def __init__(self, path: Path, masks: Redactor, log: JSONObject) -> None:
         self.path = path
         self._masks = masks
         self._log = log
@@ -152,7 +152,7 @@ class Record(_Recording):
             raise ValueError(f"match takes some of {', '.join(map(repr, _PARTS))}, not {match!r}")
         self.path: Path = Path(path)
         self.mode: Mode = mode
-        self._masks = Masks(secrets)
+        self._masks = Redactor(secrets)
         self._match = tuple(match)
         self._has_file = mode != "all" and self.path.exists()
         log, played = read_log(self.path) if self._has_file else (empty_log(), [])
@@ -189,7 +189,7 @@ class Record(_Recording):
             return said
         position, differing = found
         known, played = self._played[position]
-        said += f"\nnearest: {played.place}, {known.method} {shown_url(known.url)}"
+        said += f"\nnearest: {played.place}, {known.method} {display_url(known.url)}"
         if not differing:
             return f"{said}\n  it was played back already"
         for part in differing:
@@ -218,7 +218,7 @@ class HarLog(_Recording):
         put: Callable[[_Recording], object],
         take: Callable[[_Recording], object],
     ) -> None:
-        super().__init__(_Tape(Path(path), Masks(secrets), empty_log()), keeps_errors=True)
+        super().__init__(_Tape(Path(path), Redactor(secrets), empty_log()), keeps_errors=True)
         self._put = put
         self._take = take
 

@@ -18,7 +18,7 @@ from websockets.protocol import State
 from curlhttp._engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
 from curlhttp._fork import register
-from curlhttp._models.scrub import scrub_text, shown_text
+from curlhttp._models.redaction import display_text, redact_text
 from curlhttp._websocket.handshake import Settings
 from curlhttp._websocket.heartbeat import Heartbeat
 from curlhttp._websocket.inbox import Inbox, Message
@@ -467,7 +467,7 @@ class WebSocketConnection:
 
 def _shown(close: object) -> str:
     """Return a close frame for a message: its reason may be anything."""
-    return shown_text(" ".join(map(scrub_text, str(close).split(" "))))
+    return display_text(" ".join(map(redact_text, str(close).split(" "))))
 
 
 def _check_close(code: int, reason: str) -> None:

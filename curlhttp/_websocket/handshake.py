@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from curlhttp._building import DownloadOptions
 from curlhttp._engine import Engine, Send
 from curlhttp._flow.upgrade import Upgraded, upgrade
+from curlhttp._models.redaction import display_text, display_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._models.scrub import shown_text, shown_url
-from curlhttp._models.url.url import URL
+from curlhttp._models.url import URL
 from curlhttp.exceptions import (
     InvalidSchema,
     InvalidURL,
@@ -150,7 +150,7 @@ class WebSocketRequest(Request):
 def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
     for name in options:
         if name not in DownloadOptions.__annotations__:
-            from curlhttp._models.habits import no_option
+            from curlhttp._models.suggestions import no_option
 
             other = "send what you have over the socket"
             raise no_option("websocket()", name, DownloadOptions.__annotations__, other)
@@ -160,7 +160,7 @@ def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Re
         request = core.build_request("GET", _as_http(url), stream=True, **options)
     except InvalidSchema:
         raise InvalidSchema(
-            f"{shown_url(str(url))!r} is no WebSocket's URL: those begin with ws:// or wss://"
+            f"{display_url(str(url))!r} is no WebSocket's URL: those begin with ws:// or wss://"
         ) from None
     if request.url.fragment:
         raise InvalidURL(f"{request}: a WebSocket's URL has no fragment (RFC 6455, section 3)")
@@ -270,7 +270,7 @@ def _check(protocol: ClientProtocol, response: Upgraded) -> None:
         response.end()
         wrong = RemoteProtocolError(
             f"{response.request}: the server's answer to the WebSocket handshake is wrong: "
-            f"{shown_text(str(error))}",
+            f"{display_text(str(error))}",
             response=response,
             request_sent=True,
         )
@@ -281,11 +281,11 @@ def _check(protocol: ClientProtocol, response: Upgraded) -> None:
 def _refusal(response: Response) -> WebSocketRefused:
     where = ""
     if response.is_redirect:
-        shown = shown_url(response.headers["location"])[:_SHOWN]
+        shown = display_url(response.headers["location"])[:_SHOWN]
         where = f"; it redirects to {shown!r}, and redirects are not followed here"
     return WebSocketRefused(
         f"{response.request}: the server answered {response.status_code} "
-        f"{shown_text(response.reason)} to the WebSocket handshake{where}",
+        f"{display_text(response.reason)} to the WebSocket handshake{where}",
         response=response,
         request_sent=True,
         timings=response.timings,

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from curlhttp._engine import Engine
-from curlhttp._models.unpicklable import Unpicklable
-from curlhttp._models.url.url import URL
+from curlhttp._models.errors import Unpicklable
+from curlhttp._models.url import URL
 from curlhttp._run import run_sync
 from curlhttp._websocket.handshake import Settings, Wanted, shake_hands
 from curlhttp._websocket.keeper import Keeper

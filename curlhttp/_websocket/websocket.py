@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from curlhttp._models.errors import Unpicklable
 from curlhttp._models.response import Response
-from curlhttp._models.unpicklable import Unpicklable
 from curlhttp._run import run_sync
 from curlhttp.exceptions import WebSocketClosed
 

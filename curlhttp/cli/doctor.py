@@ -75,7 +75,7 @@ def _check_libcurl(problems: list[str]) -> dict[str, object]:
 
 
 def _get_codings() -> list[str]:
-    from curlhttp._models.decoders import ACCEPT_ENCODING
+    from curlhttp._models.decoding import ACCEPT_ENCODING
 
     return ACCEPT_ENCODING.split(", ")
 
@@ -97,7 +97,7 @@ def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
 
 def _check_proxies(problems: list[str]) -> dict[str, object]:
     from curlhttp._config import Proxy
-    from curlhttp._models.url.url import parse_url
+    from curlhttp._models.url import parse_url
     from curlhttp._policy.environment import proxy_for
     from curlhttp.exceptions import InvalidProxyURL
 

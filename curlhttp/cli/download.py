@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from curlhttp._download.partial_file import PartialFile
-from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url
+from curlhttp._models.redaction import redact_field, redact_text, redact_url
 from curlhttp._policy.resume import ResumeRecord
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.options import add_scheme
@@ -168,7 +168,7 @@ def _is_public(params: dict[str, Any]) -> bool:  # Any: each parameter has its o
     headers = [*params["header"], *((name, value) for name, mark, value in items if mark == ":")]
     query = [f"{name}={value}" for name, mark, value in items if mark == "=="]
     return (
-        scrub_url(url) == url
-        and all(scrub_text(text) == text for text in query)
-        and all(scrub_field(name, value or "") == (value or "") for name, value in headers)
+        redact_url(url) == url
+        and all(redact_text(text) == text for text in query)
+        and all(redact_field(name, value or "") == (value or "") for name, value in headers)
     )

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from curlhttp._models.charsets import Decoder
-from curlhttp._models.decoders import decode_readable
-from curlhttp._models.masks import Masks
-from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url, shown_url
+from curlhttp._models.decoding import TextDecoder, decode_readable
+from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
+from curlhttp._models.redactor import Redactor
 from curlhttp._policy.redirect import as_utf8
 from curlhttp._policy.resume import content_length
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
@@ -165,7 +164,7 @@ def print_body(body: MeasuredBody, *, raw: bool = False) -> None:
 def _is_text(start: bytes, charset: str) -> bool:
     """Return whether a body that starts like this is text."""
     try:
-        return "\0" not in Decoder(charset, errors="strict").decode(start)
+        return "\0" not in TextDecoder(charset, errors="strict").decode(start)
     except UnicodeError:
         return False
 
@@ -238,7 +237,7 @@ def _lay_out(tokens: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _print_text(chunks: Iterator[bytes], charset: str) -> None:
-    decoder = IncrementalNewlineDecoder(Decoder(charset), translate=True)
+    decoder = IncrementalNewlineDecoder(TextDecoder(charset), translate=True)
     last = "\n"
     for text in _decode(decoder, chunks):
         if text:
@@ -277,8 +276,8 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         fields = request.sent_headers.multi_items()
         path = request.url.target
         if not shows_secrets:
-            fields = [(name, scrub_field(name, value)) for name, value in fields]
-            path = scrub_text(path)
+            fields = [(name, redact_field(name, value)) for name, value in fields]
+            path = redact_text(path)
         _print_head(f"{request.method} {path} {response.http_version}", fields)
     if "B" in parts and request.body is not None:
         data = request.body.data
@@ -287,7 +286,7 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
         elif not shows_secrets:
             codings = request.read_headers().get_list("content-encoding")
             decoded = decode_readable(data, codings)
-            masked = Masks().body(decoded, request.get_header("content-type") or "")
+            masked = Redactor().body(decoded, request.get_header("content-type") or "")
             if masked != decoded:  # otherwise it is shown as it was sent
                 data = masked
         if sys.stdout.isatty():
@@ -391,8 +390,8 @@ def print_response_json(body: MeasuredBody, path: Path | None) -> None:
     first = (response.history or [response])[0].request
     fields: dict[str, object] = {
         "method": first.method,
-        "url": scrub_url(first.url),
-        "final_url": scrub_url(response.request.url) if response.history else None,
+        "url": redact_url(first.url),
+        "final_url": redact_url(response.request.url) if response.history else None,
         "status": response.status_code,
         "reason": response.reason,
         "http_version": response.http_version,
@@ -418,7 +417,7 @@ def print_error_json(error: RequestException, method: str, url: str) -> None:
     print_json(
         {
             "method": method,
-            "url": scrub_url(url),
+            "url": redact_url(url),
             "status": None if error.response is None else error.response.status_code,
             "error": type(error).__name__,
             "message": str(error),
@@ -451,7 +450,7 @@ def _address_part(index: int, side: str) -> Callable[[Response, int, float], str
 
 
 _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
-    "content_type": lambda response, *_: scrub_text(response.headers.get("content-type", "")),
+    "content_type": lambda response, *_: redact_text(response.headers.get("content-type", "")),
     "http_code": lambda response, *_: f"{response.status_code:03}",
     "http_version": lambda response, *_: _VERSIONS.get(response.http_version, "0"),
     "local_ip": _address_part(0, "local"),
@@ -469,8 +468,8 @@ _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
     "time_namelookup": _time_until("dns"),
     "time_starttransfer": _time_until("first_byte"),
     "time_total": lambda _, __, total: _format_time(total),
-    "url": lambda response, *_: scrub_url((response.history or [response])[0].request.url),
-    "url_effective": lambda response, *_: scrub_url(response.request.url),
+    "url": lambda response, *_: redact_url((response.history or [response])[0].request.url),
+    "url_effective": lambda response, *_: redact_url(response.request.url),
 }
 
 
@@ -480,9 +479,9 @@ def _get_redirect_url(response: Response) -> str:
     if not location:
         return ""
     try:
-        return scrub_url(response.request.url.join(as_utf8(location)))
+        return redact_url(response.request.url.join(as_utf8(location)))
     except RequestException:
-        return shown_url(location)
+        return display_url(location)
 
 
 def check_format(_: click.Context, __: click.Parameter, text: str | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from curlhttp._models.scrub import shown_url
+from curlhttp._models.redaction import display_url
 from curlhttp.cli.download import get_name, get_server_name, resume, save
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.options import ConnectionOptions, add_options, add_scheme, connection_options
@@ -219,7 +219,7 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
             stack.enter_context(show_wire(shows_secrets=output.show_secrets))
             settings["hooks"] = {"before_sleep": print_retry}
             if "://" not in spec.url:
-                print_info(f"* no scheme was given: {shown_url(url)}")
+                print_info(f"* no scheme was given: {display_url(url)}")
         client = stack.enter_context(connection.client(**settings))
         if output.cookie_jar is not None:
             stack.callback(_save_cookies, output.cookie_jar, client, session)

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from curlhttp._models.cookies.jar import Cookies
-from curlhttp._models.cookies.rules import bare_host, host_allowed, matching_domains, new_cookie
+from curlhttp._models.cookies.parsing import bare_host, host_allowed, matching_domains, new_cookie
 from curlhttp._models.headers import Headers
-from curlhttp._models.scrub import scrub_url
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.redaction import redact_url
+from curlhttp._models.url import parse_url
 from curlhttp._policy.redirect import may_keep_credentials
 from curlhttp._settings import client_headers
 from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from curlhttp._engine import Middleware, Send
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
     from curlhttp.cli.options import ConnectionOptions
 
 __all__ = ["SavedSession", "load_cookies", "save_cookies"]
@@ -352,7 +352,7 @@ class SavedSession:
         except (ValueError, TypeError, LookupError, RecursionError):
             raise self._not_a_session(self._path) from None
         if origin != self._origin:
-            shown = scrub_url(origin[:_MAX_SHOWN])
+            shown = redact_url(origin[:_MAX_SHOWN])
             what = f"this session belongs to {shown}; its credentials are not for {self._origin}"
             raise CommandFailed(f"{self._path}: {what}", 2)
         self._headers = [each for each in headers if not _NOT_SAVED.match(each[0])]

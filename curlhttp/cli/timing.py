@@ -6,7 +6,7 @@ import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from curlhttp._models.scrub import shown_url
+from curlhttp._models.redaction import display_url
 from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp.cli.terminal import console, printable
 from curlhttp.exceptions import RequestException
@@ -37,7 +37,7 @@ class TimingChart:
 
     async def record(self, request: Request, send: Send) -> Response:
         """Record the timings of an attempt; an attempt middleware."""
-        started, title = perf_counter(), f"{request.method} {shown_url(request.url)}"
+        started, title = perf_counter(), f"{request.method} {display_url(request.url)}"
         try:
             response = await send(request)
         except RequestException as error:

@@ -26,7 +26,7 @@ from curlhttp.distributed.summary import FetchSummary
 from curlhttp.distributed.worker import WorkerConfig, open_client
 
 if TYPE_CHECKING:
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
     from curlhttp._policy.retry import RetryInput
     from curlhttp._policy.store import Store
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring as _quote
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._models.scrub import shown_url, without_userinfo
+from curlhttp._models.redaction import display_url, strip_userinfo
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class FetchRow:
             host: see the attribute.
             outcome: a response with its body, or an error.
         """
-        shown = without_userinfo(url) if "@" in url else url
+        shown = strip_userinfo(url) if "@" in url else url
         times = outcome.timings
         # They are the first fields, in this order.
         timings = None if times is None else cast("tuple[float, ...]", times[: len(TIMINGS)])
@@ -114,7 +114,7 @@ class FetchRow:
             url: see the attribute.
             error: the reason.
         """
-        failed = cls(row, shown_url(url))
+        failed = cls(row, display_url(url))
         failed._set_error(error)
         return failed
 

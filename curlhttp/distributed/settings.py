@@ -12,7 +12,7 @@ from inspect import signature
 from types import FunctionType
 from typing import Any
 
-from curlhttp._models.scrub import is_secret_header, scrub_text, without_userinfo
+from curlhttp._models.redaction import is_secret_header, redact_text, strip_userinfo
 
 __all__ = ["describe_settings", "pickle_settings"]
 
@@ -91,7 +91,7 @@ def _describe(value: object, name: str = "") -> str:
     if name and is_secret_header(name):
         return "[secret]"
     if isinstance(value, str):
-        return repr(scrub_text(without_userinfo(value)))
+        return repr(redact_text(strip_userinfo(value)))
     if isinstance(value, bytes):
         return f"bytes {sha256(value).hexdigest()[:16]}"
     if value is None or isinstance(value, (bool, int, float)):

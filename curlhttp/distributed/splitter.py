@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from zlib import crc32
 
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import URL, parse_url
 from curlhttp.distributed.manifest import partition_file_name
 from curlhttp.distributed.partition import (
     MAX_LINE,

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from curlhttp._models.cookies.late import Jar
+from curlhttp._models.cookies import LazyCookies
 from curlhttp.distributed.manifest import Format, part_name, result_name
 from curlhttp.distributed.partition import Partition
 from curlhttp.distributed.rows import FetchRow
@@ -174,7 +174,7 @@ class _Part:
             request.extensions = {_KEY: (row, text, request.url.host)}
             # A separate jar per request, so that cookies of thousands of URLs neither accumulate
             # nor mix.
-            request.jar = Jar()
+            request.jar = LazyCookies()
             yield request
 
     def _store_body(self, row: FetchRow) -> None:

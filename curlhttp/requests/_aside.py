@@ -10,7 +10,7 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
-from curlhttp._models.decoders import ContentDecoder, codings
+from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _decode(data: bytes, coding: str, decoded: bytearray) -> None:
     Raises:
         ContentDecodingError: it is cut or corrupt; what came before that is there.
     """
-    names = codings([coding])
+    names = parse_codings([coding])
     if not names:
         decoded += data
         return

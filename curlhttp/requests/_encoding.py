@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from curlhttp._models.body.arguments import form_fields
-from curlhttp._models.body.multipart import MultipartBody
+from curlhttp._models.body import MultipartBody, form_fields
 
 __all__ = ["RequestEncodingMixin"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from curlhttp import exceptions as e
-from curlhttp._models.scrub import scrub_text
+from curlhttp._models.redaction import redact_text
 from curlhttp.requests._outgoing import timeout_of
 
 __all__ = ["send_through"]
@@ -37,7 +37,7 @@ def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: A
         )
     except (urllib3.exceptions.HTTPError, OSError) as error:
         if isinstance(error, urllib3.exceptions.MaxRetryError) and error.url:
-            shown = scrub_text(error.url)
+            shown = redact_text(error.url)
             error.args = (str(error).replace(error.url, shown),)
             error.url = shown
         raise _kind_of(error)(error, request=request) from error

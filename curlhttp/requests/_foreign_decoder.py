@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
-from curlhttp._models.codecs import CODECS
+from curlhttp._models.decoding import CODECS
 from curlhttp.exceptions import ContentDecodingError
 
 __all__ = ["ForeignDecoder"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import curlhttp.requests._internal_utils as _internal_utils
-from curlhttp._models.decoders import ACCEPT_ENCODING
-from curlhttp._models.scrub import is_secret_header
+from curlhttp._models.decoding import ACCEPT_ENCODING
+from curlhttp._models.redaction import is_secret_header
 from curlhttp.exceptions import InvalidHeader
 from curlhttp.requests.structures import CaseInsensitiveDict
 

@@ -14,7 +14,7 @@ from http.cookiejar import (  # type: ignore[attr-defined]
 )
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._models.cookies.named import NamedCookies, remove_cookie_by_name
+from curlhttp._models.cookies.jar import NamedCookies, remove_cookie_by_name
 
 if TYPE_CHECKING:
     from http.cookies import Morsel
@@ -33,7 +33,7 @@ class RequestsCookieJar(NamedCookies["str | None"]):
     Iterating over the jar gives Cookie objects; keys(), values() and items() speak of names.
     """
 
-    def _value_of(self, cookie: Cookie) -> str | None:
+    def _get_value(self, cookie: Cookie) -> str | None:
         return cookie.value
 
     def set(self, name: str, value: str | Morsel[Any] | None, **kwargs: Any) -> Cookie | None:
@@ -105,13 +105,13 @@ class RequestsCookieJar(NamedCookies["str | None"]):
                 cookie.domain = eff_request_host(request)[1]  # as the policy will look for it
         return cookies
 
-    def _hosts_of(self, request: Any) -> tuple[str, ...]:
+    def _get_hosts(self, request: Any) -> tuple[str, ...]:
         host, name = eff_request_host(request)
         return (host,) if host == name else (host, name)
 
     def _cookies_for_domain(self, domain: str, request: Any) -> list[Cookie]:
         # The policy would let the subdomains of a host have what it set for itself alone.
-        own = ("", *self._hosts_of(request))
+        own = ("", *self._get_hosts(request))
         cookies: list[Cookie] = super()._cookies_for_domain(domain, request)  # type: ignore[misc]
         return [each for each in cookies if each.domain_specified or domain in own]
 

@@ -8,21 +8,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._config import Transport, varied
-from curlhttp._models.body.body import BytesBody
-from curlhttp._models.body.streams import open_body
+from curlhttp._models.body import BytesBody, open_body
 from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
-from curlhttp._models.request import fields_of
+from curlhttp._models.request import pack_fields
 from curlhttp._models.timeout import Timeout
-from curlhttp._models.url.origin import bracketed
-from curlhttp._models.url.target import PATH_SAFE, quoted
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
 from curlhttp._network import now
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 from curlhttp.requests._aside import goes_on
 
 if TYPE_CHECKING:
-    from curlhttp._models.body.body import Body
+    from curlhttp._models.body import Body
     from curlhttp.requests._prepared import PreparedRequest
     from curlhttp.requests._types import TimeoutInput
 
@@ -52,7 +49,7 @@ def core_request(
     limits = timeout_of(timeout)
     # Redirects, cookies, credentials, retries and content codings are the facade's business; it is
     # enough for the engine to know that a redirect's body is not wanted.
-    fields = fields_of(
+    fields = pack_fields(
         headers,
         limits,
         transport,

@@ -182,7 +182,7 @@ class Pooling:
         proxy = self._proxy(url, proxies)
         is_plain = url.lower().startswith("http:")
         if proxy and is_plain and not proxy.lower().startswith("socks"):
-            from curlhttp._models.url.url import parse_url
+            from curlhttp._models.url import parse_url
 
             return str(parse_url(url)).partition("#")[0]
         return str(request.path_url)

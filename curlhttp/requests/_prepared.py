@@ -8,7 +8,7 @@ from json import JSONEncoder
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models.headers import SENSITIVE
-from curlhttp._models.scrub import scrub_field, scrub_url, without_userinfo
+from curlhttp._models.redaction import redact_field, redact_url, strip_userinfo
 from curlhttp.exceptions import InvalidJSONError
 from curlhttp.requests._encoding import RequestEncodingMixin
 from curlhttp.requests._header_check import are_known, check_header
@@ -225,7 +225,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             if name.lower() in SENSITIVE:
                 del twin.headers[name]
         twin.__dict__.pop("_cookies", None)  # see JarOnDemand
-        twin.url = without_userinfo(twin.url) if isinstance(twin.url, str) else twin.url
+        twin.url = strip_userinfo(twin.url) if isinstance(twin.url, str) else twin.url
         if any(twin.hooks.values()):
             from curlhttp.requests.auth import without_auths
 
@@ -238,9 +238,9 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         Pickled errors have this one: an error is kept to be read, not to be sent again.
         """
         twin = self.without_credentials()
-        twin.url = scrub_url(twin.url) if isinstance(twin.url, str) else twin.url
+        twin.url = redact_url(twin.url) if isinstance(twin.url, str) else twin.url
         for name, value in (twin.headers or {}).items():
-            twin.headers[name] = scrub_field(name, to_native_string(value, "latin-1"))
+            twin.headers[name] = redact_field(name, to_native_string(value, "latin-1"))
         return twin
 
     def prepare_method(self, method: str | bytes | None) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._models.decoders import ContentDecoder, codings
+from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.response import read_json
 from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
@@ -150,7 +150,7 @@ class RawResponse(RawHead):
     def _set_decoder(self) -> bool:
         if self._decoder is None:
             try:
-                coded = codings(self.received.headers.get_list("content-encoding"))
+                coded = parse_codings(self.received.headers.get_list("content-encoding"))
             except RequestException as error:
                 self._name_request(error)
                 raise

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlparse
 
-from curlhttp._models.scrub import shown_url
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.redaction import display_url
+from curlhttp._models.url import parse_url
 from curlhttp._network import network
 from curlhttp.exceptions import InvalidURL, TooManyRedirects
 from curlhttp.requests._aside import expect_hop, expect_no_more, set_aside
@@ -211,7 +211,7 @@ def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
     try:
         parts = urlparse(location)
     except ValueError:
-        raise InvalidURL(f"Invalid URL {shown_url(location)!r}") from None
+        raise InvalidURL(f"Invalid URL {display_url(location)!r}") from None
     if parts.fragment:
         fragment = parts.fragment
     elif fragment:

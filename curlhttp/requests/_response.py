@@ -11,7 +11,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._models import response as _core
-from curlhttp._models.scrub import scrub_field, scrub_text, scrub_url, without_userinfo
+from curlhttp._models.redaction import redact_field, redact_text, redact_url, strip_userinfo
 from curlhttp.exceptions import (
     HTTPError,
 )
@@ -189,7 +189,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
     @property
     def links(self) -> dict[str, dict[str, str]]:
         """Return the Link header's links by their relation, else their URL."""
-        from curlhttp._models.links import parse_links
+        from curlhttp._models.response import parse_links
 
         value = self.headers.get("link")
         return parse_links(value) if value else {}
@@ -269,16 +269,16 @@ class Response(ResponseBody, metaclass=_AnyResponse):
         state = {name: getattr(self, name, None) for name in self.__attrs__}
         state["request"] = _without_credentials(self.request)
         if isinstance(self.url, str):
-            state["url"] = without_userinfo(self.url)
+            state["url"] = strip_userinfo(self.url)
         return state
 
-    def _scrub(self) -> None:
-        self.url = scrub_url(self.url) if isinstance(self.url, str) else self.url
-        fields = [(name, scrub_field(name, value)) for name, value in self.headers.items()]
+    def _redact(self) -> None:
+        self.url = redact_url(self.url) if isinstance(self.url, str) else self.url
+        fields = [(name, redact_field(name, value)) for name, value in self.headers.items()]
         cookies = copy.copy(self.cookies)
         cookies.clear()
         if self._head is not None:
-            super()._scrub()
+            super()._redact()
         self.headers, self.cookies = CaseInsensitiveDict(fields), cookies
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -321,4 +321,4 @@ def _shown(url: Any) -> Any:
     """Return a URL fit for a message; requests shows all of it."""
     if not isinstance(url, str):
         return url
-    return scrub_text(without_userinfo(url))
+    return redact_text(strip_userinfo(url))

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models import response as _core
-from curlhttp._models.charsets import decode
+from curlhttp._models.decoding import decode_text
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
@@ -84,7 +84,7 @@ class ResponseBody(_core.Response):
         encoding = self.encoding
         if encoding is None:
             encoding = self.apparent_encoding
-        return decode(content, charset_of(encoding, self.headers) or "utf_8")
+        return decode_text(content, charset_of(encoding, self.headers) or "utf_8")
 
     @property
     def apparent_encoding(self) -> Any:

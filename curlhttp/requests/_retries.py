@@ -15,7 +15,7 @@ from urllib3 import exceptions as names
 from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
-from curlhttp._models.scrub import scrub_text
+from curlhttp._models.redaction import redact_text
 from curlhttp._policy.resume import content_length
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class _Pool:
         self.scheme = parts.scheme.lower()
         self.host = parts.hostname or ""
         self.port = parts.port or (443 if self.scheme == "https" else 80)
-        self.target = scrub_text((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        self.target = redact_text((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
     def __str__(self) -> str:
         return f"{self._kind}Pool{self._where}"

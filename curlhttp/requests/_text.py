@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._models.charsets import Decoder, chosen_charset, decode, known_charset
+from curlhttp._models.decoding import TextDecoder, chosen_charset, decode_text, known_charset
 from curlhttp._models.parts import Parts
 from curlhttp.requests._header_values import get_encoding_from_headers
 
@@ -41,7 +41,7 @@ def get_unicode_from_response(r: ResponseBody) -> str | bytes | None:
     if not isinstance(content, (bytes, bytearray)):  # there is none, or it is text
         return cast("str | None", content)
     charset = charset_of(get_encoding_from_headers(r.headers), r.headers)
-    return decode(bytes(content), charset or "utf_8")
+    return decode_text(bytes(content), charset or "utf_8")
 
 
 def charset_of(encoding: str | None, headers: Mapping[str, str] | None) -> str | None:
@@ -77,7 +77,7 @@ def stream_decode_response_unicode(
     charset = charset_of(r.encoding, getattr(r, "headers", None))
     if charset is None:
         raise LookupError(f"unknown encoding: {r.encoding}")
-    decoder = Decoder(charset)
+    decoder = TextDecoder(charset)
     for piece in iterator:
         if text := decoder.decode(piece):
             yield text

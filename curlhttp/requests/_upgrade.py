@@ -29,8 +29,8 @@ from curlhttp.requests._wire import Body
 if TYPE_CHECKING:
     import socket
 
-    from curlhttp._models.head import Head
     from curlhttp._models.request import Request
+    from curlhttp._models.response import Head
     from curlhttp._models.timings import Timings
 
 __all__ = ["open_upgrade"]

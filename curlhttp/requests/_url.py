@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, unquote, urlparse, urlunparse
 
-from curlhttp._models.scrub import shown_url
+from curlhttp._models.redaction import display_url
 from curlhttp.exceptions import InvalidURL, MissingSchema
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ def _split(url: str) -> _Split | None:
         return None
     found = _parsed(url)
     if not found.scheme:
-        shown = shown_url(url)
+        shown = display_url(url)
         raise MissingSchema(
             f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown}?"
         )
     if not found.host:
-        raise InvalidURL(f"Invalid URL {shown_url(url)!r}: No host supplied")
+        raise InvalidURL(f"Invalid URL {display_url(url)!r}: No host supplied")
     host = found.host if found.host.isascii() else _a_labels(found.host)
     if host[0] in "*.":
         raise InvalidURL("URL has an invalid label.")
@@ -117,7 +117,7 @@ def _parsed(url: str) -> Url:
     try:
         return parse_url(url)
     except LocationParseError as error:
-        shown = shown_url(url)
+        shown = display_url(url)
         # With an "@" behind it, what looks like a host may be half of a password.
         reason = f"Failed to parse: {shown}" if "@" in url else str(error).replace(url, shown)
     raise InvalidURL(reason)  # out of the handler, as the error there shows all of the URL

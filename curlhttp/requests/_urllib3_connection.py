@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib3 import HTTPResponse
 from urllib3.util import SKIP_HEADER
 
-from curlhttp._models.url.origin import bracketed
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import bracketed, parse_url
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._prepared import PreparedRequest
 from curlhttp.requests._raw import RawResponse

@@ -17,8 +17,7 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyM
 from urllib3.connection import port_by_scheme
 
 from curlhttp._config import TLS, Proxy, Transport
-from curlhttp._models.url.origin import bracketed
-from curlhttp._models.url.url import URL, parse_url
+from curlhttp._models.url import URL, bracketed, parse_url
 from curlhttp._ssl_context import tls_version, trust_of
 from curlhttp.exceptions import SSLError
 from curlhttp.requests._environment import for_plain_http

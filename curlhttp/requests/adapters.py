@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._config import Limits, transport_for, varied
-from curlhttp._models.head import REDIRECT_STATUSES
-from curlhttp._models.url.url import URL
+from curlhttp._models.response import REDIRECT_STATUSES
+from curlhttp._models.url import URL
 from curlhttp._network import network
 from curlhttp._run import send_sync
 from curlhttp._watch import INFO, Watch, log

@@ -39,9 +39,9 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
     try:
         return session.request(method=method, url=url, **kwargs)
     except TypeError as error:
-        from curlhttp._models.taught import taught_call
+        from curlhttp._models.suggestions import explain_call
 
-        if (better := taught_call("session", "a request", error, session.request)) is error:
+        if (better := explain_call("session", "a request", error, session.request)) is error:
             raise
         raise better from None
 

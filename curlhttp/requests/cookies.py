@@ -12,8 +12,8 @@ from http.cookiejar import CookieJar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlparse, urlunparse
 
-from curlhttp._models.cookies.named import CookieConflictError, remove_cookie_by_name, twin_of
-from curlhttp._models.cookies.rules import SetCookies, lines_for_stdlib
+from curlhttp._models.cookies.jar import CookieConflictError, copy_cookie, remove_cookie_by_name
+from curlhttp._models.cookies.parsing import SetCookies, lines_for_stdlib
 from curlhttp._models.cookies.store import CookieStore
 from curlhttp.requests._elsewhere import Names, names_of
 from curlhttp.requests._internal_utils import to_native_string
@@ -213,5 +213,5 @@ def _copy_cookie_jar(jar: CookieJar | None) -> CookieJar | None:
     twin = copy.copy(jar)
     twin.clear()
     for cookie in jar:
-        twin.set_cookie(twin_of(cookie))
+        twin.set_cookie(copy_cookie(cookie))
     return twin

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from curlhttp._models.scrub import shown_url
+from curlhttp._models.redaction import display_url
 from curlhttp.exceptions import InvalidSchema
 from curlhttp.requests._aside import expect, expect_no_more, use_up
 from curlhttp.requests._elsewhere import Names, names_of
@@ -362,7 +362,7 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
             if lower.startswith(prefix.lower()):
                 return adapters[prefix]
         # What stands before an "@" is a secret, but for one scheme.
-        shown = url if lower.startswith("mailto:") else shown_url(url)
+        shown = url if lower.startswith("mailto:") else display_url(url)
         raise InvalidSchema(f"No connection adapters were found for {shown!r}")
 
     def close(self) -> None:

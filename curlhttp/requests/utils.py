@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import curlhttp.requests._internal_utils as _internal_utils
 import curlhttp.requests.certs as certs
-from curlhttp._models.decoders import ACCEPT_ENCODING as DEFAULT_ACCEPT_ENCODING
+from curlhttp._models.decoding import ACCEPT_ENCODING as DEFAULT_ACCEPT_ENCODING
 from curlhttp._policy.environment import netrc_credentials, netrc_path
 from curlhttp.exceptions import (
     FileModeWarning,

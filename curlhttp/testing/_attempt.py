@@ -9,9 +9,8 @@ import copy
 import math
 
 from curlhttp._engine import AttemptResult, Engine, HedgePlan
-from curlhttp._models.head import Head, has_body
 from curlhttp._models.request import Request
-from curlhttp._models.response import Response
+from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings
 from curlhttp.exceptions import DeadlineExceeded, ReadTimeout, RequestException, WriteTimeout
 from curlhttp.testing._script import Answer, Fault

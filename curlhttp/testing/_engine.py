@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 
 from curlhttp._engine import HedgePlan
-from curlhttp._models.body.body import read_whole
-from curlhttp._models.closed import client_closed
-from curlhttp._models.decoders import decode_content
+from curlhttp._models.body import read_whole
+from curlhttp._models.decoding import decode_content
+from curlhttp._models.errors import client_closed
 from curlhttp._models.request import KEEP_CODED, Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge

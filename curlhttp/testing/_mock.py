@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from curlhttp._engine import ByteStream, Engine
-from curlhttp._models.body.body import read_whole
-from curlhttp._models.closed import client_closed
+from curlhttp._models.body import read_whole
+from curlhttp._models.errors import client_closed
 from curlhttp._models.headers import check_method
 from curlhttp._models.request import Request
 from curlhttp._network import StandIn, Waits, network, now, wall
@@ -238,9 +238,9 @@ class Mock:
             also.append(sent)
 
     def _explain(self, sent: Sent) -> str:
-        from curlhttp._models.scrub import shown_url
+        from curlhttp._models.redaction import display_url
 
-        lines = [f"the mock has no route for {sent.method} {shown_url(sent.url)}"]
+        lines = [f"the mock has no route for {sent.method} {display_url(sent.url)}"]
         if not self.routes:
             return f"{lines[0]}: it has none at all"
         found = sorted(

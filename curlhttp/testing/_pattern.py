@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from curlhttp._models.scrub import is_secret_header, scrub_text, shown_url
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.redaction import display_url, is_secret_header, redact_text
+from curlhttp._models.url import parse_url
 from curlhttp.testing._sent import Sent, fields_of
 
 if TYPE_CHECKING:
-    from curlhttp._models.url.url import URL
+    from curlhttp._models.url import URL
 
 __all__ = ["Pattern", "URLPattern"]
 
@@ -98,7 +98,7 @@ class Pattern:
             return f"url: nothing in it is like {self._url.pattern}"
         if self._base is None or self._base.fullmatch(base := _base_of(sent.url)):
             return None
-        return f"url: {shown_url(base)}, not {self._shown_url()}"
+        return f"url: {display_url(base)}, not {self._shown_url()}"
 
     def _header_differences(self, sent: Sent) -> list[tuple[int, str]]:
         found = []
@@ -127,7 +127,7 @@ class Pattern:
             return "any URL"
         if isinstance(self._url, re.Pattern):
             return f"URLs like {self._url.pattern}"
-        return f"{_name(self._url)}()" if callable(self._url) else shown_url(str(self._url))
+        return f"{_name(self._url)}()" if callable(self._url) else display_url(str(self._url))
 
     def __str__(self) -> str:
         """Return method and URL, fit for a message."""
@@ -211,7 +211,7 @@ def _json_differences(at: str, value: object, wanted: object) -> list[str]:
 
 
 def _shown_field(name: str, value: object) -> str:
-    shown = scrub_text(f"{name}={value}" if isinstance(value, str) else f"{name}={value!r}")
+    shown = redact_text(f"{name}={value}" if isinstance(value, str) else f"{name}={value!r}")
     return shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "..."
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._models.progress import Meter
+from curlhttp._models.progress import ProgressMeter
 from curlhttp.testing import reset
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -194,7 +194,7 @@ async def test_the_length_is_kept_to(client: AnyClient, app: AppServer, told: To
 
 def test_a_meter_tells_twenty_times_a_second(told: Told) -> None:
     now = 0.0
-    meter = Meter(told, lambda: now)
+    meter = ProgressMeter(told, lambda: now)
     meter.begin(0, None)
     for step in range(1, 101):
         now = step / 100

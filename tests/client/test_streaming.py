@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import curlhttp
-from curlhttp._models.chunks import ByteChunks, LineChunks
+from curlhttp._models.decoding import ByteChunks, LineChunks
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ContentDecodingError,

@@ -13,8 +13,8 @@ import pytest
 import curlhttp
 from curlhttp import AttemptEvent, RateLimit, RetryBudget, Timeout
 from curlhttp import exceptions as e
-from curlhttp._models.scrub import scrub_url
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.redaction import redact_url
+from curlhttp._models.url import parse_url
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset, untrusted
 from tests.support.scripted import URL, Scripted, asks, moved, steady
 
@@ -218,7 +218,7 @@ async def test_neither_hooks_nor_log_betray_a_secret(
 )
 def test_values_of_secret_parameters_are_masked(query: str, shown: str) -> None:
     url = parse_url(f"https://u:p@h.test/path{query}#fragment")
-    assert scrub_url(url) == f"https://h.test/path{shown}"
+    assert redact_url(url) == f"https://h.test/path{shown}"
 
 
 # --- the order of the layers, as attempts go through them ---

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from curlhttp._models.charsets import decode
+from curlhttp._models.decoding import decode_text
 from curlhttp.exceptions import ConnectTimeout, ReadTimeout, RequestException
 from tests.adversary.child import Child
 from tests.adversary.findings import Findings, place_of
@@ -132,7 +132,7 @@ class Judge:
         body = b"" if response.request.method == "HEAD" else expected.body
         right: Any = body
         if kind is str:
-            right = decode(body, response._charset())
+            right = decode_text(body, response._charset())
         if how == "lines":
             right = _LINE_END.sub("", right)
         if joined != right:

@@ -23,13 +23,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.body.arguments import encode_body
-from curlhttp._models.body.body import Body, BytesBody
-from curlhttp._models.body.streams import (
+from curlhttp._models.body import (
     AsyncIterBody,
+    Body,
+    BytesBody,
     FactoryBody,
     FileBody,
     IterBody,
+    encode_body,
     open_body,
 )
 from curlhttp.exceptions import (

@@ -21,14 +21,14 @@ from curlhttp import requests
 from curlhttp._models.cookies import store as store
 from curlhttp._models.cookies.jar import Cookies, cookie_header, store_cookies
 from curlhttp._models.cookies.store import CookieStore
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp.requests.cookies import (
     RequestsCookieJar,
     create_cookie,
     extract_cookies_to_jar,
     get_cookie_header,
 )
-from tests.models.test_public_suffix import forget
+from tests.models.test_cookie_parsing import forget
 
 FUTURE = "Expires=Wed, 01 Jan 2098 00:00:00 GMT"
 PAST = "Expires=Thu, 01 Jan 1970 00:00:00 GMT"
@@ -403,10 +403,10 @@ def test_clearing_by_path_domain_and_all_counts_right(side: Side) -> None:
     side.answer("http://i.test/", "d=1")
     side.jar.clear("h.test", "/x")
     side.answer("http://h.test/", "e=1; Path=/y")
-    assert side.jar._known_sites().totals == {"h.test": 2, "i.test": 1}
+    assert side.jar._get_sites().totals == {"h.test": 2, "i.test": 1}
     side.jar.clear("h.test")
     side.jar.clear_session_cookies()
-    assert side.jar._known_sites().total == 0
+    assert side.jar._get_sites().total == 0
     with pytest.raises(KeyError):
         side.jar.clear("h.test")
 

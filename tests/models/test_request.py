@@ -6,9 +6,9 @@ import inspect
 
 from curlhttp._config import transport_for
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request, fields_of
+from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timeout import Timeout
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 
 # Set by what a middleware does with a request, and by nobody who makes one.
 NOT_GIVEN = {"_headers", "_shared_headers", "extensions"}
@@ -18,7 +18,7 @@ def test_fill_sets_every_field_there_is() -> None:
     bare = Request.__new__(Request)
     assert not any(hasattr(bare, name) for name in Request.__slots__)
     transport = transport_for(True, None, None, False, False)
-    fields = fields_of(Headers(), Timeout(), transport)
+    fields = pack_fields(Headers(), Timeout(), transport)
     made = bare.fill("GET", parse_url("http://h.test/"), fields)
     assert made is bare
     assert all(hasattr(made, name) for name in Request.__slots__)
@@ -26,18 +26,18 @@ def test_fill_sets_every_field_there_is() -> None:
 
 
 def test_every_field_but_method_and_url_can_be_given() -> None:
-    given = set(inspect.signature(fields_of).parameters) - {"headers"}
+    given = set(inspect.signature(pack_fields).parameters) - {"headers"}
     assert given == set(Request.__slots__) - NOT_GIVEN - {"method", "url"}
 
 
 def test_each_field_is_what_was_given_under_its_name() -> None:
-    names = [name for name in inspect.signature(fields_of).parameters if name != "headers"]
+    names = [name for name in inspect.signature(pack_fields).parameters if name != "headers"]
     given = {name: object() for name in names}
     headers = Headers({"A": "b"})
     made = Request.__new__(Request).fill(
         "GET",
         parse_url("http://h.test/"),
-        fields_of(headers, **given),  # type: ignore[arg-type]
+        pack_fields(headers, **given),  # type: ignore[arg-type]
     )
     assert {name: getattr(made, name) for name in names} == given
     assert made.get_header("a") == "b"

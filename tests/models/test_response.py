@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from curlhttp import ClientRequest, Response, Timings
-from curlhttp._models.head import Head
+from curlhttp._models.response import Head, parse_links
+from curlhttp._models.response import Response as ReceivedResponse
+from curlhttp._models.timings import NO_TIME
 from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, RequestException
 from tests.servers import AppServer, RawServer, respond, response
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -438,3 +442,93 @@ def test_the_history_is_made_when_asked_for_and_kept() -> None:
 def test_a_head_says_at_once_that_it_has_no_codings(field: str, may: bool) -> None:
     head = Head(f"HTTP/1.1 200 OK\r\n{field}\r\n\r\n".encode())
     assert head.may_have_codings is may
+
+
+def test_a_pickled_error_hides_secrets_that_continue_in_folded_lines() -> None:
+    head = Head(
+        b"HTTP/1.1 401 Not: you\r\nX-Api-Key: s3cret-1\r\n s3cret-2\r\n"
+        b"Location: http://h/?token=s3cret-3\r\n\ts3cret-4\r\nVary: a\xe9\r\n\r\n",
+        b"Set-Cookie: a=s3cret-5\r\n",
+    )
+    answer = ReceivedResponse(ClientRequest("GET", "http://h/"), head, b"", NO_TIME)
+    data = pickle.dumps(HTTPError("refused", response=answer))
+    assert b"s3cret" not in data
+    again = pickle.loads(data).response
+    assert (again.status_code, again.reason, again.http_version) == (401, "Not: you", "HTTP/1.1")
+    assert again.headers.multi_items() == [
+        ("X-Api-Key", "[secret]"),
+        ("Location", "http://h/?token=***"),
+        ("Vary", "a\xe9"),
+    ]
+    assert again.trailers.multi_items() == [("Set-Cookie", "[secret]")]
+
+
+# --- the Link header: what is read of it, and in what time ---
+
+
+@pytest.mark.parametrize(
+    ("value", "links"),
+    [
+        ("", {}),
+        ("no link", {}),
+        ("<a>", {"a": {"url": "a"}}),
+        ("<a", {}),
+        ("<a>; rel=next", {"next": {"url": "a", "rel": "next"}}),
+        ("<a> ; REL = next", {"next": {"url": "a", "rel": "next"}}),
+        (
+            '</2>; rel="next", </9>; rel="last"; title="the, end"',
+            {
+                "next": {"url": "/2", "rel": "next"},
+                "last": {"url": "/9", "rel": "last", "title": "the, end"},
+            },
+        ),
+        ("<a>;rel=1,,<b>;rel=2", {"1": {"url": "a", "rel": "1"}, "2": {"url": "b", "rel": "2"}}),
+        ("<a>;rel=first;rel=second", {"first": {"url": "a", "rel": "first"}}),
+        ("<a>;rel", {"a": {"url": "a", "rel": ""}}),
+        ("<a>;;;rel=x", {"x": {"url": "a", "rel": "x"}}),
+        (
+            '<a>; title="say \\"hi\\"; <b>"; rel=x',
+            {"x": {"url": "a", "title": 'say "hi"; <b>', "rel": "x"}},
+        ),
+        ("<a>; rel=x junk; title=y", {"x": {"url": "a", "rel": "x", "title": "y"}}),
+        (
+            '<a>; title="no end, <b>; rel=x',
+            {"a": {"url": "a", "title": ""}, "x": {"url": "b", "rel": "x"}},
+        ),
+        ("<a><b>;rel=x", {"a": {"url": "a"}, "x": {"url": "b", "rel": "x"}}),
+        ("< a b >", {" a b ": {"url": " a b "}}),
+    ],
+)
+def test_links_are_read_as_far_as_they_are_some(
+    value: str, links: dict[str, dict[str, str]]
+) -> None:
+    assert parse_links(value) == links
+
+
+@given(st.text(alphabet='<>;,="\\ \tab\n', max_size=40))
+def test_no_value_breaks_the_parser(value: str) -> None:
+    for name, link in parse_links(value).items():
+        assert name in (link["url"], link.get("rel"))
+
+
+PIECES = [
+    "<",
+    "<a",
+    "<a>",
+    "<a>;",
+    ";",
+    '"',
+    "=",
+    ",",
+    '<a>;x="',
+    '<a>;x=\\"',
+    '<a>;x="\\',
+    ";a=b",
+    ';a="b"c',
+]
+
+
+@pytest.mark.parametrize("piece", [*PIECES, " ", "\t", "; ", "<a>; ", "<a>;x ", "<a>;x =", ", <"])
+def test_a_value_as_long_as_a_head_may_be_is_parsed_at_once(piece: str) -> None:
+    # Quadratic parsing would take hours here.
+    parse_links("<a>" + piece * (300_000 // len(piece)))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp._models.inputs import ParamsInput
-from curlhttp._models.url.url import URL, encode_params, parse_url
+from curlhttp._models.url import URL, encode_params, parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
 from tests.support.pace import assert_cheap
 

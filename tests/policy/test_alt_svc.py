@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp._policy.alt_svc import Alternatives, http3_age
 
 URL = parse_url("https://a.test/")

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.body.body import Body
-from curlhttp._models.body.streams import open_body
-from curlhttp._models.head import Head
+from curlhttp._models.body import Body, open_body
 from curlhttp._models.request import Request
-from curlhttp._models.response import Response
+from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
 from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, as_auth
 from curlhttp._policy.bearer import BearerAuth

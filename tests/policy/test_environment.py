@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp._policy.environment import (
     bypasses_proxy,
     ca_bundle,
@@ -247,7 +247,7 @@ def test_a_changed_netrc_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="these have system settings")
 def test_reading_the_environment_does_not_load_urllib_request() -> None:
     code = (
-        "import sys; from curlhttp._models.url.url import parse_url;"
+        "import sys; from curlhttp._models.url import parse_url;"
         "from curlhttp._policy import environment as e; u = parse_url('http://h.test/');"
         "e.proxy_for(u), e.netrc_credentials('h.test'), e.ca_bundle();"
         "e.proxy_for(u, {'http_proxy': 'p', 'no_proxy': '10.0.0.0/8'});"

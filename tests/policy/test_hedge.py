@@ -15,7 +15,7 @@ from curlhttp import TLS, CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLi
 from curlhttp._config import Transport
 from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._flow.extra_attempt import ExtraAttempts, Ticket
-from curlhttp._models.body.streams import open_body
+from curlhttp._models.body import open_body
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._policy.hedge import HeadTimes, may_hedge
 from curlhttp._run import run_sync

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._models.body.streams import open_body
+from curlhttp._models.body import open_body
 from curlhttp._models.headers import SENSITIVE, Headers
 from curlhttp._models.request import Request
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp._policy.auth import BasicAuth
 from curlhttp._policy.redirect import (
     REDIRECT_STATUSES,

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import curlhttp
 from curlhttp import Record
-from curlhttp._models.head import Head
 from curlhttp._models.headers import Headers
-from curlhttp._models.masks import Masks
+from curlhttp._models.redactor import Redactor
+from curlhttp._models.response import Head
 from curlhttp._record.har import Exchanged, Received, empty_log, write_log
 from curlhttp._record.reading import read_log
 from curlhttp.testing import Answer, ScriptedEngine, refused
@@ -295,7 +295,7 @@ def test_whatever_a_server_sends_can_be_read_again(
     exchange = Exchanged(0, request, b"", 0.0, None, 0.0, received)
     path = Path(os.environ["PYTEST_FUZZED"])
     log = empty_log()
-    log["entries"].append(exchange.entry(Masks()))
+    log["entries"].append(exchange.entry(Redactor()))
     check(log, "log")
     write_log(path, log)
     _, (played,) = read_log(path)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp._models.headers import Headers
-from curlhttp._models.masks import Masks
+from curlhttp._models.redactor import Redactor
 
-MASKS = Masks(["Tenant"])
+MASKS = Redactor(["Tenant"])
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import Record
-from curlhttp._models.codecs import CODECS
-from curlhttp._models.masks import Masks
+from curlhttp._models.decoding import CODECS
+from curlhttp._models.redactor import Redactor
 from curlhttp.exceptions import ChunkedEncodingError, ConnectionError
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.support.colours import ONE_OF_EACH, AnyClient
@@ -375,10 +375,10 @@ def test_wherever_a_body_is_cut_no_beginning_of_its_secret_stays(name: str) -> N
     kind, text = BODIES[name]
     body = as_bytes(text)
     for end in range(len(body)):
-        masked = Masks().body(body[:end], kind)
+        masked = Redactor().body(body[:end], kind)
         shown = masked.decode("cp037" if "cp037" in kind else "latin-1").replace("\0", "")
         assert CANARY[:4] not in shown
-        assert Masks().body(masked, kind) == masked
+        assert Redactor().body(masked, kind) == masked
 
 
 # --- what is around bodies ---
@@ -527,7 +527,7 @@ async def test_a_body_that_broke_off_is_recorded_without_its_secret(
     ],
 )
 def test_what_is_no_secret_stays_byte_by_byte(kind: str, text: str | bytes) -> None:
-    assert Masks().body(as_bytes(text), kind) == as_bytes(text)
+    assert Redactor().body(as_bytes(text), kind) == as_bytes(text)
 
 
 LETTERS = st.sampled_from(
@@ -545,7 +545,7 @@ TEXTS = st.lists(LETTERS, max_size=4).map("".join)
     ),
 )
 def test_masking_twice_changes_nothing(body: bytes, kind: str) -> None:
-    masks = Masks(["a"])
+    masks = Redactor(["a"])
     masked = masks.body(body, kind)
     assert masks.body(masked, kind) == masked
 
@@ -557,7 +557,7 @@ def test_json_stays_json_and_keeps_its_names(value: object) -> None:
             return {name: names(inner) for name, inner in found.items()}
         return [names(inner) for inner in found] if isinstance(found, list) else None
 
-    masked = Masks().body(json.dumps({"v": value}).encode(), JSON)
+    masked = Redactor().body(json.dumps({"v": value}).encode(), JSON)
     assert names(json.loads(masked)) == names({"v": value})
 
 
@@ -585,10 +585,10 @@ def test_a_secret_is_found_in_any_json(
         value = {"list": [inner, value], "member": {"m": value, "n": inner}}.get(
             wrap, json.dumps(value, indent=indent)
         )
-    masked = Masks(["a"]).body(json.dumps(value, indent=indent).encode(), JSON)
+    masked = Redactor(["a"]).body(json.dumps(value, indent=indent).encode(), JSON)
     assert CANARY.encode() not in masked
     json.loads(masked)
-    assert Masks(["a"]).body(masked, JSON) == masked
+    assert Redactor(["a"]).body(masked, JSON) == masked
 
 
 @pytest.mark.parametrize(
@@ -601,5 +601,5 @@ def test_a_secret_is_found_in_any_json(
 @pytest.mark.parametrize("kind", ["", FORM, "text/xml"])
 def test_masking_takes_a_time_that_grows_with_the_body(text: str, kind: str) -> None:
     begin = time.thread_time()
-    Masks(["a"]).body(text.encode(), kind)
+    Redactor(["a"]).body(text.encode(), kind)
     assert_cheap(time.thread_time() - begin, limit=10)  # minutes, where it grows with the square

@@ -26,7 +26,7 @@ from curlhttp._curl.thread_pool import Key, ThreadPool
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import ByteStream, HedgePlan, Incoming, connector
 from curlhttp._fork import register
-from curlhttp._models.closed import closed_amid, closed_with_client
+from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._network import network, now, wall
@@ -160,7 +160,7 @@ class BlockingEngine:
         try:
             incoming.wake = _ignore  # first: see `abort`
             if incoming not in self._opened:  # closed, or opened by this process's parent
-                raise incoming.failed or closed_amid(request)
+                raise incoming.failed or closed_while_reading(request)
             if not incoming.pieces:
                 if incoming.paused:
                     driver.resume_soon(incoming)
@@ -175,7 +175,7 @@ class BlockingEngine:
                 if incoming in self._opened:
                     return piece
             if not self._take_from_opened(incoming):
-                raise closed_amid(request)
+                raise closed_while_reading(request)
             # Where the body was cut short, its connection has ended: there is nothing to keep.
             is_spent = incoming.is_cut_short
             if not is_spent:

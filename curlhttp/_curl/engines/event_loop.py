@@ -20,8 +20,8 @@ from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import ByteStream, Gate, connector
-from curlhttp._models.body.body import Body
-from curlhttp._models.closed import closed_with_client
+from curlhttp._models.body import Body
+from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import Request
 from curlhttp._network import network
 

@@ -17,7 +17,7 @@ from curlhttp._curl.guarding import blocked_target, check_scheme
 from curlhttp._curl.lookups import Lookups
 from curlhttp._curl.options import addresses_of, dialled
 from curlhttp._engine import ByteStream, Engine, HedgePlan, Incoming, connector
-from curlhttp._models.guard import JudgedTarget
+from curlhttp._models.address_guard import CheckedAddress
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._network import network
@@ -25,7 +25,7 @@ from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout,
 
 if TYPE_CHECKING:
     from curlhttp._engine import Gate
-    from curlhttp._models.guard import AddressGuard
+    from curlhttp._models.address_guard import AddressGuard
 
 __all__ = ["Checkpoint", "GuardedEngine"]
 
@@ -84,7 +84,7 @@ class Checkpoint:
             addresses = await self._addresses(request, host, family, engine)
         # Anew for each request, as of connections.
         address = _first_judged(request, addresses, port)
-        return self._told(transport, judged=JudgedTarget(url.host, url.port, address, port))
+        return self._told(transport, judged=CheckedAddress(url.host, url.port, address, port))
 
     async def _addresses(
         self, request: Request, host: str, family: int, engine: Engine

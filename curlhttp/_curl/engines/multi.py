@@ -17,7 +17,7 @@ from curlhttp._curl.result import check_opened, response_of, take_piece
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine import Gate, HedgePlan, Incoming
 from curlhttp._fork import register
-from curlhttp._models.closed import closed_amid
+from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._network import network, now, wall
@@ -151,7 +151,7 @@ class MultiEngine(PooledEngine):
             return
         # Another task waits in `read`. With the transfer given back under it, it would wait for
         # ever, or for another request's body; so it is told, and gives the transfer back itself.
-        incoming.failed = closed_amid(incoming.request)
+        incoming.failed = closed_while_reading(incoming.request)
         incoming.pieces.clear()
         incoming.done = True
         self._driver.remove(incoming)

@@ -19,8 +19,8 @@ from curlhttp._curl.result import response_of
 from curlhttp._curl.shares import Shares
 from curlhttp._curl.slots import Slots, no_free_slot, open_files_bound
 from curlhttp._curl.transfer import Transfer
-from curlhttp._models.body.body import Body
-from curlhttp._models.closed import client_closed
+from curlhttp._models.body import Body
+from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 
 __all__ = ["PooledEngine"]

@@ -22,7 +22,7 @@ from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.open_files import naming_lack
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.transfer import Transfer
-from curlhttp._models.body.body import Body
+from curlhttp._models.body import Body
 from curlhttp._network import network
 from curlhttp._run import NEEDS_A_LOOP
 

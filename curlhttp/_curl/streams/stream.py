@@ -18,7 +18,7 @@ from curlhttp._curl.errors import refused_tls
 from curlhttp._curl.transfer import Transfer
 from curlhttp._fork import register
 from curlhttp._models.headers import Headers
-from curlhttp._models.request import Request, fields_of
+from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timings import MICROSECOND, Timings
 from curlhttp.exceptions import ConnectionError, SSLError
 
@@ -44,7 +44,7 @@ class ConnectionRequest(Request):
 
 def connection_to(request: Request) -> Request:
     """Return what makes libcurl connect as for a request, and send nothing."""
-    fields = fields_of(
+    fields = pack_fields(
         Headers(),
         # Silence is none of libcurl's business any more.
         replace(request.timeout, read=None),

@@ -1,7 +1,7 @@
-"""What Cookies and requests' jar have in common: where cookies lie, and how many there may be.
+"""Base class of Cookies and of requests' jar: stores cookies by domain, within limits.
 
-It is http.cookiejar's storage, found by domain and bounded as RFC 6265, section 6.1, allows, with
-one parser for what servers set. It reads no clock of its own and knows nothing of transfers.
+It uses http.cookiejar's storage with limits that RFC 6265, section 6.1, allows, and another parser
+of Set-Cookie. It reads no clock of its own and knows nothing of transfers.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from curlhttp._models.cookies.public_suffix import site_of
-from curlhttp._models.cookies.rules import (
+from curlhttp._models.cookies.parsing import (
     CookieRules,
     SetCookies,
+    get_host_and_path,
+    get_site,
     matching_domains,
     parse_cookie,
     path_matches,
-    place_of,
 )
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ __all__ = [
     "join_pairs",
 ]
 
-# RFC 6265, section 6.1, asks for at least 50 a domain, 4096 bytes each, and 3000 in all. Browsers
-# keep 180 a site (Chrome); no honest response sets more than 50 at once.
+# RFC 6265, section 6.1, requires at least 50 per domain, 4096 bytes each, and 3000 in all. Chrome
+# keeps 180 per site; no honest response sets more than 50 at once.
 MAX_COOKIES_PER_RESPONSE = 50
 MAX_COOKIES_PER_SITE = 180
 MAX_COOKIES = 3000
@@ -48,10 +48,10 @@ _BY_DOMAIN = (DefaultCookiePolicy.domain_return_ok, CookieRules.domain_return_ok
 
 
 class _Sites:
-    """Which domains of a jar belong to which site, the site that was used last at the end.
+    """Count the cookies of a jar by site, in the order in which the sites were last used.
 
     Attributes:
-        cookies: the dictionary that this describes.
+        cookies: the dictionary whose cookies are counted.
         sizes: how many cookies each domain has, by site.
         totals: how many cookies each site has.
         total: how many cookies there are.
@@ -70,8 +70,8 @@ class _Sites:
                     self.count(cookie, 1)
 
     def count(self, cookie: Cookie, change: int) -> None:
-        """Note that a cookie is in the jar now (1), or no more (-1)."""
-        site = site_of(cookie.domain)
+        """Record that a cookie was added (1) or removed (-1)."""
+        site = get_site(cookie.domain)
         self.total += change
         _add(self.totals, site, change)
         _count_in(self.sizes, site, cookie.domain, change)
@@ -79,7 +79,7 @@ class _Sites:
             _count_in(self.secure, (site, cookie.name), cookie.domain, change)
 
     def touch(self, site: str) -> None:
-        """Note that a site's cookies are in use."""
+        """Record that a site's cookies were used."""
         sizes = self.sizes.pop(site, None)
         if sizes:
             self.sizes[site] = sizes
@@ -101,20 +101,20 @@ def _count_in(counts: dict[_Key, dict[str, int]], key: _Key, domain: str, change
 
 
 class CookieStore(CookieJar):
-    """A CookieJar that finds a host's cookies by their domains, and that no server can fill.
+    """A CookieJar that finds a host's cookies by domain, and whose size no server can exceed.
 
-    Bounds hold for what responses set. What a program puts in itself stays until a response sets
-    more; then the cookies of the site go first that was not used for the longest time.
+    Limits apply to cookies that responses set. A program may store any number; when a response then
+    sets more, cookies of the least recently used site are removed.
     """
 
     _cookies: dict[str, dict[str, dict[str, Cookie]]]
     _cookies_lock: threading.RLock
     _policy: DefaultCookiePolicy
-    _now: int  # the stdlib's jar sets it in make_cookies
-    _sites: _Sites | None = None  # made when a response sets the first cookie
+    _now: int  # set by the stdlib's make_cookies
+    _sites: _Sites | None = None  # created when a response sets the first cookie
 
     def __iter__(self) -> Iterator[Cookie]:
-        # The stdlib's own (3.10) sorts by name, and trips when the jar changes meanwhile.
+        # The stdlib's (3.10) sorts by name, and fails if the jar changes meanwhile.
         with self._cookies_lock:
             return iter(
                 [
@@ -143,9 +143,9 @@ class CookieStore(CookieJar):
     # what is stored
 
     def set_cookie(self, cookie: Cookie) -> None:
-        """Store a cookie, in place of one of its name, domain and path."""
+        """Store a cookie, in place of one with the same name, domain and path."""
         with self._cookies_lock:
-            old = self._found(cookie.domain, cookie.path, cookie.name)
+            old = self._find(cookie.domain, cookie.path, cookie.name)
             super().set_cookie(cookie)
             if self._sites is not None:
                 self._sites.count(cookie, 1)
@@ -158,14 +158,14 @@ class CookieStore(CookieJar):
         """Remove one cookie, or all of a path, a domain or the jar.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no such cookie.
         """
         with self._cookies_lock:
             if domain is None or path is None or name is None:
                 self._sites = None
                 super().clear(domain, path, name)
                 return
-            old = self._found(domain, path, name)
+            old = self._find(domain, path, name)
             super().clear(domain, path, name)
             # The stdlib leaves empty dictionaries behind: a server could fill the memory with them.
             paths = self._cookies[domain]
@@ -176,29 +176,29 @@ class CookieStore(CookieJar):
             if self._sites is not None and old is not None:
                 self._sites.count(old, -1)
 
-    def _found(self, domain: str, path: str, name: str) -> Cookie | None:
+    def _find(self, domain: str, path: str, name: str) -> Cookie | None:
         return self._cookies.get(domain, {}).get(path, {}).get(name)
 
     def _remove(self, cookie: Cookie) -> None:
-        """Remove the cookie of this one's name, domain and path, if there is one."""
+        """Remove the stored cookie with the same name, domain and path, if any."""
         with self._cookies_lock:
-            if self._found(cookie.domain, cookie.path, cookie.name) is not None:
+            if self._find(cookie.domain, cookie.path, cookie.name) is not None:
                 self.clear(cookie.domain, cookie.path, cookie.name)
 
     # what servers set
 
     def extract_cookies(self, response: HTTPResponse, request: UrllibRequest) -> None:
-        """Store what the response's Set-Cookie headers may set."""
+        """Store the response's cookies that the policy allows."""
         with self._cookies_lock:
             for cookie in self.make_cookies(response, request):
                 if not self._is_guarded(cookie, request) and self._policy.set_ok(cookie, request):
-                    self._take(cookie)
+                    self._store_received(cookie)
 
     def make_cookies(self, response: HTTPResponse, request: UrllibRequest) -> Sequence[Cookie]:
         """Parse the response's Set-Cookie headers, without storing anything.
 
-        The stdlib's parser fails at dates, and deletes at once what a response expires, even of a
-        domain that is not the responder's; here an expired cookie passes the policy like any other.
+        The stdlib's parser fails at dates, and deletes cookies that a response expires even if
+        another site owns them. Here an expired cookie has to pass the policy like any other.
         """
         self._set_now(request)
         lines = response.info().get_all("Set-Cookie", ())
@@ -208,36 +208,36 @@ class CookieStore(CookieJar):
     def _set_now(self, request: UrllibRequest) -> None:
         super().make_cookies(cast("HTTPResponse", SetCookies(())), request)
 
-    def _take(self, cookie: Cookie) -> None:
-        """Store a cookie of a server, and make room for it."""
+    def _store_received(self, cookie: Cookie) -> None:
+        """Store a cookie that a server set, and make room for it."""
         if cookie.is_expired():
             self._remove(cookie)
             return
-        sites = self._known_sites()
+        sites = self._get_sites()
         before = sites.total
         self.set_cookie(cookie)
-        site = site_of(cookie.domain)
+        site = get_site(cookie.domain)
         sites.touch(site)
         if sites.total <= before:
             return
         if sites.totals[site] > MAX_COOKIES_PER_SITE:
             self._evict(site, cookie)
         if sites.total > MAX_COOKIES:
-            self._evict(next(filter(None, sites.sizes)), cookie)  # "": a program's, for every host
+            self._evict(next(filter(None, sites.sizes)), cookie)  # "": the program's own
 
-    def _known_sites(self) -> _Sites:
+    def _get_sites(self) -> _Sites:
         sites = self._sites
         if sites is None or sites.cookies is not self._cookies:
             sites = self._sites = _Sites(self._cookies)
         return sites
 
     def _evict(self, site: str, newest: Cookie) -> None:
-        """Drop a cookie of a site, of the domain with the most.
+        """Remove a cookie of a site, from the domain that has the most.
 
-        So a host that sets too many displaces its own, not those of the hosts beside it. Of the
-        oldest cookies one goes that has expired, else one that is not Secure.
+        So a host that sets too many loses its own cookies, not those of its neighbours. Of the
+        oldest cookies an expired one is removed first, then one that is not Secure.
         """
-        sizes = self._known_sites().sizes[site]
+        sizes = self._get_sites().sizes[site]
         domain = max(islice(sizes, MAX_COOKIES_PER_SITE), key=sizes.__getitem__)
         cookies = (
             cookie for named in self._cookies.get(domain, {}).values() for cookie in named.values()
@@ -247,19 +247,18 @@ class CookieStore(CookieJar):
             self._remove(min(oldest, key=lambda old: (not old.is_expired(), old.secure)))
 
     def _is_guarded(self, cookie: Cookie, request: UrllibRequest) -> bool:
-        """Return whether a plain-text response would touch a Secure cookie (RFC 6265bis, 5.7)."""
+        """Return whether a response without TLS would replace a Secure one (RFC 6265bis, 5.7)."""
         if request.type in ("https", "wss"):
             return False
         return any(
-            old.secure and path_matches(cookie.path, old.path)
-            for old in self._secure_namesakes(cookie)
+            old.secure and path_matches(cookie.path, old.path) for old in self._find_secure(cookie)
         )
 
-    def _secure_namesakes(self, cookie: Cookie) -> Iterator[Cookie]:
-        """Give Secure cookies of that name whose domains hold this one's, or lie within it."""
+    def _find_secure(self, cookie: Cookie) -> Iterator[Cookie]:
+        """Yield Secure cookies of that name whose domains contain this one's, or are within it."""
         own = cookie.domain.lstrip(".")
-        secure = self._known_sites().secure
-        for site in ("", site_of(own)):
+        secure = self._get_sites().secure
+        for site in ("", get_site(own)):
             for domain in secure.get((site, cookie.name), ()):
                 if _are_related(domain.lstrip("."), own):
                     for named in self._cookies.get(domain, {}).values():
@@ -269,7 +268,7 @@ class CookieStore(CookieJar):
     # what requests carry
 
     def add_cookie_header(self, request: UrllibRequest) -> None:
-        """Add the Cookie header, unless the request has one, and drop what has expired of it."""
+        """Add the Cookie header, unless the request has one, and remove expired cookies."""
         if self._policy.rfc2965:
             super().add_cookie_header(request)
             return
@@ -287,22 +286,22 @@ class CookieStore(CookieJar):
         return cookies
 
     def _domains_for(self, request: UrllibRequest) -> list[str]:
-        """Return the domains of the jar that a request may have cookies of, in the jar's order."""
+        """Return the jar's domains whose cookies a request may have, in the jar's order."""
         if type(self._policy).domain_return_ok not in _BY_DOMAIN:
-            return list(self._cookies)  # the policy may have other opinions on domains
-        found = self._domains_of(*self._hosts_of(request))
+            return list(self._cookies)  # the policy may decide otherwise about domains
+        found = self._get_domains(*self._get_hosts(request))
         return found if len(found) < 2 else [each for each in self._cookies if each in found]
 
-    def _hosts_of(self, request: UrllibRequest) -> tuple[str, ...]:
-        """Return the names under which cookies may have the host of a request."""
-        return (place_of(request)[0],)
+    def _get_hosts(self, request: UrllibRequest) -> tuple[str, ...]:
+        """Return the names that a request's host has in cookies."""
+        return (get_host_and_path(request)[0],)
 
-    def _domains_of(self, *hosts: str) -> list[str]:
-        """Return the domains of the jar that hosts may have cookies of."""
+    def _get_domains(self, *hosts: str) -> list[str]:
+        """Return the jar's domains whose cookies the hosts may have."""
         cookies = self._cookies
         found = [each for host in hosts for each in matching_domains(host) if each in cookies]
         if found and self._sites is not None:
-            self._sites.touch(site_of(hosts[0]))
+            self._sites.touch(get_site(hosts[0]))
         return found
 
     def _drop_expired(self, domain: str) -> None:
@@ -317,7 +316,7 @@ class CookieStore(CookieJar):
 
 
 def join_pairs(pairs: Sequence[str]) -> str:
-    """Return a Cookie header of "name=value" pairs, without those that it has no room for."""
+    """Return a Cookie header of "name=value" pairs, without those beyond MAX_HEADER."""
     header = "; ".join(pairs)
     if len(header) <= MAX_HEADER:
         return header

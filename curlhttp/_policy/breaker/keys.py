@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from curlhttp._models.url.url import parse_url
+from curlhttp._models.url import parse_url
 from curlhttp.exceptions import CircuitBreakerOpen
 
 __all__ = ["key_of", "proxy_key", "refusal"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from curlhttp._models.cookies.late import Jar
+from curlhttp._models.cookies import LazyCookies
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
@@ -146,7 +146,7 @@ class FetchRun:
                 request.extensions = {_KEY: (line, request.method, str(request.url))}
                 # A separate jar per request, so that cookies of a million lines neither accumulate
                 # nor mix.
-                request.jar = Jar()
+                request.jar = LazyCookies()
                 return request
         self._progress.print_invalid_line(line.number, problem)
         self._record(FetchRecord.of_problem(line, problem))

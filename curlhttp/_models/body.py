@@ -1,0 +1,745 @@
+"""Request bodies: from `content`, `data`, `json` and `files` to bytes that are read in pieces.
+
+Values only: nothing here opens a connection, a file or a thread. A body is read by one exchange at
+a time. Exceptions of the caller's file, iterator or function are passed on unchanged.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from json import JSONEncoder
+from types import AsyncGeneratorType
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
+from urllib.parse import urlencode
+
+from curlhttp._models.url import pairs
+from curlhttp.exceptions import (
+    InvalidHeader,
+    InvalidJSONError,
+    RequestException,
+    UnrewindableBodyError,
+)
+
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import (
+        JSON,
+        ContentInput,
+        DataInput,
+        FilesInput,
+        FormInput,
+        Piece,
+        Text,
+    )
+
+__all__ = [
+    "WHOLE",
+    "AsyncIterBody",
+    "Body",
+    "BytesBody",
+    "FactoryBody",
+    "FileBody",
+    "IterBody",
+    "MultipartBody",
+    "SecretBody",
+    "encode_body",
+    "open_body",
+    "read_whole",
+    "rewind",
+]
+
+_PIECE = 64 * 1024
+
+
+class Body:
+    """One request body.
+
+    Attributes:
+        content_type: the Content-Type of the body, or None.
+        length: its size in bytes, or None if unknown: it is then sent with chunked coding.
+        data: the whole body if it is in memory, else None.
+        replayable: whether rewind() works after something was read.
+        is_async: whether it is read with next() in place of read().
+        is_secret: whether it holds credentials; it is then left out of pickles.
+    """
+
+    __slots__ = ("content_type", "data", "length", "replayable")
+    content_type: str | None
+    length: int | None
+    data: bytes | None
+    replayable: bool
+    is_async = False
+    is_secret = False
+
+    def read(self, size: int) -> bytes:
+        """Return the next piece, of 1 to `size` bytes; b"" at the end."""
+        raise NotImplementedError
+
+    async def next(self) -> bytes:
+        """Return the next piece of an async body, of any size; b"" at the end."""
+        raise NotImplementedError
+
+    def rewind(self) -> None:
+        """Go back to the start of the body.
+
+        Raises:
+            UnrewindableBodyError: something was read that cannot be read again.
+        """
+        raise NotImplementedError
+
+    def twin(self) -> Body | None:
+        """Return a body with the same content that can be sent at the same time, or None."""
+        return None
+
+    def seek(self, offset: int) -> None:
+        """Go to `offset` bytes after the start, by reading the bytes before it."""
+        self.rewind()
+        while offset > 0 and (piece := self.read(min(offset, _PIECE))):
+            offset -= len(piece)
+
+    def __repr__(self) -> str:
+        from curlhttp._models.rendering import repr_of_body
+
+        return repr_of_body(self)
+
+    def close(self) -> None:
+        """Release what the body itself opened; a caller's file stays open."""
+
+    async def aclose(self) -> None:
+        """Close an async generator that was started, so that it cleans up now."""
+
+
+def rewind(body: Body | None) -> UnrewindableBodyError | None:
+    """Rewind a body, if there is one; return the error if that fails."""
+    if body is not None:
+        try:
+            body.rewind()
+        except UnrewindableBodyError as error:
+            return error
+    return None
+
+
+async def read_whole(body: Body | None) -> bytes:
+    """Read a body, async or not, to its end; return b"" for None."""
+    if body is None:
+        return b""
+    pieces = []
+    while piece := (await body.next() if body.is_async else body.read(_PIECE)):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+class BytesBody(Body):
+    """A body in memory."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, data: bytes, content_type: str | None = None) -> None:
+        self.content_type = content_type
+        self.data: bytes = data
+        self.length: int = len(data)
+        self.replayable = True
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        at = self._at
+        piece = self.data[at : at + size]
+        self._at = at + len(piece)
+        return piece
+
+    def rewind(self) -> None:
+        self._at = 0
+
+    def twin(self) -> Body:
+        return BytesBody(self.data, self.content_type)
+
+    def seek(self, offset: int) -> None:
+        self._at = offset
+
+
+class SecretBody(BytesBody):
+    """A body in memory that holds credentials."""
+
+    __slots__ = ()
+    is_secret = True
+
+    def twin(self) -> Body:
+        return SecretBody(self.data, self.content_type)
+
+
+class StreamBody(Body):
+    """A body that is read piece by piece and must have its length, if it has one.
+
+    Subclasses return pieces of any size from _pull(), and b"" at the end.
+
+    Args:
+        length: bytes that the body must have, or None. If it has more or fewer, read() or next()
+            raises RequestException and does not return the piece that is too long.
+    """
+
+    __slots__ = ("_pulled", "_spare")
+
+    def __init__(self, length: int | None) -> None:
+        if length is not None and length < 0:
+            raise ValueError(f"a body cannot have {length} bytes")
+        self.content_type = None
+        self.length = length
+        self.data = None
+        self.replayable = False
+        self._restart()
+
+    def _restart(self) -> None:
+        self._pulled = 0
+        self._spare = memoryview(b"")
+
+    def twin(self) -> Body | None:
+        # Two readers of one file would get half each, unless one has already read all of it.
+        if not self.replayable or self._pulled != self.length or self._spare:
+            return None
+        self.rewind()
+        return self
+
+    def read(self, size: int) -> bytes:
+        piece: Piece = self._spare
+        if not piece:
+            piece = self._counted(self._pull(size))
+            if piece and self._pulled == self.length:
+                self._counted(self._pull(1))  # a reader that has all bytes does not ask again
+            if len(piece) <= size:
+                return piece
+        # A view, because an iterator may return one huge piece.
+        rest = memoryview(piece)
+        self._spare = rest[size:]
+        return bytes(rest[:size])
+
+    def _pull(self, size: int) -> bytes:
+        raise NotImplementedError
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._pulled += len(piece)
+        length = self.length
+        if length is not None and (self._pulled > length or (not piece and self._pulled < length)):
+            self._mismatch(length)
+        return piece
+
+    def _mismatch(self, length: int) -> NoReturn:
+        gave = "only" if self._pulled < length else "at least"
+        raise RequestException(f"the body has {gave} {self._pulled} bytes, its length is {length}")
+
+
+# --- files, iterables and functions ---
+
+WHOLE = (str, bytes, bytearray, memoryview)
+# The others of io.BufferedIOBase decompress: they find their end by reading up to it.
+_SIZED = (io.BytesIO, io.BufferedReader, io.BufferedRandom)
+
+
+class FileBody(StreamBody):
+    """A binary file, from its current position to its end.
+
+    Args:
+        file: anything with a binary read(size).
+        length: bytes from there on. With None it is determined by .len or len(), as in requests,
+            or by seeking to the end; not by fstat(), which gives a GzipFile's compressed size.
+
+    Raises:
+        TypeError: the file is open in text mode.
+    """
+
+    __slots__ = ("_file", "_start")
+
+    def __init__(self, file: object, length: int | None = None) -> None:
+        if isinstance(file, io.TextIOBase):
+            raise TypeError("the file is open in text mode; open it in binary mode, 'rb'")
+        self._file = cast(BinaryIO, file)  # it may have only the method read
+        self._start = _find_position(self._file)
+        super().__init__(_find_length(self._file, self._start) if length is None else length)
+        self.replayable = self._start is not None
+
+    def _pull(self, size: int) -> bytes:
+        return _as_bytes(self._file.read(size), "the file (open it in binary mode, 'rb')")
+
+    def rewind(self) -> None:
+        # Even if nothing was read here: the file may be used for two parts of one form.
+        if self._start is not None:
+            try:
+                self._file.seek(self._start)
+            except (OSError, ValueError) as error:
+                raise UnrewindableBodyError(f"the file cannot be rewound: {error}") from error
+        elif self._pulled:
+            raise UnrewindableBodyError("the file cannot seek, so it cannot be sent again")
+        self._restart()
+
+
+class IterBody(StreamBody):
+    """The pieces of an iterable of bytes; only a list or tuple can be sent again.
+
+    Other iterables may be exhausted after one pass, and would then send an empty body.
+    """
+
+    __slots__ = ("_iterator", "_source")
+
+    def __init__(self, source: Iterable[Piece], length: int | None = None) -> None:
+        super().__init__(length)
+        self._source = source
+        self._iterator: Iterator[Piece] | None = None
+        self.replayable = isinstance(source, (list, tuple))
+
+    def _pull(self, size: int) -> bytes:
+        if self._iterator is None:
+            self._iterator = iter(self._source)
+        for piece in self._iterator:
+            # An empty piece is not the end.
+            if data := _as_bytes(piece, "the iterable"):
+                return data
+        return b""
+
+    def rewind(self) -> None:
+        if self._iterator is not None and not self.replayable:
+            raise UnrewindableBodyError("an iterator cannot be sent again; give a callable")
+        self._iterator = None
+        self._restart()
+
+    def twin(self) -> Body | None:
+        return IterBody(self._source, self.length) if self.replayable else None
+
+
+class AsyncIterBody(StreamBody):
+    """The pieces of an async iterable of bytes, for AsyncClient."""
+
+    __slots__ = ("_iterator", "_source")
+    is_async = True
+
+    def __init__(self, source: AsyncIterable[Piece], length: int | None = None) -> None:
+        super().__init__(length)
+        self._source = source
+        self._iterator: AsyncIterator[Piece] | None = None
+
+    def _pull(self, size: int) -> bytes:
+        raise TypeError("an async body needs AsyncClient")
+
+    async def next(self) -> bytes:
+        if self._iterator is None:
+            self._iterator = aiter(self._source)
+        piece = self._counted(await self._advance(self._iterator))
+        if piece and self._pulled == self.length:
+            self._counted(await self._advance(self._iterator))
+        return piece
+
+    async def _advance(self, iterator: AsyncIterator[Piece]) -> bytes:
+        async for piece in iterator:
+            if data := _as_bytes(piece, "the async iterable"):
+                return data
+        return b""
+
+    def rewind(self) -> None:
+        if self._iterator is not None:
+            raise UnrewindableBodyError("an async iterator cannot be sent again; give a callable")
+
+    async def aclose(self) -> None:
+        if isinstance(self._iterator, AsyncGeneratorType):
+            await self._iterator.aclose()
+
+
+class FactoryBody(StreamBody):
+    """The body that a callable returns, called again each time that it is sent.
+
+    The first call is made at once, because kind and length of the body decide how the request is
+    sent.
+
+    Args:
+        make: returns bytes, a file, an iterable or an async iterable, which is closed at its end,
+            on rewind() and on close().
+    """
+
+    __slots__ = ("_fresh", "_inner", "_made", "_make", "is_async")
+
+    def __init__(self, make: Callable[[], object], length: int | None = None) -> None:
+        self._make = make
+        self._renew()
+        super().__init__(self._inner.length if length is None else length)
+        self.replayable = True
+        self.is_async = self._inner.is_async
+
+    def _renew(self) -> None:
+        self._made = self._make()
+        self._inner = open_body(self._made, factory=False)
+        self._fresh = True
+
+    def _pull(self, size: int) -> bytes:
+        self._fresh = False
+        piece = self._inner.read(size)
+        if not piece:
+            self.close()
+            self._inner = BytesBody(b"")
+        return piece
+
+    async def next(self) -> bytes:
+        self._fresh = False
+        piece = self._counted(await self._inner.next())
+        if piece and self._pulled == self.length:
+            self._counted(await self._inner.next())
+        return piece
+
+    def rewind(self) -> None:
+        if not self._fresh:
+            self.close()
+            self._renew()
+        self._restart()
+
+    def twin(self) -> Body:
+        return FactoryBody(self._make, self.length)
+
+    def close(self) -> None:
+        self._fresh = False
+        close = getattr(self._made, "close", None)
+        if close is not None:
+            close()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _as_bytes(piece: object, source_name: str) -> bytes:
+    if isinstance(piece, bytes):
+        return piece
+    if isinstance(piece, (bytearray, memoryview)):
+        return bytes(piece)  # a copy: the source may reuse the buffer
+    raise TypeError(f"{source_name} gave {type(piece).__name__}, not bytes")
+
+
+def _find_position(file: BinaryIO) -> int | None:
+    """Return the offset to seek back to, None for a file that cannot seek."""
+    try:
+        if not hasattr(file, "seek") or not getattr(file, "seekable", lambda: True)():
+            return None
+        return int(file.tell())
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def _find_length(file: object, start: int | None) -> int | None:
+    total = len(file) if hasattr(file, "__len__") else getattr(file, "len", None)
+    if isinstance(total, int):
+        return max(0, total - (start or 0))
+    if start is None or (isinstance(file, io.BufferedIOBase) and not isinstance(file, _SIZED)):
+        return None
+    return _seek_length(cast(BinaryIO, file), start)
+
+
+def _seek_length(file: BinaryIO, start: int) -> int | None:
+    try:
+        file.seek(0, io.SEEK_END)
+        size = int(file.tell()) - start
+        # Files of /proc have size 0 and content.
+        return size if size > 0 else None if file.read(1) else 0
+    except (OSError, TypeError, ValueError):
+        return None
+    finally:
+        file.seek(start)
+
+
+def open_body(source: object, length: int | None = None, factory: bool = True) -> Body:
+    """Return a body that sends `source` as it is.
+
+    Args:
+        source: bytes, str (sent as UTF-8), a binary file, an iterable or async iterable of
+            bytes, or a callable that returns one of these.
+        length: its size in bytes, if that cannot be determined.
+        factory: whether a callable is allowed.
+
+    Raises:
+        TypeError: `source` is something else.
+        InvalidHeader: `length` is wrong.
+    """
+    if isinstance(source, WHOLE):
+        data = source.encode() if isinstance(source, str) else bytes(source)
+        if length is not None and length != len(data):
+            raise InvalidHeader(f"the body has {len(data)} bytes, its length is {length}")
+        return BytesBody(data)
+    kind = _body_class(source)
+    if kind is None or (kind is FactoryBody and not factory):
+        raise TypeError(
+            "a body is bytes, str, a binary file, an iterable or async iterable of bytes,"
+            f" or a callable that returns one of these, not {type(source).__name__}"
+        )
+    return kind(source, length)
+
+
+def _body_class(source: object) -> Callable[..., StreamBody] | None:
+    if isinstance(source, type):  # a class has its instances' methods, too
+        return FactoryBody
+    if hasattr(source, "__aiter__"):
+        return AsyncIterBody
+    if hasattr(source, "read"):
+        return FileBody
+    if hasattr(source, "__iter__") and not isinstance(source, Mapping):
+        return IterBody
+    return FactoryBody if callable(source) else None
+
+
+# --- multipart/form-data (RFC 7578) ---
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_BREAKS = re.compile(r"[\r\n\0]").search
+# WHATWG HTML, "multipart/form-data encoding algorithm".
+_ESCAPES = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
+# Values up to this size are copied together, so that many small fields make few pieces.
+_SMALL = 64 * 1024
+
+
+class MultipartBody(StreamBody):
+    """A form with files, streamed: a file is read while it is sent, never before.
+
+    Its length is known if the length of every part is; it can be sent again if every part can.
+
+    Args:
+        fields: (name, value) pairs, sent first; a value that is not bytes is sent as its str().
+        files: (field name, file) pairs. A file is `obj`, `(file name, obj)`, `(file name, obj,
+            content type)` or `(file name, obj, content type, headers)`; `obj` is bytes, str, a
+            binary file, an iterable of bytes or a callable that returns one of these. Without a
+            file name, the name of a file on disk or the field name is sent; the file name None
+            sends none. Files that are None are left out. Content-Disposition cannot be set.
+        length: bytes of the whole form, if a part does not know its own length.
+
+    Raises:
+        ValueError: a name holds NUL, or a file has another form.
+        InvalidHeader: a content type or header would break the message.
+        TypeError: `obj` cannot be sent.
+    """
+
+    __slots__ = ("_index", "_segments")
+
+    def __init__(
+        self,
+        fields: Iterable[tuple[object, object]],
+        files: Iterable[tuple[object, object]],
+        length: int | None = None,
+        boundary: str | None = None,
+    ) -> None:
+        boundary = boundary or os.urandom(16).hex()
+        self._segments = _segments(boundary, fields, files)
+        self._index = 0
+        super().__init__(self._known_length() if length is None else length)
+        self.content_type = f"multipart/form-data; boundary={boundary}"
+        self.replayable = all(segment.replayable for segment in self._segments)
+        if len(self._segments) == 1 and self.length == self._segments[0].length:
+            self.data = self._segments[0].data
+
+    def _known_length(self) -> int | None:
+        total = 0
+        for segment in self._segments:
+            if segment.length is None:
+                return None
+            total += segment.length
+        return total
+
+    def _pull(self, size: int) -> bytes:
+        while self._index < len(self._segments):
+            if piece := self._segments[self._index].read(size):
+                return piece
+            self._index += 1
+            self._rewind_next()
+        return b""
+
+    def _rewind_next(self) -> None:
+        # One file may be several parts, each from its position at the start.
+        if self._index < len(self._segments) and self._segments[self._index].replayable:
+            self._segments[self._index].rewind()
+
+    def rewind(self) -> None:
+        for segment in self._segments:
+            segment.rewind()
+        self._index = 0
+        self._restart()
+
+    def close(self) -> None:
+        for segment in self._segments:
+            segment.close()
+
+
+def _segments(
+    boundary: str, fields: Iterable[tuple[object, object]], files: Iterable[tuple[object, object]]
+) -> list[Body]:
+    """Return the form as bodies: text in memory and files, alternately."""
+    segments: list[Body] = []
+    text = bytearray()
+    start = f"--{boundary}\r\n".encode()
+    for head, body in (*map(_field_part, fields), *filter(None, map(_file_part, files))):
+        text += start + head
+        if body.data is not None and len(body.data) <= _SMALL:
+            text += body.data
+        else:
+            segments += (BytesBody(bytes(text)), body)
+            text.clear()
+        text += b"\r\n"
+    text += f"--{boundary}--\r\n".encode()
+    return [*segments, BytesBody(bytes(text))]
+
+
+def _field_part(field: tuple[object, object]) -> tuple[bytes, Body]:
+    name, value = field
+    data = value if isinstance(value, bytes) else str(value).encode()
+    return _part_head(name), BytesBody(data)
+
+
+def _file_part(field: tuple[object, object]) -> tuple[bytes, Body] | None:
+    name, spec = field
+    if not isinstance(spec, (tuple, list)):
+        spec = (_file_name(spec) or name, spec)
+    if not 2 <= len(spec) <= 4:
+        raise ValueError(
+            f"a file is given by (name, file[, type[, headers]]), not {len(spec)} values"
+        )
+    filename, source, content_type, headers = (*spec, None, None)[:4]
+    if source is None:
+        return None
+    body = open_body(source)
+    if body.is_async:
+        raise TypeError("a part of a form cannot be an async iterable")
+    return _part_head(name, filename, content_type, headers), body
+
+
+def _file_name(file: object) -> str | None:
+    name = getattr(file, "name", None)  # an int for an open descriptor
+    if not isinstance(name, (str, bytes)):
+        return None
+    name = os.fsdecode(name)
+    is_made_up = name.startswith("<") and name.endswith(">")  # <stdin>
+    return None if is_made_up else os.path.basename(name)
+
+
+def _part_head(
+    name: object, filename: object = None, content_type: object = None, headers: object = None
+) -> bytes:
+    lines = f'Content-Disposition: form-data; name="{_escape(name)}"'
+    if filename is not None:
+        lines += f'; filename="{_escape(filename)}"'
+    extra = _header_names(pairs(cast("FormInput", headers))) if headers else {}
+    if content_type is not None:
+        extra = {"Content-Type": content_type, **_without(extra, "content-type")}
+    for key, value in _without(extra, "content-disposition").items():
+        lines += _header_line(key, value)
+    # surrogateescape: a file name on disk that is not UTF-8 is sent as its bytes.
+    return f"{lines}\r\n\r\n".encode("utf-8", "surrogateescape")
+
+
+def _header_names(headers: Iterable[tuple[Text, object]]) -> dict[str, object]:
+    return {_as_text(name): value for name, value in dict(headers).items() if value is not None}
+
+
+def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
+    return {key: value for key, value in headers.items() if key.lower() != name}
+
+
+def _header_line(name: str, value: object) -> str:
+    text = _as_text(value)
+    if not _TOKEN(name) or _BREAKS(text):
+        raise InvalidHeader(f"a part cannot have the header {name!r} with this value")
+    return f"\r\n{name}: {text}"
+
+
+def _escape(name: object) -> str:
+    text = _as_text(name)
+    if "\0" in text:
+        raise ValueError("a field or file name cannot hold NUL")
+    return text.translate(_ESCAPES)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if not isinstance(value, str):
+        raise TypeError(f"names and headers of a form are str or bytes, not {type(value).__name__}")
+    return value
+
+
+# --- from the arguments of a request to its body ---
+
+_FORM = "application/x-www-form-urlencoded"
+_JSON = "application/json"
+_to_json = JSONEncoder(allow_nan=False).encode  # json.dumps(allow_nan=False) makes one per call
+_FORMS = (dict, list, tuple, Mapping)  # in this order, because an ABC is slow to check
+
+
+def encode_body(
+    *,
+    content: ContentInput | None = None,
+    data: DataInput | None = None,
+    json: JSON = None,
+    files: FilesInput | None = None,
+    length: int | None = None,
+) -> Body | None:
+    """Return the body for a request's arguments of the same names, by requests' rules; or None.
+
+    Args:
+        content: sent as it is, see open_body(); without Content-Type.
+        data: a mapping or list of pairs is sent as a form, anything else like content.
+        json: any value but None; ignored together with data or files, as in requests.
+        files: a mapping or list of pairs (field name, file), see MultipartBody; the fields of
+            data are sent first.
+        length: bytes of a streamed body whose size cannot be determined.
+
+    Raises:
+        TypeError: content together with another argument, or a value that cannot be a body.
+        ValueError: data is a string together with files.
+        InvalidJSONError: json holds NaN, an infinity, or itself.
+        InvalidHeader: `length` is wrong, or a content type or header of a file would break the
+            message.
+    """
+    if content is None and not files:
+        if data is None:
+            return None if json is None else _json_body(json)
+        return _data_body(data, json, length)
+    if content is not None:
+        if files or json is not None or not _is_empty(data):
+            raise TypeError("content cannot go together with data, files or json")
+        return open_body(content, length)
+    if not hasattr(files, "__iter__"):
+        kind = type(files).__name__
+        raise TypeError(f'files are a mapping or pairs, not {kind}: {{"field": open(path, "rb")}}')
+    return MultipartBody(_file_fields(data), pairs(cast("FormInput", files)), length)
+
+
+def _json_body(value: JSON) -> BytesBody:
+    try:
+        return BytesBody(_to_json(value).encode(), _JSON)
+    except ValueError as error:
+        raise InvalidJSONError(str(error)) from error
+
+
+def _data_body(data: DataInput, json: JSON, length: int | None) -> Body | None:
+    if _is_empty(data):
+        return None if json is None else _json_body(json)
+    if isinstance(data, _FORMS):
+        form = urlencode(list(form_fields(cast("FormInput", data)))).encode("ascii")
+        return BytesBody(form, _FORM)
+    body = open_body(data, length)
+    if isinstance(body, FileBody) and body.length == 0 and length is None:
+        body.length = None  # chunked, as in requests
+    return body
+
+
+def _is_empty(data: object) -> bool:
+    return data is None or (not data and isinstance(data, (*WHOLE, *_FORMS)))
+
+
+def form_fields(data: FormInput) -> Iterator[tuple[Text, object]]:
+    """Yield the fields of a form: a list of values repeats the name, None is dropped."""
+    for name, values in pairs(data):
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+            values = (values,)
+        for value in cast("Iterable[object]", values):
+            if value is not None:
+                yield name, value
+
+
+def _file_fields(data: DataInput | None) -> Iterable[tuple[Text, object]]:
+    """Return the fields that are sent before the files."""
+    if isinstance(data, WHOLE):
+        raise ValueError("data must not be a string when there are files")
+    if data is not None and not isinstance(data, _FORMS):
+        raise NotImplementedError("a streamed body and files are mutually exclusive")
+    return form_fields(cast("FormInput", data or ()))

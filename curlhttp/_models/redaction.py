@@ -1,0 +1,226 @@
+"""Redact URLs, header fields and lines of logs, for messages, reprs and logs.
+
+Everything that people see is redacted here. The attributes of requests and responses keep what was
+sent. redactor.py redacts whole requests and responses with their bodies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from curlhttp._models.url import URL
+
+__all__ = [
+    "HeadRedactor",
+    "display_text",
+    "display_url",
+    "escape_bytes",
+    "is_secret_header",
+    "is_secret_member",
+    "is_secret_parameter",
+    "redact_field",
+    "redact_log_line",
+    "redact_text",
+    "redact_url",
+    "strip_userinfo",
+]
+
+_LONGEST_SHOWN = 200  # characters of a URL in a message
+_MASK = "***"
+
+# Names of parameters that hold credentials, as OAuth, AWS, Azure and Google use them.
+is_secret_parameter = re.compile(
+    r"(?:^|[-_.])(?:api|access|auth|key|sig|code|jwt|otp|pin|pass|pwd)(?:$|[-_.])"
+    r"|key$|apikey|accesskey|token|secret|signature|password|passwd|passphrase|credential"
+    r"|session|sessid|assertion|authorization",
+    re.IGNORECASE,
+).search
+# Names of fields are longer: "access", "api" and "code" occur in harmless ones.
+is_secret_header = re.compile(
+    r"authori[sz]ation|cookie|token|secret|passw|passphrase|credential|session|signature|assertion"
+    r"|(?:^|[-_])(?:api-?key|key|auth|sig|jwt|pass|pwd)(?:$|[-_])",
+    re.IGNORECASE,
+).search
+
+# Of JSON: "session_id", "code" and "key" are harmless there.
+is_secret_member = re.compile(
+    r"token|secret|passw|passphrase|passcode|pwd|jwt|cookie|credential|signature|assertion|sessid"
+    r"|(?:api|access|account|encryption|master|private|shared|signing|storage)[-_ .]?key"
+    r"|authori[sz]ation|connection[-_ ]?string|(?:^|[-_. ])(?:auth|otp|pass|pin|sig)(?:$|[-_. ])",
+    re.IGNORECASE,
+).search
+_MEMBERS = re.compile(r'"([^"\\]{1,64})\\*"\s*:\s*\\*["\[{]').finditer
+
+_FIELDS_WITH_URLS = frozenset({"content-location", "link", "location", "referer", "refresh"})
+_USERINFO_AHEAD = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
+_USERINFO_WITHIN = re.compile(r"//[^/?#\s]*@")
+
+_PASSWORD_WITHIN = re.compile(r"://[^/?#\s:@]*:[^/?#\s]*@")
+
+_SEPARATORS = re.compile("([&;#])")
+_BLANK = re.compile(r"\s").search
+_NAMES = re.compile(r"(?:^|[?/])([^?/=]*)=").finditer
+_USERINFO = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
+
+
+def redact_url(url: URL | str) -> str:
+    """Return a URL without user name, password and fragment, its secret parameters masked.
+
+    Args:
+        url: a str must be well-formed.
+    """
+    if isinstance(url, str):
+        return redact_text(strip_userinfo(url).partition("#")[0])
+    return f"{url.scheme}://{url.authority}{redact_text(url.target)}"
+
+
+def strip_userinfo(text: str) -> str:
+    """Return the text of a URL without user name and password."""
+    return _USERINFO_AHEAD.sub(r"\1", text, count=1)
+
+
+def redact_field(name: str, value: str) -> str:
+    """Return the value of a header field for a repr or a log.
+
+    Args:
+        name: if it sounds like credentials, the whole value is hidden.
+        value: URLs in other values are redacted.
+    """
+    if is_secret_header(name):
+        return "[secret]"
+    if '"' in value and _is_secret_json(value):
+        return "[secret]"
+    if "://" in value or name.lower() in _FIELDS_WITH_URLS:
+        return redact_text(_USERINFO_WITHIN.sub("//***@", value))
+    return value
+
+
+def redact_text(text: str) -> str:
+    """Return a URL, or a part of one, with the values of secret parameters masked.
+
+    Args:
+        text: in any form; userinfo is only masked in parameters, see display_url.
+    """
+    may_have_some = "=" in text or "%" in text or "://" in text
+    return _redact_parts(text, depth=2) if may_have_some else text
+
+
+def display_url(url: URL | str) -> str:
+    """Return a URL for a message: no userinfo, secret parameters masked, printable, truncated.
+
+    Args:
+        url: a parsed URL, or text that may be malformed: everything up to the last "@" of it is
+            hidden, because a password may contain "/", "?" or "#".
+    """
+    text = _USERINFO.sub(r"\1***@", url, count=1) if isinstance(url, str) else redact_url(url)
+    if len(text) > _LONGEST_SHOWN:
+        text = text[:_LONGEST_SHOWN] + "..."
+    return display_text(redact_text(text))
+
+
+def display_text(text: str) -> str:
+    """Return a server's text for a message, without characters that control a terminal."""
+    return text if text.isprintable() else "".join([c if c.isprintable() else "?" for c in text])
+
+
+def _is_secret_json(text: str) -> bool:
+    return any(is_secret_member(found[1]) for found in _MEMBERS(text))
+
+
+def _redact_parts(text: str, depth: int) -> str:
+    parts: list[str] = []
+    for part in _SEPARATORS.split(text):
+        if part and "=" not in part and _continues(parts) and not _BLANK(part):
+            parts.pop()
+        else:
+            parts.append(_redact_part(part, depth))
+    return "".join(parts)
+
+
+def _continues(parts: list[str]) -> bool:
+    """Return whether the next part continues a masked value, as in "?token=a;b"."""
+    return len(parts) > 1 and parts[-1] == ";" and parts[-2].endswith(f"={_MASK}")
+
+
+def _redact_part(part: str, depth: int) -> str:
+    if "://" in part:
+        part = _PASSWORD_WITHIN.sub("://***@", part)
+    for found in _NAMES(part):
+        if is_secret_parameter(unquote(found[1])):
+            return part[: found.end()] + _MASK
+    equals = part.find("=")
+    if 0 <= equals < part.find('"') and _is_secret_json(part[equals:]):
+        return part[: equals + 1] + _MASK
+    # A parameter may hold another URL: "?next=https%3A%2F%2Fhost%2F%3Ftoken%3D..."
+    if depth and "%" in part:
+        plain = unquote(part)
+        if _redact_parts(plain, depth - 1) != plain:
+            return f"{part.partition('=')[0]}={_MASK}"
+    return part
+
+
+# --- lines of logs ---
+
+_REQUEST_LINE = re.compile(r"([^\s:]+) (\S+) (HTTP/\S+)").fullmatch
+_USERINFO_IN_LINE = re.compile(r"//[^/?#]*@")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
+_USER = re.compile(r"\b(user(?:name)?) '.*'", re.DOTALL)  # "Proxy auth using Basic with user 'bob'"
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+
+
+def escape_bytes(raw: bytes) -> str:
+    r"""Return bytes as ASCII; control characters are written as \xNN."""
+    return raw.decode("ascii", "backslashreplace").translate(_CONTROLS)
+
+
+class HeadRedactor:
+    """Redact the lines of one head, one after the other: a secret may continue in a folded line.
+
+    Args:
+        sensitive: lower-case names of further fields whose values are not shown.
+    """
+
+    def __init__(self, sensitive: Collection[str]) -> None:
+        self._sensitive = sensitive
+        self._is_secret = False
+
+    def line(self, raw: bytes) -> str:
+        """Return the next line as it was on the wire, its secrets masked.
+
+        Args:
+            raw: without its end; it may fold the line before it (RFC 9112, section 5.2).
+        """
+        if raw[:1] in (b" ", b"\t") and self._is_secret:
+            return " [secret]"
+        line = self._redact(raw, escape_bytes(raw))
+        self._is_secret = line.endswith("[secret]")
+        return line
+
+    def _redact(self, raw: bytes, line: str) -> str:
+        found = _REQUEST_LINE(line)
+        if found is not None:
+            method, target, version = found.groups()
+            return f"{method} {_redact_urls(target)} {version}"
+        name, colon, value = line.partition(":")
+        if not colon or line.startswith(("HTTP/", " ")) or raw[:1] == b"\t":
+            return _redact_urls(line)
+        bare = value.strip(" ")
+        is_sensitive = name.strip().lower() in self._sensitive
+        shown = "[secret]" if is_sensitive else redact_field(name, bare)
+        return f"{name}:{value if shown == bare else f' {shown}'}"
+
+
+def _redact_urls(line: str) -> str:
+    return redact_text(_USERINFO_IN_LINE.sub("//***@", line))
+
+
+def redact_log_line(raw: bytes) -> str:
+    """Return a line of libcurl's log without user names and secrets of URLs."""
+    line = escape_bytes(raw.rstrip())
+    if "://" in line:
+        line = redact_text(_URL.sub(lambda found: display_url(found[0]), line))
+    return _USER.sub(r"\1 '***'", line)

@@ -1,0 +1,348 @@
+"""Requests for people: the repr, the header fields as sent, and the command line of curl."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from curlhttp._models.headers import Headers
+from curlhttp._models.redactor import FORM, Redactor
+from curlhttp._models.url import bracketed
+
+if TYPE_CHECKING:
+    from curlhttp._config import TLS, Proxy, Transport
+    from curlhttp._models.body import Body
+    from curlhttp._models.request import Request
+    from curlhttp._models.timeout import Timeout
+    from curlhttp._models.url import URL
+
+__all__ = ["curl_command", "repr_of_body", "repr_of_request", "sent_headers"]
+
+_ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
+_REPLACED = frozenset({"host", "content-length", "transfer-encoding", "proxy-authorization"})
+_JSON = "application/json"
+_LOOKED_AT, _SHOWN = 64 * 1024, 60  # bytes of a body
+
+
+def sent_headers(request: Request) -> Headers:
+    """Return the header fields as they are sent, including those that libcurl adds.
+
+    Host comes first, as on the wire. Content-Length and Transfer-Encoding are those of the body,
+    and Proxy-Authorization is left out, because it belongs to `proxies=`.
+    """
+    own = request.headers
+    host = own.get("host")
+    fields = [("Host", request.url.authority if host is None else host)]
+    fields += [(name, value) for name, value in own.multi_items() if name.lower() not in _REPLACED]
+    body = request.body
+    if body is not None and body.length is None:
+        fields.append(("Transfer-Encoding", "chunked"))
+    elif body is not None or request.method in _ANNOUNCES_NO_BODY:
+        fields.append(("Content-Length", str(0 if body is None else body.length)))
+    return Headers(fields, sensitive=own.sensitive)
+
+
+def repr_of_body(body: Body, media_type: str | None = None) -> str:
+    """Return the class of a body, its length, and the first bytes of a form or JSON.
+
+    Values whose names sound like credentials are masked. Secrets in other bodies, and in forms with
+    files, cannot be found, so none of their content is shown.
+
+    Args:
+        body: it is not read.
+        media_type: the Content-Type of the request; None for that of the body itself.
+    """
+    length = "unknown length" if body.length is None else f"{body.length} bytes"
+    shown = f"{type(body).__name__}, {length}"
+    data, kind = body.data, media_type or body.content_type or ""
+    if data is None or not kind.startswith((FORM, _JSON)):
+        return f"<{shown}>"
+    masked = Redactor().body(data[:_LOOKED_AT], kind)
+    cut = "..." if len(masked) > _SHOWN or len(data) > _LOOKED_AT else ""
+    return f"<{shown}: {masked[:_SHOWN]!r}{cut}>"
+
+
+def repr_of_request(request: Request) -> str:
+    """Return the repr of a request: what is sent, without credentials."""
+    fields = repr(sent_headers(request)).removeprefix("Headers(").removesuffix(")")
+    body = request.body
+    shown = None if body is None else repr_of_body(body, request.get_header("content-type"))
+    return f"<Request [{request}] headers={fields} body={shown}>"
+
+
+# --- the command line of curl, for a POSIX shell ---
+
+_MASK = "***"
+_LONGEST_ARGUMENT = 64 * 1024  # bytes: Linux takes 128 KiB; printf is a builtin, and has no bound
+_FRAMED_BY_CURL = ("content-length", "transfer-encoding")
+_CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE).search
+# curl adds these unless it is told not to.
+_ADDED = ("User-Agent", "Accept")
+_ADDED_WITH_BODY = ("Content-Type", "Expect")
+
+
+def curl_command(request: Request, *, secrets: bool = False) -> str:
+    """Return the command line of curl that sends a request, for a POSIX shell.
+
+    Settings that curl does not have are listed in a comment at the end.
+
+    Args:
+        request: sent or not; its authentication is shown as far as it is known.
+        secrets: show credentials. Without it they are masked by their names, as in recordings,
+            because command lines are copied to tickets and chats.
+    """
+    line = _Command(secrets)
+    transport: Transport | None = request.transport
+    line.add("curl")
+    # curl would expand brackets in the URL and remove dot segments from its path.
+    line.add("--globoff", "--path-as-is")
+    if request.follow_redirects:
+        line.add("--location")
+    _add_method(line, request)
+    if transport is not None:
+        _add_transport(line, transport, request.url)
+    if request.timeout is not None:
+        _add_timeout(line, request.timeout)
+    _add_headers(line, request)
+    if request.body is not None:
+        _add_body(line, request, request.body)
+    elif request.method in _ANNOUNCES_NO_BODY:
+        line.add("--data-raw", "")
+    url = request.url.wire
+    if "#" in url:
+        target = request.url.target
+        line.add("--request-target", target if secrets else Redactor().url(target))
+        url = f"{request.url.scheme}://{request.url.authority}/"
+    line.add("--url", url if secrets else Redactor().url(url))
+    return str(line)
+
+
+class _Command:
+    """The quoted words so far, the source of the body, and notes for the comment."""
+
+    def __init__(self, secrets: bool) -> None:
+        self.secrets = secrets
+        self.input = ""
+        self.notes: list[str] = []
+        self._words: list[str] = []
+
+    def add(self, *words: str | bytes) -> None:
+        self._words += map(_quoted, words)
+
+    def __str__(self) -> str:
+        note = f"  # {'; '.join(self.notes)}" if self.notes else ""
+        return self.input + " ".join(self._words) + note
+
+
+def _quoted(word: str | bytes) -> str:
+    if isinstance(word, bytes):
+        return f'"$({_printf(word)})"'
+    return shlex.quote(word)
+
+
+def _printf(data: bytes) -> str:
+    """Return the command that writes any bytes: no shell can hold NUL, nor all of them \\xff."""
+    plain = [
+        f"\\{byte:03o}" if byte in b"\\%'" or not 32 <= byte < 127 else chr(byte) for byte in data
+    ]
+    return f"printf -- '{''.join(plain)}'"
+
+
+def _add_method(line: _Command, request: Request) -> None:
+    has_data = request.body is not None or request.method in _ANNOUNCES_NO_BODY
+    if request.method == "HEAD" and not has_data:
+        line.add("--head")
+    elif request.method != ("POST" if has_data else "GET"):
+        line.add("--request", request.method)
+
+
+def _add_headers(line: _Command, request: Request) -> None:
+    headers = sent_headers(request)
+    _add_auth(line, request, headers)
+    if "cookie" not in headers and request.jar is not None:
+        cookie = request.jar.header(request.url, request.cookies)
+        if cookie is not None:
+            headers["Cookie"] = cookie
+    fields = headers.multi_items() if line.secrets else Redactor().headers(headers)
+    for name, value in fields:
+        if name.lower() == "host" and value == request.url.authority:
+            continue  # curl adds the same
+        if name.lower() not in _FRAMED_BY_CURL:
+            _add_header(line, name, value)
+    # curl adds Content-Length itself, but not Transfer-Encoding.
+    if "transfer-encoding" in headers:
+        line.add("--header", "Transfer-Encoding: chunked")
+    has_data = request.body is not None or request.method in _ANNOUNCES_NO_BODY
+    for name in (*_ADDED, *(_ADDED_WITH_BODY if has_data else ())):
+        if name not in headers:
+            line.add("--header", f"{name}:")
+    if "accept-encoding" in headers:
+        line.add("--compressed")
+
+
+def _add_header(line: _Command, name: str, value: str) -> None:
+    text = f"{name}: {value}" if value else f"{name};"  # curl's notation for an empty value
+    line.add("--header", text if text.isascii() else text.encode("latin-1"))
+
+
+def _add_auth(line: _Command, request: Request, headers: Headers) -> None:
+    auth = request.auth
+    if auth is None or "authorization" in headers:
+        return
+    find = getattr(auth, "known_header", None)  # an auth class of httpx has none
+    value = None if find is None else find()
+    if value:
+        headers["Authorization"] = value
+    elif value is None:
+        line.notes.append(f"authenticated by {type(auth).__name__}, which is not shown")
+
+
+def _add_timeout(line: _Command, timeout: Timeout) -> None:
+    if timeout.connect is not None:
+        line.add("--connect-timeout", f"{timeout.connect:g}")
+    if timeout.total is not None:
+        line.add("--max-time", f"{timeout.total:g}")
+
+
+# --- the transport ---
+
+
+def _add_transport(line: _Command, transport: Transport, url: URL) -> None:
+    is_tls = url.scheme == "https"
+    if transport.http3 and is_tls:
+        line.add("--http3")
+    elif transport.http2 == "prior-knowledge":
+        line.add("--http2-prior-knowledge")
+    else:
+        # Without TLS curl would request an upgrade.
+        line.add("--http2" if transport.http2 and is_tls else "--http1.1")
+    if is_tls:
+        _add_tls(line, transport.tls)
+        if transport.pins is not None:
+            line.add("--pinnedpubkey", transport.pins)
+    if transport.proxy is not None:
+        _add_proxy(line, transport.proxy, transport.tls)
+    _add_route(line, transport, url)
+
+
+def _add_tls(line: _Command, tls: TLS) -> None:
+    if tls.verify is False:
+        line.add("--insecure")
+    else:
+        _add_authorities(line, tls, "")
+        if not tls.check_hostname:
+            line.notes.append("here any name in the certificate was good enough")
+    if isinstance(tls.cert, tuple):
+        names = ("--cert", "--key", "--pass")
+        for name, part in zip(names, tls.cert, strict=False):
+            if isinstance(part, bytes):
+                line.notes.append(f"{name} was in memory")
+            elif part is not None:
+                hides = name == "--pass" and not line.secrets
+                path = os.fspath(part)
+                if name == "--cert":  # the password would follow a colon
+                    path = path.replace("\\", "\\\\").replace(":", "\\:")
+                line.add(name, _MASK if hides else path)
+    lowest, highest = tls.versions
+    if lowest:
+        line.add(f"--tlsv{lowest}")
+    if highest:
+        line.add("--tls-max", highest)
+    if tls.ciphers:
+        line.add("--ciphers", tls.ciphers)
+
+
+def _add_authorities(line: _Command, tls: TLS, kind: str) -> None:
+    verify = tls.verify
+    if isinstance(verify, bytes):
+        line.notes.append("the authorities were in memory")
+    elif not isinstance(verify, bool):
+        path = os.fspath(verify)
+        line.add(f"--{kind}{'capath' if os.path.isdir(path) else 'cacert'}", path)
+
+
+def _add_proxy(line: _Command, proxy: Proxy, tls: TLS) -> None:
+    line.add("--proxy", proxy.url)
+    if proxy.username is not None:
+        user = f"{proxy.username}:{proxy.password or ''}" if line.secrets else f"{_MASK}:{_MASK}"
+        line.add("--proxy-user", user)
+    for name, value in proxy.headers:
+        line.add("--proxy-header", f"{name}: {value if line.secrets else _MASK}")
+    if proxy.url.startswith("https:"):
+        if tls.verify is False:
+            line.add("--proxy-insecure")
+        else:
+            _add_authorities(line, tls, "proxy-")
+
+
+def _add_route(line: _Command, transport: Transport, url: URL) -> None:
+    if transport.local_address is not None:
+        address, port = transport.local_address
+        if address:
+            line.add("--interface", f"host!{address}")
+        if port:
+            line.add("--local-port", str(port))
+    if transport.interface is not None:
+        line.add("--interface", transport.interface)
+    if transport.ip_version is not None:
+        line.add(f"--ipv{transport.ip_version}")
+    for place in transport.connect_to:
+        line.add("--connect-to", place)
+    for host, its_port, addresses in transport.addresses:
+        listed = ",".join(map(bracketed, addresses))
+        line.add("--resolve", f"{host}:{its_port or url.port}:{listed}")
+    if transport.doh is not None:
+        line.add("--doh-url", transport.doh if line.secrets else Redactor().url(transport.doh))
+    if transport.happy_eyeballs_ms is not None:
+        line.add("--happy-eyeballs-timeout-ms", str(transport.happy_eyeballs_ms))
+    if transport.unix_socket is not None:
+        line.add("--unix-socket", transport.unix_socket)
+    if transport.socket_options:
+        line.notes.append("socket options were set")
+
+
+# --- the body ---
+
+
+def _add_body(line: _Command, request: Request, body: Body) -> None:
+    data = _in_memory(body)
+    if data is None:
+        size = "" if body.length is None else f" of {body.length} bytes"
+        line.notes.append(f"the body{size} was streamed: give it to curl's standard input")
+        return line.add("--data-binary", "@-")
+    if not line.secrets:
+        kind = request.get_header("content-type") or ""
+        if _is_coded(kind, request.get_header("content-encoding") or ""):
+            line.notes.append(f"the body of {len(data)} bytes is coded, and may hold credentials")
+            return line.add("--data-binary", "@-")
+        data = Redactor().body(data, kind)
+    if len(data) <= _LONGEST_ARGUMENT and _is_text(data):
+        return line.add("--data-raw", data.decode())
+    line.input = f"{_printf(data)} | "
+    return line.add("--data-binary", "@-")
+
+
+def _in_memory(body: Body) -> bytes | None:
+    """Return the whole body if it is in memory, or if all parts of a form are; else None."""
+    parts: Iterable[Body] = getattr(body, "_segments", (body,))
+    found = [part.data for part in parts]
+    data = [piece for piece in found if piece is not None]
+    return b"".join(data) if len(data) == len(found) else None
+
+
+def _is_coded(content_type: str, coding: str) -> bool:
+    """Return whether a body's coding hides credentials from a search for their names."""
+    charset = _CHARSET(content_type)
+    is_wide = charset is not None and charset[1].lower().startswith(("utf-16", "utf-32", "utf-7"))
+    return is_wide or coding.strip().lower() not in ("", "identity")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(char.isprintable() or char in "\n\t" for char in text)

@@ -1,0 +1,454 @@
+"""Suggest in errors what to write in place of keywords and attributes of other libraries.
+
+A call that fits costs nothing more.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import TYPE_CHECKING, Final, TypeVar
+
+__all__ = [
+    "TABLE",
+    "SuggestingAttributes",
+    "explain_call",
+    "no_keyword",
+    "no_name",
+    "no_option",
+    "with_suggestions",
+]
+
+_Class = TypeVar("_Class", bound=type)
+
+
+class SuggestingAttributes:
+    """Suggest the right name in the AttributeError for an attribute of another library."""
+
+    if not TYPE_CHECKING:  # a type checker would accept any name
+
+        def __getattr__(self, name):
+            subject = f"{type(self).__name__!r} object"
+            if name.startswith("_"):  # Python's protocols ask for optional methods
+                raise AttributeError(f"{subject} has no attribute {name!r}", name=name, obj=self)
+            raise no_attribute("response", subject, self, name)
+
+
+def with_suggestions(place: str) -> Callable[[_Class], _Class]:
+    """Return a class decorator: the constructor's TypeErrors suggest the right keyword.
+
+    Args:
+        place: a key of TABLE.
+    """
+
+    def decorate(cls: _Class) -> _Class:
+        make = vars(cls)["__init__"]
+
+        @wraps(make)
+        def suggesting(self: object, *args: object, **options: object) -> None:
+            try:
+                make(self, *args, **options)
+            except TypeError as error:
+                subject = f"{type(self).__name__}()"
+                if (better := explain_call(place, subject, error, make)) is error:
+                    raise
+                raise better from None
+
+        type.__setattr__(cls, "__init__", suggesting)
+        return cls
+
+    return decorate
+
+
+def explain_call(
+    place: str, subject: str, error: TypeError, called: Callable[..., object]
+) -> TypeError:
+    """Return what to raise for a TypeError: a better one if the arguments did not fit, or itself.
+
+    Args:
+        place: a key of TABLE.
+        subject: what was called, such as "Client()".
+        error: caught where it was called.
+        called: the function.
+    """
+    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return error  # the arguments fitted: something in the function raised that
+    from inspect import signature
+
+    known = [each for each in signature(called).parameters if each != "self"]
+    text = str(error)
+    if "unexpected keyword argument '" in text:
+        return no_keyword(place, subject, text.split("'")[1], known)
+    if "positional argument" in text:
+        named = ", ".join(f"{name}=" for name in known[:3])
+        return TypeError(f"{subject} takes keywords alone, such as {named}")
+    return error
+
+
+def no_name(module: str, name: str) -> AttributeError:
+    """Return the error for a name that a module does not have.
+
+    Args:
+        module: its full name.
+        name: the missing name.
+    """
+    owner, subject = sys.modules[module], f"module {module!r}"
+    if name.startswith("_"):
+        return AttributeError(f"{subject} has no attribute {name!r}", name=name, obj=owner)
+    return no_attribute("module", subject, owner, name)
+
+
+def no_keyword(place: str, subject: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for an unknown keyword.
+
+    Args:
+        place: a key of TABLE.
+        subject: what was called, such as "Client()".
+        name: the unknown keyword.
+        known: the keywords that exist.
+    """
+    return TypeError(f"{subject} has no keyword {name!r}{_instead(place, name, known, '=')}")
+
+
+def no_option(subject: str, name: str, known: Iterable[str], other: str) -> TypeError:
+    """Return the error for an unknown option of a method that only sends GET, such as download().
+
+    Args:
+        subject: what was called.
+        name: the unknown option.
+        known: the options that exist.
+        other: what to call for a request with a body.
+    """
+    if name in _OF_OTHERS:
+        return TypeError(f"{subject} takes no {name}: it sends GET without a body; {other}")
+    return no_keyword("request", subject, name, known)
+
+
+def no_attribute(place: str, subject: str, owner: object, name: str) -> AttributeError:
+    """Return the error for a missing attribute.
+
+    Args:
+        place: a key of TABLE.
+        subject: how messages name the owner, such as "module 'curlhttp'".
+        owner: the object without the attribute.
+        name: the missing attribute.
+    """
+    text = f"{subject} has no attribute {name!r}"
+    other = name[1:] if name.startswith("a") else f"a{name}"
+    if place == "response" and other in _IN_BOTH_COLOURS and hasattr(type(owner), other):
+        return AttributeError(f"{text}; write response.{other}()")
+    if name in TABLE[place]:
+        return AttributeError(text + _instead(place, name, (), ""))
+    return AttributeError(text, name=name, obj=owner)  # Python itself suggests a close name
+
+
+def _instead(place: str, name: str, known: Iterable[str], sign: str) -> str:
+    instead = TABLE[place].get(name)
+    if instead is None:
+        from difflib import get_close_matches  # loaded for an error alone
+
+        close = get_close_matches(name, list(known), 1, 0.75)
+        return f"; did you mean {close[0]}{sign}?" if close else ""
+    if instead == _NOT_NEEDED:
+        return "; leave it out"
+    return f"; {instead}" if instead.startswith("nothing") else f"; write {instead}"
+
+
+# --- the table ---
+
+_HOOKS = 'hooks={"request": ..., "response": ...}'
+_RAISE = 'response.raise_for_status(), or hooks={"response": ...} of the client for all'
+_VERIFY = "verify=False, a path of authorities, or an ssl.SSLContext"
+_PROXY = 'proxies="http://user:password@host:port"'
+_STREAM = "`with client.stream(method, url) as response:`, which has it"
+_LIMITS = "limits=curlhttp.Limits(...), or its fields, such as max_connections=100"
+_MIDDLEWARE = "middleware=[...], each `async def middleware(request, send)`"
+_CERT = "cert=(certificate, key) and verify=, or verify=an ssl.SSLContext"
+_BOUNDED = "max_response_size=, in bytes"
+_NOT_NEEDED = "nothing: leave it out"
+_FRAMING = "nothing: a body without a length is sent in chunks by itself"
+_TIMEOUT = "curlhttp.Timeout(connect=10, read=60, total=None)"
+
+_OF_CLIENTS = (
+    *("attempt_middleware", "breaker", "cache", "certificates", "concurrency_limit", "dns_ttl"),
+    *("guard", "hedge", "hsts", "http3", "keepalive_expiry", "limits", "max_connection_lifetime"),
+    *("max_connections", "max_connections_per_host", "max_keepalive_connections", "rate_limit"),
+    *("sensitive_headers", "transport"),
+)
+_OF_OTHERS = frozenset({"data", "json", "content", "files", "body", "form", "method", "stream"})
+_IN_BOTH_COLOURS = frozenset(
+    prefix + name
+    for prefix in ("", "a")
+    for name in (
+        "iter_lines",
+        "iter_text",
+        "iter_bytes",
+        "iter_raw",
+        "read",
+        "close",
+    )
+)
+
+_ROUTES: Final = {
+    "proxy": _PROXY,
+    "proxy_auth": _PROXY,
+    "proxy_headers": 'proxies= with curlhttp.Proxy(url=..., headers=(("Name", "value"),))',
+    "retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
+    "raise_for_status": _RAISE,
+    "skip_auto_headers": 'headers={"User-Agent": None}: None takes a header away',
+    "auto_decompress": 'headers={"Accept-Encoding": None}, or response.iter_raw() of a stream',
+    "ssl": _VERIFY,
+    "ssl_context": _VERIFY,
+    "verify_ssl": _VERIFY,
+    "fingerprint": 'pins={"host": "sha256//..."}',
+    "middlewares": _MIDDLEWARE,
+    "read_bufsize": _NOT_NEEDED,
+    "max_line_size": _NOT_NEEDED,
+    "max_field_size": _NOT_NEEDED,
+    "max_headers": _NOT_NEEDED,
+}
+
+TABLE: Final[dict[str, dict[str, str]]] = {
+    "client": {
+        **_ROUTES,
+        "allow_redirects": "follow_redirects=",
+        "mounts": 'proxies={"https://host": "http://proxy:3128"}, or a client for each route',
+        "event_hooks": _HOOKS,
+        "url": "base_url=",
+        "stream": _STREAM,
+        "connector": f"{_LIMITS}; verify=, uds=, local_address= for its other settings",
+        "connector_owner": _NOT_NEEDED,
+        "cookie_jar": "cookies=, which takes a jar, too",
+        "allow_incoming_cookies": "middleware that deletes response.headers['Set-Cookie']",
+        "http1": "http2=False, which is Client's default",
+        "disable_http1": 'http2="prior-knowledge"',
+        "disable_http2": "http2=False",
+        "disable_http3": "http3=False, which is the default",
+        "disable_ipv4": "ip_version=6",
+        "disable_ipv6": "ip_version=4",
+        "multiplexed": "http2=True, and client.map or AsyncClient for requests at once",
+        "happy_eyeballs": "happy_eyeballs_timeout=0.2",
+        "source_address": "local_address=",
+        "resolver": 'resolve={"host": "address"}, or doh="https://..."',
+        "app": "transport=curlhttp.ASGITransport(app) or curlhttp.WSGITransport(app)",
+        "pool_connections": _LIMITS,
+        "pool_maxsize": _LIMITS,
+        "keepalive_delay": "keepalive_expiry=",
+        "keepalive_idle_window": "keepalive_expiry=",
+        "conn_timeout": f"timeout={_TIMEOUT}",
+        "read_timeout": f"timeout={_TIMEOUT}",
+        "default_encoding": "response.encoding = ..., in a hook for all responses",
+        "fallback_charset_resolver": "response.encoding = ..., in a hook for all responses",
+        "json_serialize": "content=dumps(value) with a Content-Type",
+        "json_serialize_bytes": "content=dumps(value) with a Content-Type",
+        "json_encoder": "content=dumps(value) with a Content-Type",
+        "trace_configs": 'hooks={"before_attempt": ..., "after_attempt": ...}, or response.timings',
+        "tls_configuration": _CERT,
+        "revocation_configuration": "nothing: certificates are not looked up for revocation",
+        "quic_cache_layer": 'http3="auto"',
+        "loop": "nothing: a client serves whichever loop runs",
+        "request_class": _MIDDLEWARE,
+        "response_class": _MIDDLEWARE,
+        "ws_response_class": "client.websocket(url)",
+        "version": "http2= and http3=",
+        "requote_redirect_url": _NOT_NEEDED,
+        "ssl_shutdown_timeout": _NOT_NEEDED,
+    },
+    "request": {
+        **_ROUTES,
+        "hooks": f"{_HOOKS}, for the client",
+        "middleware": f"{_MIDDLEWARE}, for the client",
+        "event_hooks": f"{_HOOKS}, for the client",
+        "follow": "follow_redirects=",
+        "max_redirects": "max_redirects= of the client",
+        "body": "content= for a body as it is, data= for a form",
+        "form": "data=",
+        "query": "params=",
+        "header": "headers=",
+        "url_params": "params=",
+        "trust_env": "trust_env= of the client",
+        "http2": "http2= of the client",
+        "base_url": "base_url= of the client",
+        "extensions": "timeout=, or the client's settings: there are no extensions",
+        "chunked": _FRAMING,
+        "compress": "content=gzip.compress(body) with headers={'Content-Encoding': 'gzip'}",
+        "expect100": "headers={'Expect': '100-continue'}",
+        "read_until_eof": _NOT_NEEDED,
+        "server_hostname": 'connect_to={"host": "address"}, with the name in the URL',
+        "trace_request_ctx": "a context variable: hooks see it",
+        "override_scheme": "the scheme in the URL",
+        "upload_tracker": "progress=, a function of (bytes sent, bytes in all)",
+        **{name: f"{name}= of the client" for name in _OF_CLIENTS},
+    },
+    "Timeout": {
+        "timeout": f"{_TIMEOUT}: connect= and read= take the seconds",
+        "sock_connect": "connect=",
+        "sock_read": "read=",
+        "ceil_threshold": _NOT_NEEDED,
+    },
+    "Limits": {
+        "limit": "max_connections=",
+        "limit_per_host": "max_connections_per_host=",
+        "keepalive_timeout": "keepalive_expiry=",
+        "ttl_dns_cache": "dns_ttl=",
+        "use_dns_cache": "dns_ttl=0 to keep no names",
+        "force_close": "max_keepalive_connections=0",
+        "ssl": "verify= of the client",
+        "verify_ssl": "verify= of the client",
+        "local_addr": "local_address= of the client",
+        "family": "ip_version= of the client",
+        "resolver": "resolve= or doh= of the client",
+    },
+    "session": {
+        **_ROUTES,
+        "proxy": 'proxies={"http": url, "https": url}',
+        "proxy_auth": 'proxies={"http": url, "https": url}, with user:password@ in the url',
+        "retry": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
+        "retries": "curlhttp.Client().get(url, retry=3), or mount an HTTPAdapter(max_retries=3)",
+        "raise_for_status": 'response.raise_for_status(), or hooks={"response": ...}',
+        "middlewares": "curlhttp.Client(middleware=[...])",
+        "base_url": "curlhttp.Client(base_url=...)",
+        "max_response_size": "curlhttp.Client().get(url, max_response_size=...)",
+        "max_redirects": "session.max_redirects = ...",
+        "http2": "curlhttp.Client(http2=True)",
+        "limits": "curlhttp.Client(limits=...), or mount an HTTPAdapter(pool_maxsize=...)",
+        "pins": "curlhttp.Client(pins=...)",
+        "fingerprint": 'curlhttp.Client(pins={"host": "sha256//..."})',
+    },
+    "response": {
+        "status": "response.status_code",
+        "body": "response.content",
+        "data": "response.content",
+        "code": "response.status_code",
+        "method": "response.request.method",
+        "host": "response.request.url.host",
+        "real_url": "response.url",
+        "url_obj": "response.request.url",
+        "request_info": "response.request",
+        "version": "response.http_version",
+        "charset": "response.encoding",
+        "charset_encoding": "response.encoding",
+        "apparent_encoding": "response.encoding, and set it if the server did not say",
+        "get_encoding": "response.encoding",
+        "content_type": 'response.headers["Content-Type"]',
+        "content_length": 'response.headers["Content-Length"], or len(response.content)',
+        "content_disposition": 'response.headers["Content-Disposition"]',
+        "raw_headers": "response.headers.multi_items()",
+        "oheaders": "response.headers",
+        "otrailers": "response.trailers",
+        "next_request": "follow_redirects=True",
+        "next": "follow_redirects=True",
+        "has_redirect_location": "response.is_redirect",
+        "is_permanent_redirect": "response.status_code in (301, 308)",
+        "is_client_error": "400 <= response.status_code < 500, or is_error",
+        "is_server_error": "response.status_code >= 500, or is_error",
+        "is_informational": "response.status_code < 200, which no final response has",
+        "is_stream_consumed": "response.content: the body is in memory",
+        "num_bytes_downloaded": _STREAM,
+        "download_progress": "client.download(url, path, progress=...)",
+        "upload_complete": "progress= of the request",
+        "extensions": "response.http_version, response.timings and response.certificate",
+        "conn_info": "response.http_version, response.timings and response.certificate",
+        "connection": _STREAM,
+        "raw": f"{_STREAM} as response.iter_raw()",
+        "stream": f"{_STREAM} as response.iter_bytes()",
+        "readline": f"{_STREAM} as response.iter_lines()",
+        "iter_content": f"response.iter_bytes(chunk_size); or {_STREAM}",
+        "iter_lines": f"response.text.splitlines(); or, line by line as they come, {_STREAM}",
+        "iter_text": f"response.text; or, piece by piece as they come, {_STREAM}",
+        "iter_raw": f"response.content, which is decoded; or {_STREAM}",
+        "aiter_lines": f"response.text.splitlines(); or async {_STREAM}",
+        "aiter_text": f"response.text; or async {_STREAM}",
+        "aiter_raw": f"response.content, which is decoded; or async {_STREAM}",
+        "closed": "nothing: the body is in memory",
+        "release": "nothing: the connection is free already; close() and aclose() are for streams",
+        "wait_for_close": "nothing: the connection is free already",
+        "get": "response.json(), and then .get()",
+    },
+    "module": {
+        "ClientSession": "curlhttp.AsyncClient",
+        "AsyncSession": "curlhttp.AsyncClient",
+        "AsyncHTTPClient": "curlhttp.AsyncClient",
+        "HTTPClient": "curlhttp.Client",
+        "ClientResponse": "curlhttp.Response",
+        "ClientTimeout": _TIMEOUT,
+        "ClientWSTimeout": "client.websocket(url, close_timeout=10)",
+        "ClientWebSocketResponse": "curlhttp.AsyncWebSocket",
+        "TimeoutConfiguration": _TIMEOUT,
+        "TCPConnector": _LIMITS,
+        "BaseConnector": _LIMITS,
+        "UnixConnector": "uds= of the client or the request",
+        "NamedPipeConnector": "curlhttp.AsyncClient: there are no named pipes",
+        "HTTPTransport": "the client's own keywords: verify=, cert=, retry=, proxies=, uds=",
+        "AsyncHTTPTransport": "the client's own keywords: verify=, cert=, retry=, proxies=, uds=",
+        "BaseTransport": "middleware=[...], or curlhttp.testing.ScriptedEngine",
+        "AsyncBaseTransport": "middleware=[...], or curlhttp.testing.ScriptedEngine",
+        "MockTransport": "curlhttp.testing.mock, or curlhttp.testing.ScriptedEngine",
+        "DigestAuthMiddleware": "auth=curlhttp.DigestAuth(user, password)",
+        "NetRCAuth": "trust_env=True, the default, which reads netrc",
+        "HTTPBasicAuth": "curlhttp.BasicAuth, or curlhttp.auth.HTTPBasicAuth for a Session",
+        "HTTPDigestAuth": "curlhttp.DigestAuth, or curlhttp.auth.HTTPDigestAuth for a Session",
+        "QueryParams": "params=, a mapping or pairs",
+        "FormData": "data= for fields and files= for files",
+        "MultipartWriter": "data= for fields and files= for files",
+        "CookieJar": "curlhttp.Cookies",
+        "DummyCookieJar": "cookies=None, and a client for each user",
+        "TraceConfig": 'hooks={"before_attempt": ..., "after_attempt": ...} of the client',
+        "RetryConfiguration": "curlhttp.RetryPolicy",
+        "Fingerprint": 'pins={"host": "sha256//..."}',
+        "USE_CLIENT_DEFAULT": "nothing: what a request leaves out is the client's",
+        "create_ssl_context": "verify= and cert= of the client",
+        "InvalidUrlClientError": "curlhttp.InvalidURL",
+        "UnsupportedProtocol": "curlhttp.InvalidSchema",
+        "LocalProtocolError": "curlhttp.InvalidHeader or curlhttp.InvalidMethod",
+        "HTTPStatusError": "curlhttp.HTTPError, of response.raise_for_status()",
+        "ClientResponseError": "curlhttp.HTTPError, of response.raise_for_status()",
+        "RequestError": "curlhttp.RequestException",
+        "TransportError": "curlhttp.RequestException",
+        "ClientError": "curlhttp.RequestException",
+        "HTTPException": "curlhttp.RequestException",
+        "NetworkError": "curlhttp.ConnectionError",
+        "ConnectError": "curlhttp.ConnectionError",
+        "ReadError": "curlhttp.ConnectionError, or curlhttp.ChunkedEncodingError amid a body",
+        "WriteError": "curlhttp.ConnectionError",
+        "CloseError": "curlhttp.ConnectionError",
+        "ClientConnectionError": "curlhttp.ConnectionError",
+        "ClientConnectionResetError": "curlhttp.ConnectionError",
+        "ClientConnectorError": "curlhttp.ConnectionError",
+        "ClientConnectorDNSError": "curlhttp.ConnectionError",
+        "ClientOSError": "curlhttp.ConnectionError",
+        "ServerConnectionError": "curlhttp.ConnectionError",
+        "ServerDisconnectedError": "curlhttp.ConnectionError",
+        "ClientConnectorSSLError": "curlhttp.SSLError",
+        "ClientConnectorCertificateError": "curlhttp.SSLError",
+        "ClientSSLError": "curlhttp.SSLError",
+        "ServerFingerprintMismatch": "curlhttp.SSLError",
+        "ClientHttpProxyError": "curlhttp.ProxyError",
+        "ClientProxyConnectionError": "curlhttp.ProxyError",
+        "ClientPayloadError": "curlhttp.ChunkedEncodingError or curlhttp.ContentDecodingError",
+        "TimeoutException": "curlhttp.Timeout",
+        "TimeoutError": "curlhttp.Timeout",
+        "ServerTimeoutError": "curlhttp.Timeout",
+        "ConnectionTimeoutError": "curlhttp.ConnectTimeout",
+        "SocketTimeoutError": "curlhttp.ReadTimeout",
+        "ProtocolError": "curlhttp.RemoteProtocolError",
+        "DecodingError": "curlhttp.ContentDecodingError",
+        "ContentTypeError": "curlhttp.JSONDecodeError, of response.json()",
+        "CookieConflict": "curlhttp.Cookies.get(name, domain=...)",
+        "StreamError": "curlhttp.StreamConsumedError",
+        "StreamConsumed": "curlhttp.StreamConsumedError",
+        "StreamClosed": "curlhttp.StreamConsumedError",
+        "ResponseNotRead": "curlhttp.StreamConsumedError",
+        "RequestNotRead": "curlhttp.StreamConsumedError",
+        "WSServerHandshakeError": "curlhttp.WebSocketRefused",
+        "WebSocketError": "curlhttp.WebSocketClosed",
+        "WSMsgType": "`async for message in ws:`, which gives str and bytes",
+        "WSMessage": "`async for message in ws:`, which gives str and bytes",
+        **{
+            f"a{verb}": f"`await curlhttp.AsyncClient().{verb}(url)`"
+            for verb in ("get", "post", "put", "patch", "delete", "head", "options", "request")
+        },
+    },
+}
+"""What to write here for what other libraries call it: by where it stands, then by that name."""

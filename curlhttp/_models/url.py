@@ -1,0 +1,623 @@
+"""URLs: parsed and made canonical once, so that origin, cookies, policy and wire agree.
+
+libcurl reads odd URLs differently from other software, so it is only ever given `URL.wire`.
+Nothing here resolves a name, opens anything, or shows the userinfo of a URL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
+from urllib.parse import quote, quote_plus, unquote
+
+from curlhttp._models.redaction import display_url, redact_text
+from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
+
+if TYPE_CHECKING:
+    from curlhttp._models.inputs import FormInput, ParamsInput, Text
+
+__all__ = [
+    "PATH_SAFE",
+    "URL",
+    "Origin",
+    "bracketed",
+    "encode_params",
+    "pairs",
+    "parse_origin",
+    "parse_url",
+    "quoted",
+]
+
+# --- host and port ---
+
+_HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
+_HOST = re.compile(r"(?:[a-z0-9_~-]{1,63}\.)*[a-z0-9_~-]{1,63}\.?").fullmatch
+_ZONE = re.compile(r"[A-Za-z0-9._~-]{1,64}").fullmatch
+_ENDS_IN_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?").fullmatch
+_NUMBER = re.compile(r"0x([0-9a-f]+)|(0[0-7]*)|([1-9][0-9]*)").fullmatch
+
+
+class Origin(NamedTuple):
+    """The parts that all URLs of an origin have in common."""
+
+    scheme: str
+    host: str
+    port: int
+    text: str  # "scheme://host:port", always with the port
+    authority: str
+    prefix: str  # URL.wire up to the target
+
+
+@lru_cache(4096)
+def parse_origin(prefix: str) -> Origin:
+    """Parse "scheme://host:port", where the scheme is http or https; recent ones are cached.
+
+    Raises:
+        InvalidURL: host or port is not valid; the URL itself is not in the message.
+    """
+    scheme, _, host_port = prefix.partition("://")
+    match = _HOST_PORT(host_port)
+    if match is None:
+        raise InvalidURL("malformed host or port")
+    text, digits = match.groups()
+    if not text:
+        raise InvalidURL("No host supplied")
+    default = 443 if scheme == "https" else 80
+    port = _parse_port(digits) if digits else default
+    if text[0] == "[":
+        host, named, wired = _canonical_ipv6(text[1:-1])
+    else:
+        host = named = wired = _canonical_host(text)
+    suffix = "" if port == default else f":{port}"
+    origin = f"{scheme}://{bracketed(host)}:{port}"
+    return Origin(scheme, host, port, origin, named + suffix, f"{scheme}://{wired}{suffix}")
+
+
+def bracketed(host: str) -> str:
+    """Return a host as in URLs: IPv6 in brackets (RFC 3986, section 3.2.2)."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _parse_port(digits: str) -> int:
+    port = int("0" + digits.lstrip("0")[:6])
+    if not 1 <= port <= 65535:
+        raise InvalidURL("port out of range")
+    return port
+
+
+def _canonical_ipv6(text: str) -> tuple[str, str, str]:
+    """Return the address with its zone; then in brackets, for Host (no zone) and for libcurl."""
+    text, percent, zone = text.partition("%")
+    try:
+        address = IPv6Address(text)
+    except ValueError:
+        raise InvalidURL("malformed IPv6 address") from None
+    # Python 3.13 and later write these with a dotted tail; here all versions do.
+    mapped = address.ipv4_mapped
+    host = f"::ffff:{mapped}" if mapped else str(address)
+    if not percent:
+        return host, f"[{host}]", f"[{host}]"
+    zone = zone.removeprefix("25")  # RFC 6874: the percent sign itself is escaped
+    if not _ZONE(zone):
+        raise InvalidURL("malformed IPv6 zone")
+    return f"{host}%{zone}", f"[{host}]", f"[{host}%25{zone}]"
+
+
+def _canonical_host(text: str) -> str:
+    if text[0] in "*.":
+        raise InvalidURL("URL has an invalid label.")
+    if len(text) <= 1024 and "%" in text:
+        text = _unescaped_host(text)
+    if len(text) > 254:
+        raise InvalidURL("host too long")
+    if not text.isascii():
+        text = _a_labels(text)
+    host = text.lower()
+    if not _HOST(host) or len(host.rstrip(".")) > 253:
+        raise InvalidURL("malformed host")
+    return _canonical_ipv4(host.rstrip(".")) if _ENDS_IN_NUMBER(host) else host
+
+
+def _unescaped_host(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidURL("malformed host") from None
+
+
+def _a_labels(text: str) -> str:
+    import idna  # its tables take milliseconds to import, and few hosts need them
+
+    try:
+        return idna.encode(text, uts46=True).decode("ascii")
+    except UnicodeError:
+        raise InvalidURL("URL has an invalid label.") from None
+
+
+def _canonical_ipv4(host: str) -> str:
+    """Return the dotted address for a host whose last label is a number, as inet_aton reads it.
+
+    Resolvers take these forms for addresses, and no public name ends like this. Otherwise 127.1
+    would pass a check for 127.0.0.1.
+    """
+    *heads, tail = [_parse_number(part) for part in host.split(".")]
+    if len(heads) > 3 or any(head > 255 for head in heads) or tail >= 256 ** (4 - len(heads)):
+        raise InvalidURL("malformed IPv4 address")
+    return str(IPv4Address(sum([head << (24 - 8 * i) for i, head in enumerate(heads)], tail)))
+
+
+def _parse_number(text: str) -> int:
+    match = _NUMBER(text)
+    if match is None:
+        raise InvalidURL("malformed IPv4 address")
+    hexadecimal, octal, decimal = match.groups()
+    if hexadecimal:
+        return int(hexadecimal, 16)
+    return int(octal, 8) if octal else int(decimal)
+
+
+# --- path and query ---
+
+PATH_SAFE = "!$&'()*+,;=:@/%"  # RFC 3986, section 3.3; besides letters, digits and "_.-~"
+QUERY_SAFE = PATH_SAFE + "?"
+
+
+def build_target(path: str, query: str | None) -> str:
+    """Return "/path?query" without dot segments, percent-encoded.
+
+    Raises:
+        UnicodeEncodeError: a lone surrogate, which UTF-8 cannot encode.
+    """
+    if "/." in path:
+        path = _without_dot_segments(path)
+    path = quoted(path, PATH_SAFE) or "/"
+    return f"{path}?{quoted(query, QUERY_SAFE)}" if query else path
+
+
+def _without_dot_segments(path: str) -> str:
+    """Return the path without dot segments (RFC 3986, section 5.2.4); "%2e" is not one."""
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if segments[-1] in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)
+
+
+def quoted(text: str, safe: str) -> str:
+    """Return text percent-encoded, except its escapes and the safe characters."""
+    return quote(_normal_escapes(text) if "%" in text else text, safe=safe)
+
+
+def _normal_escapes(text: str) -> str:
+    """Return text with normalized escapes; as in requests, all are literal if one is invalid."""
+    head, *tails = text.split("%")
+    try:
+        return head + "".join([_ESCAPES[tail[:2]] + tail[2:] for tail in tails])
+    except KeyError:
+        return text.replace("%", "%25")
+
+
+def _normal_escape(digits: str) -> str:
+    char = chr(int(digits, 16))
+    if char == ".":
+        return f"%{digits}"  # decoded, "%2e%2e" would climb directories
+    if char.isascii() and (char.isalnum() or char in "-_~"):
+        return char
+    return f"%{digits.upper()}"
+
+
+_HEX = "0123456789abcdefABCDEF"
+_ESCAPES = {high + low: _normal_escape(high + low) for high in _HEX for low in _HEX}
+
+
+# --- parameters of queries and forms ---
+
+_PLAIN_PARAM = re.compile(r"[\w.~-]*", re.ASCII).fullmatch
+
+
+def encode_params(params: ParamsInput) -> str:
+    """Encode parameters for a query or a form, by requests' rules.
+
+    None values are dropped, a list repeats its name, and str() is called on everything else; text
+    is UTF-8 and a blank is "+".
+
+    Args:
+        params: a mapping, pairs, or encoded text (returned as it is; bytes are UTF-8).
+
+    Raises:
+        InvalidURL: text that UTF-8 cannot encode.
+    """
+    if isinstance(params, str):
+        return params
+    try:
+        if isinstance(params, bytes):
+            return params.decode()
+        return "&".join(
+            [
+                f"{_form(name)}={_form(value)}"
+                for name, values in pairs(params)
+                for value in _each(values)
+                if value is not None
+            ]
+        )
+    except TypeError:
+        if hasattr(params, "__iter__"):
+            raise  # one of its values
+        shown = type(params).__name__
+        raise TypeError(
+            f'params are a mapping, pairs or text, not {shown}: {{"page": 1}}'
+        ) from None
+    except UnicodeError:
+        raise InvalidURL("parameters that are not Unicode text") from None
+
+
+def _each(value: object) -> Iterable[object]:
+    single = isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__iter__")
+    return (value,) if single else cast("Iterable[object]", value)
+
+
+def _form(value: object) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return quote_plus(bytes(value))
+    text = value if isinstance(value, str) else str(value)
+    return text if _PLAIN_PARAM(text) else quote_plus(text)
+
+
+def pairs(source: FormInput) -> Iterable[tuple[Text, object]]:
+    """Return the (name, value) pairs of a mapping or of an iterable of pairs."""
+    # dict first, because an ABC is slow to check
+    return source.items() if isinstance(source, (dict, Mapping)) else source
+
+
+# --- the URL ---
+
+_LONGEST_CACHED = 2048  # characters; bounds the memory of the cache of parsed URLs
+
+_PATH = r"[\w.~!$&'()*+,;=:@/-]*"
+_QUERY = r"[\w.~!$&'()*+,;=:@/?-]*"
+# An escape in canonical form: upper case, and not of an unreserved character.
+_ESCAPE = r"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[BCDF])"
+_CANONICAL = re.compile(
+    r"(https?://[a-z0-9._\-:\[\]]+)"
+    rf"(/{_PATH}(?:{_ESCAPE}{_PATH})*(?:\?(?=.){_QUERY}(?:{_ESCAPE}{_QUERY})*)?)",
+    re.ASCII,
+).fullmatch
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):").match
+_PARTS = re.compile(r"(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL).fullmatch
+_FORBIDDEN_IN_AUTHORITY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]").search
+
+
+class _Draft:
+    """A URL that is being built.
+
+    It becomes a `URL` when its class is changed, which is three times faster than
+    object.__setattr__ for each slot of an immutable object.
+    """
+
+    __slots__ = (
+        "_origin",
+        "authority",
+        "fragment",
+        "host",
+        "origin",
+        "password",
+        "port",
+        "scheme",
+        "target",
+        "username",
+        "wire",
+    )
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    origin: str
+    authority: str
+    wire: str
+    fragment: str
+    username: str | None
+    password: str | None
+
+    def __init__(
+        self,
+        origin: Origin,
+        target: str,
+        wire: str,
+        fragment: str = "",
+        username: str | None = None,
+        password: str | None = None,
+    ) -> None:
+        self._origin = origin
+        self.scheme, self.host, self.port, self.origin, self.authority, _ = origin
+        self.target = target
+        self.wire = wire
+        self.fragment = fragment
+        self.username = username
+        self.password = password
+
+
+class URL(_Draft):
+    """Hold an http or https URL in canonical form; immutable and hashable.
+
+    Args:
+        url: an absolute URL.
+
+    Attributes:
+        scheme: "http" or "https".
+        host: lower case; IDNA A-labels, dotted IPv4, or IPv6 without brackets (zone kept).
+        port: the effective port.
+        target: the request target in origin form, "/path?query", percent-encoded ASCII.
+        origin: "scheme://host:port", always with the port: the key for all per-origin state.
+        authority: the value of the Host header: no zone, no default port.
+        wire: the ASCII URL for libcurl, without userinfo and fragment.
+        fragment: the text after "#", percent-encoded ASCII.
+        username: percent-decoded, or None; str() and repr() of a URL never show it.
+        password: percent-decoded, or None.
+
+    Raises:
+        MissingSchema, InvalidSchema, InvalidURL: the URL cannot be requested.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, url: str | bytes | URL) -> URL:
+        """Return the URL, from the cache where possible."""
+        return parse_url(url)
+
+    def __init__(self, url: str | bytes | URL) -> None:
+        """Do nothing: __new__ returns a finished URL."""
+
+    @property
+    def path(self) -> str:
+        """Return the path of the target."""
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        """Return the query of the target, or ""."""
+        return self.target.partition("?")[2]
+
+    def join(self, location: str | bytes) -> URL:
+        """Resolve a reference such as a Location value against this URL (RFC 3986, section 5.2).
+
+        Userinfo is that of the reference, never that of this URL. The fragment of this URL is
+        inherited if the reference has none (RFC 9110, section 10.2.2).
+
+        Args:
+            location: an absolute or relative reference; bytes are UTF-8.
+
+        Raises:
+            InvalidSchema, InvalidURL: the result cannot be requested.
+        """
+        text = _as_text(location).strip()
+        if _SCHEME(text):
+            found = parse_url(text)
+        elif text.startswith("//"):
+            found = parse_url(f"{self.scheme}:{text}")
+        else:
+            found = self._relative(text)
+        if self.fragment and not found.fragment:
+            return found._with(found.target, self.fragment)
+        return found
+
+    def _relative(self, text: str) -> URL:
+        _, path, query, fragment = _split(text)
+        with _with_url_in_errors(text):
+            # Quoted before the merge: an invalid escape here must not affect those of the base.
+            path = quoted(path, PATH_SAFE)
+            if not path:
+                path, query = self.path, self.query if query is None else query
+            elif path[0] != "/":
+                path = self.path[: self.path.rindex("/") + 1] + path
+            target, fragment = build_target(path, query), quoted(fragment or "", QUERY_SAFE)
+        return _build(self._origin, target, fragment)
+
+    def with_params(self, params: ParamsInput | None) -> URL:
+        """Return this URL with parameters appended to its query, by requests' rules.
+
+        Args:
+            params: see `encode_params`; str or bytes is a complete query, quoted where needed.
+        """
+        if not params:
+            return self
+        piece = encode_params(params)
+        if isinstance(params, (str, bytes)):
+            with _with_url_in_errors(str(self)):
+                piece = quoted(piece, QUERY_SAFE)
+        if not piece:
+            return self
+        separator = "&" if "?" in self.target else "?"
+        return self._with(f"{self.target}{separator}{piece}", self.fragment)
+
+    def with_target(self, target: str) -> URL:
+        """Return this URL with a request target that is sent unchanged.
+
+        Args:
+            target: ASCII without blanks and control characters. If it is not a path, such as "*"
+                (RFC 9112, section 3.2), or contains "#", it follows a "#" in `wire`, by which the
+                engine recognizes it.
+        """
+        if target[:1] == "/" and "#" not in target:
+            return self._with(target, "")
+        parts = _Draft(self._origin, target, f"{self._origin.prefix}/#{target}")
+        return _finish(parts)
+
+    def without_userinfo(self) -> URL:
+        """Return this URL without user name and password."""
+        if self.username is None:
+            return self
+        return _build(self._origin, self.target, self.fragment)
+
+    def _with(self, target: str, fragment: str) -> URL:
+        return _build(self._origin, target, fragment, self.username, self.password)
+
+    def __str__(self) -> str:
+        fragment = f"#{self.fragment}" if self.fragment else ""
+        return f"{self.scheme}://{self.authority}{self.target}{fragment}"
+
+    def __repr__(self) -> str:
+        return f"URL({redact_text(str(self))!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, URL):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self.wire)
+
+    def _key(self) -> tuple[str, str, str | None, str | None]:
+        return self.wire, self.fragment, self.username, self.password
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a URL is immutable: cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a URL is immutable: cannot delete {name!r}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, self._key()
+
+
+def _build(
+    origin: Origin,
+    target: str,
+    fragment: str = "",
+    username: str | None = None,
+    password: str | None = None,
+) -> URL:
+    parts = _Draft(origin, target, origin.prefix + target, fragment, username, password)
+    return _finish(parts)
+
+
+def _finish(parts: _Draft) -> URL:
+    parts.__class__ = URL
+    return cast("URL", parts)
+
+
+def _restore(wire: str, fragment: str, username: str | None, password: str | None) -> URL:
+    url = parse_url(wire)
+    return _build(url._origin, url.target, fragment, username, password)
+
+
+def parse_url(url: str | bytes | URL) -> URL:
+    """Parse a URL and make it canonical; recent ones come from a cache.
+
+    Args:
+        url: an absolute URL; bytes are UTF-8, and str() is called on other objects.
+
+    Raises:
+        MissingSchema: there is no scheme.
+        InvalidSchema: the scheme is neither http nor https.
+        InvalidURL: host, port or text is not valid; the message shows no userinfo.
+    """
+    if type(url) is str:
+        return _cached(url) if len(url) <= _LONGEST_CACHED else _parse_slowly(url)
+    if isinstance(url, URL):
+        return url
+    return parse_url(_as_text(url))
+
+
+def _as_text(text: str | bytes | None) -> str:
+    if text is None:
+        raise MissingSchema("the URL is None: give text, such as 'https://example.com/'")
+    if not isinstance(text, bytes):
+        return str(text)
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise InvalidURL(
+            f"Invalid URL {display_url(text.decode('latin-1'))!r}: not UTF-8"
+        ) from None
+
+
+def _parse(text: str) -> URL:
+    match = _CANONICAL(text)
+    if match is not None:
+        prefix, target = match.groups()
+        if "/." not in target:  # a dot segment, perhaps
+            try:
+                origin = parse_origin(prefix)
+            except InvalidURL:
+                return _parse_slowly(text)  # to raise the precise error
+            return _finish(
+                _Draft(origin, target, text if origin.prefix == prefix else origin.prefix + target)
+            )
+    return _parse_slowly(text)
+
+
+_cached = lru_cache(4096)(_parse)
+
+
+def _parse_slowly(text: str) -> URL:
+    text = text.lstrip()
+    scheme, rest = _after_scheme(text)
+    authority, path, query, fragment = _split(rest)
+    with _with_url_in_errors(text):
+        userinfo, host_port = _after_userinfo(authority or "")
+        origin = parse_origin(f"{scheme}://{host_port}")
+        target = build_target(path, query)
+        username, password = _credentials(userinfo)
+        return _build(origin, target, quoted(fragment or "", QUERY_SAFE), username, password)
+
+
+@contextmanager
+def _with_url_in_errors(text: str) -> Iterator[None]:
+    """Add the URL, redacted, to the message of an InvalidURL."""
+    try:
+        yield
+    except InvalidURL as reason:
+        raise InvalidURL(f"Invalid URL {display_url(text)!r}: {reason}") from None
+    except UnicodeEncodeError:
+        raise InvalidURL(f"Invalid URL {display_url(text)!r}: lone surrogate") from None
+
+
+def _after_scheme(text: str) -> tuple[str, str]:
+    match = _SCHEME(text)
+    scheme = match[1].lower() if match else ""
+    if scheme in ("http", "https"):
+        return scheme, text[len(scheme) + 1 :]
+    shown = display_url(text)
+    # As in requests, a colon after anything but "http..." ends a scheme.
+    if scheme or (":" in text and text[:4].lower() != "http"):
+        raise InvalidSchema(
+            f"No connection adapters were found for {shown!r}: URLs begin with http:// or https://"
+        )
+    raise MissingSchema(
+        f"Invalid URL {shown!r}: No scheme supplied. Perhaps you meant https://{shown}?"
+    )
+
+
+def _split(text: str) -> tuple[str | None, str, str | None, str | None]:
+    """Return authority, path, query and fragment; None for a missing part."""
+    match = cast("re.Match[str]", _PARTS(text))  # it matches any text
+    authority, path, query, fragment = match.groups()
+    return authority, path, query, fragment
+
+
+def _after_userinfo(authority: str) -> tuple[str, str]:
+    # Parsers disagree about which "@" or "\" ends the userinfo, and so about the host: refuse both.
+    if _FORBIDDEN_IN_AUTHORITY(authority):
+        raise InvalidURL("white space, control character or backslash in the authority")
+    userinfo, _, host_port = authority.rpartition("@")
+    if "@" in userinfo:
+        raise InvalidURL("more than one @ in the authority")
+    return userinfo, host_port
+
+
+def _credentials(userinfo: str) -> tuple[str | None, str | None]:
+    if userinfo in ("", ":"):
+        return None, None
+    userinfo.encode()  # raises UnicodeEncodeError for a lone surrogate
+    username, colon, password = userinfo.partition(":")
+    return unquote(username), unquote(password) if colon else None

@@ -1,0 +1,487 @@
+"""Every error that curlhttp raises, in one tree (requests' own, with a few additions marked *).
+
+RequestException(OSError)
+├── InvalidURL, MissingSchema, InvalidSchema, InvalidHeader, InvalidMethod*   (also ValueError)
+│   └── InvalidProxyURL(InvalidURL)
+├── URLRequired
+├── HTTPError                    raise_for_status()
+├── ConnectionError
+│   ├── ProxyError, SSLError
+│   ├── RemoteProtocolError*     the peer violated HTTP
+│   ├── BlockedAddress*          a guard refused the address
+│   └── CircuitBreakerOpen*
+├── Timeout
+│   ├── ConnectTimeout           (also ConnectionError)
+│   ├── ReadTimeout
+│   ├── WriteTimeout*            the server accepted no byte of the body
+│   ├── PoolTimeout*             no free handle in time
+│   └── DeadlineExceeded*        the total ran out
+├── ChunkedEncodingError         the body ended early or its framing broke
+├── ContentDecodingError         the content coding is corrupt, truncated or nested too deeply
+├── ResponseTooLarge*            max_response_size, max_event_size
+├── ChecksumMismatch*            a download has the wrong checksum
+├── InvalidJSONError
+│   └── JSONDecodeError          (also json.JSONDecodeError)
+├── OAuth2Error*                 the token server returned no token
+├── TooManyRedirects
+├── StreamConsumedError          (also TypeError)
+├── WebSocketRefused*, WebSocketClosed*
+├── RetryError
+├── StoreError*                  a store that processes share does not respond
+├── UnrewindableBodyError
+└── ClientClosed*                (also RuntimeError)
+
+Warnings: RequestsWarning, with FileModeWarning and RequestsDependencyWarning.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp._models.attempts import Attempt
+    from curlhttp._models.inputs import ErrorFacts
+    from curlhttp._models.request import Request
+    from curlhttp._models.response import Response
+    from curlhttp._models.timings import Timings
+
+__all__ = [
+    "BlockedAddress",
+    "ChecksumMismatch",
+    "ChunkedEncodingError",
+    "CircuitBreakerOpen",
+    "ClientClosed",
+    "ConnectTimeout",
+    "ConnectionError",
+    "ContentDecodingError",
+    "DeadlineExceeded",
+    "FileModeWarning",
+    "HTTPError",
+    "InvalidHeader",
+    "InvalidJSONError",
+    "InvalidMethod",
+    "InvalidProxyURL",
+    "InvalidSchema",
+    "InvalidURL",
+    "JSONDecodeError",
+    "MissingSchema",
+    "OAuth2Error",
+    "PoolTimeout",
+    "ProxyError",
+    "ReadTimeout",
+    "RemoteProtocolError",
+    "RequestException",
+    "RequestsDependencyWarning",
+    "RequestsWarning",
+    "ResponseTooLarge",
+    "RetryError",
+    "SSLError",
+    "StoreError",
+    "StreamConsumedError",
+    "Timeout",
+    "TooManyRedirects",
+    "URLRequired",
+    "UnrewindableBodyError",
+    "WebSocketClosed",
+    "WebSocketRefused",
+    "WriteTimeout",
+]
+
+
+class RequestException(OSError):
+    """Report that a request failed; the base of every error here.
+
+    Attributes:
+        request: the request that failed, or None if it failed before there was one.
+        response: the response so far, or None.
+        curl_code: libcurl's CURLcode, or None if the error is not from libcurl.
+        errno: why the system could not connect, such as errno.ECONNREFUSED, or None.
+        request_sent: True if any byte of the request may have left this machine.
+        refused: each time it was sent, the server said that it did not process the request
+            (REFUSED_STREAM, or a GOAWAY that excludes it: RFC 9113, section 8.7).
+        is_local: the cause is on this machine, and says nothing about the server.
+        is_lasting: the same request would fail in the same way again.
+        attempts: the attempts that a RetryPolicy made, oldest first; () without a policy.
+        budget_exhausted: there was no further attempt, because the policy's budget was used up.
+        timings: how long each phase took, or None if nothing was sent.
+    """
+
+    request: Request | None
+    response: Response | None
+    curl_code: int | None = None
+    request_sent: bool = False
+    refused: bool = False
+    is_local: bool = False
+    is_lasting: bool = False
+    budget_exhausted: bool = False
+    timings: Timings | None = None
+    _attempts: tuple[Attempt, ...] = ()
+
+    def __init__(
+        self,
+        *args: object,
+        request: Request | None = None,
+        response: Response | None = None,
+        curl_code: int | None = None,
+        request_sent: bool = False,
+        timings: Timings | None = None,
+    ) -> None:
+        super().__init__(*args)
+        if request is None and response is not None:
+            request = getattr(response, "request", None)
+        self.request = request
+        self.response = response
+        self.curl_code = curl_code
+        self.request_sent = request_sent
+        self.timings = timings
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Return the attempts; the error of the last one is this error."""
+        return tuple(map(self._with_self, self._attempts))
+
+    @attempts.setter
+    def attempts(self, attempts: tuple[Attempt, ...]) -> None:
+        # Without this error, because reference cycles live until the garbage collector runs.
+        self._attempts = tuple(
+            attempt._replace(error=None) if attempt.error is self else attempt
+            for attempt in attempts
+        )
+
+    def _with_self(self, attempt: Attempt) -> Attempt:
+        is_this = attempt.error is None and attempt.status_code is None
+        return attempt._replace(error=self) if is_this else attempt
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # OSError's own __reduce__ leaves out these attributes.
+        return _rebuild, (type(self), self.args, self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        """Return the attributes for a pickle: no credentials, no secrets of URLs."""
+        facts = dict(self.__dict__)
+        for name in ("request", "response"):
+            if (strip := getattr(facts.get(name), "without_secrets", None)) is not None:
+                facts[name] = strip()
+        return facts
+
+
+def _rebuild(
+    cls: type[RequestException], args: tuple[object, ...], state: dict[str, object]
+) -> RequestException:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+# --- invalid requests, and invalid use: nothing was sent ---
+
+
+class InvalidURL(RequestException, ValueError):
+    """Report a URL that cannot be sent as it is."""
+
+
+class InvalidProxyURL(InvalidURL):
+    """Report a proxy URL that cannot be used."""
+
+
+class MissingSchema(RequestException, ValueError):
+    """Report a URL without a scheme such as https://."""
+
+
+class InvalidSchema(RequestException, ValueError):
+    """Report a URL scheme other than http and https."""
+
+
+class InvalidHeader(RequestException, ValueError):
+    """Report a header name or value that must not reach the wire."""
+
+
+class InvalidMethod(RequestException, ValueError):
+    """Report a method that is not a token (RFC 9110, section 9.1)."""
+
+
+class URLRequired(RequestException):
+    """Report that no URL was given."""
+
+
+class UnrewindableBodyError(RequestException):
+    """Report a body that has to be sent again and cannot be rewound."""
+
+
+class ClientClosed(RequestException, RuntimeError):
+    """Report the use of a client after close()."""
+
+
+# --- connections and time limits ---
+
+
+class ConnectionError(RequestException):  # requests' name, shadows the builtin on purpose
+    """Report that the connection could not be made or broke."""
+
+
+class ProxyError(ConnectionError):
+    """Report that the proxy refused, failed or could not be reached.
+
+    Attributes:
+        connect_status: the status of its response to CONNECT, or None.
+    """
+
+    connect_status: int | None = None
+
+
+class SSLError(ConnectionError):
+    """Report that TLS failed: certificate, host name or handshake.
+
+    Attributes:
+        tls_failure: "handshake" if the server aborted it or sent an alert, "untrusted" if its
+            certificate or key is not trusted, None for anything else.
+    """
+
+    tls_failure: Literal["handshake", "untrusted"] | None = None
+
+
+class RemoteProtocolError(ConnectionError):
+    """Report that the server violated HTTP: an invalid or truncated header block, bad framing.
+
+    Attributes:
+        broken_part: "head" for a header block that ended early, "content-length" for a length that
+            is not a number, None for anything else.
+    """
+
+    broken_part: Literal["head", "content-length"] | None = None
+
+
+class BlockedAddress(ConnectionError):
+    """Report that a guard refused the address that the host has; nothing was sent to it.
+
+    Attributes:
+        host: as in the URL.
+        address: the first one that was refused, "" if the request was refused earlier.
+        port: the port of the address.
+        reason: why it was refused.
+    """
+
+    host: str = ""
+    address: str = ""
+    port: int = 0
+    reason: str = ""
+
+
+class CircuitBreakerOpen(ConnectionError):
+    """Report that the origin's circuit breaker refused the request; nothing was sent.
+
+    Attributes:
+        retry_after: seconds until it may permit requests again; math.inf if it was forced open.
+    """
+
+    def __init__(
+        self, *args: object, retry_after: float = 0.0, **facts: Unpack[ErrorFacts]
+    ) -> None:
+        super().__init__(*args, **facts)
+        self.retry_after = retry_after
+
+
+class StoreError(RequestException):
+    """Report that a store of shared limits does not respond, or holds data of other programs."""
+
+
+class Timeout(RequestException):
+    """Report that a time limit was reached.
+
+    This name is an exception in requests and a setting in httpx. Here it is both: called with
+    limits, as in Timeout(connect=5, total=30) or Timeout(5), it returns the setting.
+    """
+
+    # Any: facts of an error, or limits of the setting.
+    def __new__(cls, *args: object, **facts: Any) -> Timeout:
+        """Return the exception, or the setting if all arguments are limits."""
+        if cls is Timeout and (args or facts) and _LIMITS.issuperset(facts):
+            from curlhttp._models.timeout import Timeout as Setting
+
+            if not args:
+                return Setting(**facts)  # type: ignore[return-value]  # see above
+            if len(args) == 1 and not facts and isinstance(args[0], (int, float)):
+                return Setting.of(args[0])  # type: ignore[return-value]
+            if len(args) == 1 and isinstance(args[0], (int, float, type(None))):
+                limits = {"connect": args[0], "read": args[0], **facts}
+                shown = ", ".join(f"{name}={value!r}" for name, value in limits.items())
+                raise TypeError(f"give Timeout one number or keywords; write Timeout({shown})")
+        elif cls is Timeout and (unknown := facts.keys() - _LIMITS - _FACTS):
+            from curlhttp._models.suggestions import no_keyword
+
+            raise no_keyword("Timeout", "Timeout()", min(unknown), sorted(_LIMITS))
+        return super().__new__(cls, *args)
+
+
+_FACTS = frozenset({"request", "response", "curl_code", "request_sent", "timings"})
+_LIMITS = frozenset({"total", "connect", "read", "write", "pool"})
+
+
+class ConnectTimeout(ConnectionError, Timeout):
+    """Report that no connection was made in time; the request was not sent."""
+
+
+class ReadTimeout(Timeout):
+    """Report that the server was silent for longer than the read timeout."""
+
+
+class WriteTimeout(Timeout):
+    """Report that the server accepted no byte of the request's body within the write timeout.
+
+    Part of the request was sent, so it may only be retried if processing it twice is harmless.
+    """
+
+
+class PoolTimeout(Timeout):
+    """Report that no handle of the pool became free in time; nothing was sent."""
+
+
+class DeadlineExceeded(Timeout):
+    """Report that the total time of the request ran out."""
+
+
+class RetryError(RequestException):
+    """Report that a custom retry gave up."""
+
+
+# --- responses ---
+
+
+class HTTPError(RequestException):
+    """Report a 4xx or 5xx status; raised by raise_for_status(), download() and sse()."""
+
+
+class ChunkedEncodingError(RequestException):
+    """Report a response body that ended early or whose framing broke."""
+
+
+class BaseHTTPError(Exception):
+    """Stand in for urllib3.exceptions.HTTPError, of which requests' ContentDecodingError is one."""
+
+
+class ContentDecodingError(RequestException, BaseHTTPError):
+    """Report a response body whose content coding is corrupt, truncated or nested too deeply."""
+
+
+class ResponseTooLarge(RequestException):
+    """Report a response body beyond max_response_size, or an event beyond max_event_size."""
+
+
+class ChecksumMismatch(RequestException):
+    """Report a download with the wrong checksum; the old file is unchanged.
+
+    Attributes:
+        expected: the checksum from the caller, as "algorithm:hex".
+        actual: the checksum of the file.
+    """
+
+    def __init__(
+        self, *args: object, expected: str = "", actual: str = "", **facts: Unpack[ErrorFacts]
+    ) -> None:
+        super().__init__(*args, **facts)
+        self.expected = expected
+        self.actual = actual
+
+
+class InvalidJSONError(RequestException):
+    """Report a value that JSON cannot express."""
+
+
+class JSONDecodeError(InvalidJSONError, json.JSONDecodeError):
+    """Report a response body that is not JSON."""
+
+    def __init__(self, msg: str, doc: str, pos: int, **facts: Unpack[ErrorFacts]) -> None:
+        json.JSONDecodeError.__init__(self, msg, doc, pos)
+        InvalidJSONError.__init__(self, *self.args, **facts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_json, (type(self), self.msg, self.doc, self.pos, self._facts())
+
+
+def _rebuild_json(
+    cls: type[JSONDecodeError], msg: str, doc: str, pos: int, state: dict[str, object]
+) -> JSONDecodeError:
+    error = cls(msg, doc, pos)
+    error.__dict__.update(state)
+    return error
+
+
+class OAuth2Error(RequestException):
+    """Report that a token server returned no access token, or an unusable one (RFC 6749).
+
+    Attributes:
+        error: its error code, such as "invalid_client" (section 5.2), or None.
+        error_description: its description of the error, or None.
+        error_uri: a page about the error, or None.
+        status_code: of its response.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        error: str | None = None,
+        error_description: str | None = None,
+        error_uri: str | None = None,
+        status_code: int | None = None,
+        **facts: Unpack[ErrorFacts],
+    ) -> None:
+        super().__init__(*args, **facts)
+        self.error = error
+        self.error_description = error_description
+        self.error_uri = error_uri
+        self.status_code = status_code
+
+
+class TooManyRedirects(RequestException):
+    """Report more redirects than max_redirects; .response is the last one."""
+
+
+class StreamConsumedError(RequestException, TypeError):
+    """Report a second pass over a streamed body."""
+
+
+class WebSocketRefused(RequestException):
+    """Report that the server did not open a WebSocket; .response is its answer."""
+
+
+class WebSocketClosed(RequestException):
+    """Report that a WebSocket is closed; .response is the response of its handshake.
+
+    Attributes:
+        code: the server's close code, else ours, else 1006 (RFC 6455, section 7.4).
+        reason: the reason that was sent with the code.
+    """
+
+    def __init__(
+        self, *args: object, code: int = 1006, reason: str = "", **facts: Unpack[ErrorFacts]
+    ) -> None:
+        super().__init__(*args, **facts)
+        self.code = code
+        self.reason = reason
+
+
+# --- warnings, under requests' names ---
+
+
+class RequestsWarning(Warning):
+    """Warn about a request; the base of requests' own warnings."""
+
+
+class FileModeWarning(RequestsWarning, DeprecationWarning):
+    """Warn about a file that is open in text mode, so that its length may be wrong."""
+
+
+class RequestsDependencyWarning(RequestsWarning):
+    """Warn about an unsupported version of a dependency; kept for code that filters it."""
+
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name):
+        from curlhttp._models.suggestions import no_name
+
+        raise no_name(__name__, name)

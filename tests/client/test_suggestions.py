@@ -1,0 +1,337 @@
+"""What is written for httpx, aiohttp or requests: the error says what to write here."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import curlhttp
+from curlhttp import exceptions as e
+from curlhttp._models.suggestions import TABLE
+from curlhttp.testing import Answer, ScriptedEngine
+from tests.servers import AppServer
+
+URL = "http://scripted.test/"
+
+
+def a_client(**settings: Any) -> curlhttp.Client:
+    return curlhttp.Client(transport=ScriptedEngine([200] * 9), **settings)
+
+
+def an_async_client() -> curlhttp.AsyncClient:
+    return curlhttp.AsyncClient(transport=ScriptedEngine([200] * 9))
+
+
+def told_by(call: Callable[..., object], *arguments: Any, **keywords: Any) -> str:
+    with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
+        call(*arguments, **keywords)
+    assert "Core" not in str(caught.value)
+    return str(caught.value)
+
+
+CONSTRUCTED = [
+    ({"proxy": "http://p:1"}, "proxies="),
+    ({"mounts": {}}, "proxies="),
+    ({"event_hooks": {}}, "hooks="),
+    ({"connector": None}, "limits=curlhttp.Limits(...)"),
+    ({"raise_for_status": True}, "response.raise_for_status()"),
+    ({"cookie_jar": None}, "cookies="),
+    ({"ssl": False}, "verify=False"),
+    ({"app": None}, "ASGITransport"),
+    ({"heders": {}}, "did you mean headers=?"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "instead"), CONSTRUCTED)
+@pytest.mark.parametrize("make", [curlhttp.Client, curlhttp.AsyncClient])
+def test_a_keyword_that_a_client_has_not_is_answered_by_what_it_has(
+    make: Any, keywords: dict[str, Any], instead: str
+) -> None:
+    message = told_by(make, **keywords)
+    assert message.startswith(f"{make.__name__}() has no keyword {next(iter(keywords))!r}")
+    assert instead in message
+
+
+def test_a_subclass_is_called_by_its_name() -> None:
+    class Ours(curlhttp.Client):
+        pass
+
+    assert told_by(Ours, proxy="x").startswith("Ours() has no keyword 'proxy'")
+
+
+def test_a_client_says_that_it_takes_keywords() -> None:
+    make: Any = curlhttp.Client
+    assert (
+        told_by(make, URL) == "Client() takes keywords alone, such as base_url=, headers=, params="
+    )
+
+
+def test_a_type_error_from_within_a_constructor_stays_as_it_is() -> None:
+    with pytest.raises(TypeError, match="auth must be"):
+        curlhttp.Client(auth=3)  # type: ignore[arg-type]
+
+
+ASKED = [
+    ({"proxy": "http://p:1"}, "proxies="),
+    ({"ssl": False}, "verify=False"),
+    ({"raise_for_status": True}, "response.raise_for_status()"),
+    ({"extensions": {}}, "timeout="),
+    ({"hooks": {}}, "for the client"),
+    ({"chunked": True}, "in chunks by itself"),
+    ({"read_bufsize": 1}, "leave it out"),
+    ({"time_out": 1}, "did you mean timeout=?"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "instead"), ASKED)
+def test_a_keyword_that_a_request_has_not_is_answered(
+    keywords: dict[str, Any], instead: str
+) -> None:
+    client, other = a_client(), an_async_client()
+    message = told_by(client.get, URL, **keywords)
+    assert message.startswith(f"a request has no keyword {next(iter(keywords))!r}")
+    assert instead in message
+    assert told_by(client.stream, "GET", URL, **keywords) == message
+    assert told_by(lambda: asyncio.run(other.get(URL, **keywords))) == message
+
+
+def test_the_drop_in_answers_by_its_own_words() -> None:
+    get: Any = curlhttp.get
+    assert "HTTPAdapter(max_retries=3)" in told_by(get, URL, retry=3)
+    assert 'proxies={"http": url' in told_by(get, URL, proxy="x")
+
+
+def test_the_method_comes_first() -> None:
+    secret = "http://user:secret@scripted.test/"
+    for wrong in (a_client().request, a_client().stream):
+        message = told_by(wrong, secret, "GET")
+        assert 'request("GET", url)' in message
+        assert "secret" not in message
+
+
+READ = [
+    ("status", "response.status_code"),
+    ("iter_lines", "response.text.splitlines()"),
+    ("iter_content", "response.iter_bytes(chunk_size)"),
+    ("aiter_lines", "response.text.splitlines()"),
+    ("real_url", "response.url"),
+    ("content_type", 'response.headers["Content-Type"]'),
+]
+
+
+@pytest.mark.parametrize(("name", "instead"), READ)
+def test_a_response_says_what_it_has(name: str, instead: str) -> None:
+    assert f"write {instead}" in told_by(getattr, a_client().get(URL), name)
+
+
+def test_what_nobody_has_is_left_to_python() -> None:
+    response = a_client().get(URL)
+    assert told_by(getattr, response, "stauts_code") == (
+        "'Response' object has no attribute 'stauts_code'"
+    )
+    assert not hasattr(response, "__fspath__")
+    assert not hasattr(response, "status")
+
+
+def test_a_stream_says_how_its_own_colour_reads(app: AppServer) -> None:
+    async def read() -> str:
+        async with curlhttp.AsyncClient() as client, client.stream("GET", app.url) as response:
+            return told_by(getattr, response, "iter_lines")
+
+    with curlhttp.Client() as client, client.stream("GET", app.url) as response:
+        assert told_by(getattr, response, "aiter_lines").endswith("write response.iter_lines()")
+    assert asyncio.run(read()).endswith("write response.aiter_lines()")
+
+
+def test_with_and_async_with_are_not_mixed_up() -> None:
+    async def enter(manager: Any) -> None:
+        async with manager:
+            pass
+
+    def plain(manager: Any) -> None:
+        with manager:
+            pass
+
+    assert "AsyncClient" in told_by(lambda: asyncio.run(enter(a_client())))
+    assert "async with" in told_by(plain, an_async_client())
+    assert "async with" in told_by(plain, an_async_client().stream("GET", URL))
+    stream: Any = an_async_client().stream("GET", URL)
+    assert "async with client.stream" in told_by(lambda: stream.status_code)
+    stream._sent.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("ClientSession", "AsyncClient"), ("TimeoutException", "Timeout"), ("aget", "AsyncClient")],
+)
+def test_a_name_of_another_library_leads_to_ours(name: str, instead: str) -> None:
+    assert instead in told_by(getattr, curlhttp, name)
+
+
+def test_so_do_names_of_exceptions() -> None:
+    assert "curlhttp.HTTPError" in told_by(getattr, e, "HTTPStatusError")
+    assert told_by(getattr, e, "Nonsense").endswith("has no attribute 'Nonsense'")
+
+
+def test_settings_say_what_they_take() -> None:
+    make, limits = (curlhttp.Timeout, curlhttp.Limits)
+    assert "write Timeout(connect=1, read=5.0)" in told_by(make, 5.0, connect=1)
+    assert "write read=" in told_by(make, sock_read=3)
+    assert "max_connections=" in told_by(limits, limit=3)
+    assert "keywords alone" in told_by(limits, 3)
+    assert "a timeout is a number of seconds" in told_by(a_client().get, URL, timeout=object())
+
+
+def keywords_of(*functions: Callable[..., object]) -> set[str]:
+    names = {name for each in functions for name in inspect.signature(each).parameters}
+    return names - {"self", "kwargs", "method", "url", "str_or_url"}
+
+
+def test_each_keyword_of_httpx_is_taken_or_explained() -> None:
+    httpx = pytest.importorskip("httpx", reason="compares with httpx")
+    ours = keywords_of(curlhttp.Client)
+    assert keywords_of(httpx.Client, httpx.AsyncClient) - ours - set(TABLE["client"]) == set()
+    verbs = keywords_of(curlhttp.Client.build_request) | {"proxies", "verify", "cert"}
+    assert keywords_of(httpx.Client.request) - verbs - set(TABLE["request"]) == set()
+
+
+def test_each_keyword_of_aiohttp_is_taken_or_explained() -> None:
+    aiohttp = pytest.importorskip("aiohttp", reason="compares with aiohttp")
+    ours = keywords_of(curlhttp.Client)
+    assert keywords_of(aiohttp.ClientSession) - ours - set(TABLE["client"]) == set()
+    verbs = keywords_of(curlhttp.Client.build_request)
+    found = keywords_of(aiohttp.ClientSession._request)
+    assert found - verbs - set(TABLE["request"]) == set()
+    names = {name for name in aiohttp.__all__ if name.endswith(("Error", "Timeout", "Session"))}
+    own_servers = {"WSMessageTypeError", "UploadAbortedError", "NonHttpUrlRedirectClientError"}
+    own_servers |= {"RedirectClientError", "InvalidUrlRedirectClientError", "NonHttpUrlClientError"}
+    assert names - set(curlhttp.__all__) - set(TABLE["module"]) - own_servers == set()
+
+
+def test_each_attribute_of_a_response_of_httpx_is_there_or_explained() -> None:
+    httpx = pytest.importorskip("httpx", reason="compares with httpx")
+    response = a_client().get(URL)
+    public = {name for name in dir(httpx.Response) if not name.startswith("_")}
+    missing = {name for name in public if not hasattr(response, name)}
+    assert missing - set(TABLE["response"]) == set()
+
+
+def test_each_error_of_httpx_is_there_or_explained() -> None:
+    httpx = pytest.importorskip("httpx", reason="compares with httpx")
+    errors = {
+        name
+        for name in httpx.__all__
+        if isinstance(getattr(httpx, name), type) and issubclass(getattr(httpx, name), Exception)
+    }
+    assert errors - set(curlhttp.__all__) - set(TABLE["module"]) == set()
+
+
+def test_nothing_in_the_table_is_there_in_truth() -> None:
+    ours = keywords_of(curlhttp.Client)
+    assert ours & set(TABLE["client"]) == set()
+    assert keywords_of(curlhttp.Client.build_request) & set(TABLE["request"]) == set()
+    response = a_client().get(URL)
+    assert {name for name in TABLE["response"] if hasattr(response, name)} == set()
+    assert set(curlhttp.__all__) & set(TABLE["module"]) == set()
+
+
+def test_the_words_are_loaded_by_an_error_alone() -> None:
+    code = (
+        "import sys, curlhttp\n"
+        "from curlhttp.testing import Answer, ScriptedEngine\n"
+        "with curlhttp.Client(transport=ScriptedEngine([200])) as client:\n"
+        "    client.get('http://x/', timeout=3).text\n"
+        "assert 'difflib' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)
+
+
+def test_headers_as_text_and_limits_of_another_library_are_refused() -> None:
+    message = told_by(a_client().get, URL, headers="Authorization: secret")
+    assert message.startswith("headers are a mapping or pairs")
+    assert "secret" not in message
+    assert "curlhttp.Limits" in told_by(a_client, limits=10)
+
+
+def taken_by(client: curlhttp.Client) -> list[tuple[Callable[..., object], str, str]]:
+    def mapped(**options: Any) -> list[object]:
+        return list(client.map([URL], **options))
+
+    def downloaded(**options: Any) -> object:
+        return client.download(URL, "never-written", **options)
+
+    def connected(**options: Any) -> object:
+        return client.websocket(URL, **options)
+
+    return [
+        (mapped, "map()", "build_request"),
+        (downloaded, "download()", "stream()"),
+        (connected, "websocket()", "over the socket"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_takes_no_body_says_where_a_body_goes_and_knows_other_habits(number: int) -> None:
+    with a_client() as client:
+        call, subject, other = taken_by(client)[number]
+        refused = told_by(call, json={})
+        assert refused.startswith(f"{subject} takes no json")
+        assert other in refused
+        assert told_by(call, proxy="http://p:1").startswith(f"{subject} has no keyword 'proxy'; wr")
+        assert "did you mean timeout=?" in told_by(call, timeuot=1)
+
+
+def test_a_setting_of_the_client_that_a_request_is_given_is_sent_there() -> None:
+    with a_client() as client:
+        for name in ("guard", "hedge", "rate_limit", "max_connections"):
+            assert told_by(client.get, URL, **{name: 1}).endswith(f"write {name}= of the client")
+
+
+WRONG = [
+    ({"verify": None}, "verify must be True, False, a path"),
+    ({"verify": 3}, "not int"),
+    ({"cert": 3}, "cert must be a path"),
+    ({"params": 3}, "params are a mapping, pairs or text, not int"),
+    ({"headers": 3}, "headers are a mapping or pairs"),
+    ({"cookies": "secret"}, "cookies are a mapping, pairs or a jar, not str"),
+    ({"cookies": 3}, "not int"),
+    ({"files": 3}, "files are a mapping or pairs, not int"),
+    ({"files": {"a": ()}}, "(name, file[, type[, headers]])"),
+    ({"proxies": 3}, "proxies must be a URL or a mapping"),
+    ({"timeout": "3"}, "or None, not str"),
+    ({"timeout": (1, "3")}, "the read timeout must be a number of seconds or None, not '3'"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "told"), WRONG)
+def test_a_value_of_the_wrong_kind_is_answered_by_what_is_taken(
+    keywords: dict[str, Any], told: str
+) -> None:
+    with a_client() as client:
+        message = told_by(client.post, URL, **keywords)
+    assert told in message
+    assert "secret" not in message
+
+
+def test_clients_say_which_hooks_and_urls_they_take() -> None:
+    assert "hooks must be a mapping by event, not int" in told_by(a_client, hooks=3)
+    with a_client() as client:
+        assert "the URL is None: give text" in told_by(client.get, None)
+        assert "URLs begin with http://" in told_by(client.get, "localhost:8000/x")
+
+
+def test_a_circle_of_redirects_names_where_it_was_left() -> None:
+    away = Answer(302, headers={"Location": "/again"})
+    with (
+        curlhttp.Client(transport=ScriptedEngine([away] * 3), max_redirects=2) as client,
+        pytest.raises(curlhttp.TooManyRedirects) as caught,
+    ):
+        client.get(URL)
+    assert "GET http://scripted.test/again" in str(caught.value)
+    assert "max_redirects= of the client" in str(caught.value)
