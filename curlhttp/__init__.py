@@ -24,19 +24,23 @@ if TYPE_CHECKING:
     from curlhttp import httpx as httpx
     from curlhttp import httpx2 as httpx2
     from curlhttp import redis as redis
-    from curlhttp._alias import alias_requests
-    from curlhttp._apps.asgi import ASGITransport
-    from curlhttp._apps.wsgi import WSGITransport
-    from curlhttp._async_client import AsyncClient
-    from curlhttp._cache.cache import Cache
-    from curlhttp._client import Client
-    from curlhttp._config import TLS, Limits, Proxy
-    from curlhttp._engine import Middleware, Send
+    from curlhttp._client.apps.asgi import ASGITransport
+    from curlhttp._client.apps.wsgi import WSGITransport
+    from curlhttp._client.async_client import AsyncClient
+    from curlhttp._client.cache.cache import Cache
+    from curlhttp._client.client import Client
+    from curlhttp._client.event_stream import AsyncEventStream, EventStream
+    from curlhttp._client.map.blocking import Results
+    from curlhttp._client.map.tasks import AsyncResults
+    from curlhttp._client.negotiate import Negotiate
+    from curlhttp._client.record.record import HarLog, Record
+    from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
+    from curlhttp._client.websocket.websocket import AsyncWebSocket, WebSocket
+    from curlhttp._curl.engines.loops import install_uvloop
+    from curlhttp._engine.engine import Middleware, Send
     from curlhttp._flow.hooks import AttemptEvent
-    from curlhttp._loops import install_uvloop
-    from curlhttp._map.blocking import Results
-    from curlhttp._map.tasks import AsyncResults
     from curlhttp._models.attempts import Attempt, AttemptCancelled
+    from curlhttp._models.config import TLS, Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
     from curlhttp._models.request import Request as ClientRequest
@@ -45,7 +49,6 @@ if TYPE_CHECKING:
     from curlhttp._models.timeout import Timeout as _Setting
     from curlhttp._models.timings import Timings
     from curlhttp._models.url import URL
-    from curlhttp._negotiate import Negotiate
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
     from curlhttp._policy.backoff import (
@@ -66,10 +69,6 @@ if TYPE_CHECKING:
     from curlhttp._policy.rate import RateLimit
     from curlhttp._policy.retry import RetryPolicy
     from curlhttp._policy.store import Store
-    from curlhttp._record.record import HarLog, Record
-    from curlhttp._sse import AsyncEventStream, EventStream
-    from curlhttp._stream import AsyncStreamedResponse, StreamedResponse
-    from curlhttp._websocket.websocket import AsyncWebSocket, WebSocket
     from curlhttp.exceptions import (
         BlockedAddress,
         ChecksumMismatch,
@@ -128,6 +127,7 @@ if TYPE_CHECKING:
         structures,
         utils,
     )
+    from curlhttp.requests._alias import alias_requests
     from curlhttp.requests.api import (
         delete,
         get,
@@ -276,24 +276,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "curlhttp._alias": "alias_requests",
-    "curlhttp._apps.asgi": "ASGITransport",
-    "curlhttp._apps.wsgi": "WSGITransport",
-    "curlhttp._map.blocking": "Results",
-    "curlhttp._map.tasks": "AsyncResults",
-    "curlhttp._async_client": "AsyncClient",
-    "curlhttp._client": "Client",
-    "curlhttp._config": "Limits Proxy TLS",
-    "curlhttp._engine": "Middleware Send",
+    "curlhttp.requests._alias": "alias_requests",
+    "curlhttp._client.apps.asgi": "ASGITransport",
+    "curlhttp._client.apps.wsgi": "WSGITransport",
+    "curlhttp._client.map.blocking": "Results",
+    "curlhttp._client.map.tasks": "AsyncResults",
+    "curlhttp._client.async_client": "AsyncClient",
+    "curlhttp._client.client": "Client",
+    "curlhttp._models.config": "Limits Proxy TLS",
+    "curlhttp._engine.engine": "Middleware Send",
     "curlhttp._flow.hooks": "AttemptEvent",
-    "curlhttp._loops": "install_uvloop",
+    "curlhttp._curl.engines.loops": "install_uvloop",
     "curlhttp._models.cookies.jar": "Cookies",
     "curlhttp._models.sse": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
     "curlhttp._models.attempts": "Attempt AttemptCancelled",
     "curlhttp._models.timings": "Timings",
     "curlhttp._models.url": "URL",
-    "curlhttp._negotiate": "Negotiate",
+    "curlhttp._client.negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
     "curlhttp._policy.aws": "AWSSigV4",
     "curlhttp._policy.bearer": "BearerAuth",
@@ -311,11 +311,11 @@ _HOMES = {
     "curlhttp._policy.rate": "RateLimit",
     "curlhttp._policy.retry": "RetryPolicy",
     "curlhttp._policy.store": "Store",
-    "curlhttp._cache.cache": "Cache",
-    "curlhttp._record.record": "HarLog Record",
-    "curlhttp._sse": "AsyncEventStream EventStream",
-    "curlhttp._stream": "AsyncStreamedResponse StreamedResponse",
-    "curlhttp._websocket.websocket": "AsyncWebSocket WebSocket",
+    "curlhttp._client.cache.cache": "Cache",
+    "curlhttp._client.record.record": "HarLog Record",
+    "curlhttp._client.event_stream": "AsyncEventStream EventStream",
+    "curlhttp._client.stream": "AsyncStreamedResponse StreamedResponse",
+    "curlhttp._client.websocket.websocket": "AsyncWebSocket WebSocket",
     "curlhttp.exceptions": (
         "BlockedAddress ChecksumMismatch ChunkedEncodingError CircuitBreakerOpen ClientClosed "
         "ConnectTimeout ConnectionError ContentDecodingError DeadlineExceeded FileModeWarning "

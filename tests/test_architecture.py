@@ -20,146 +20,121 @@ ROOT = Path(curlhttp.__file__).parent
 LOOPS = {"anyio", "asyncio", "sniffio", "trio", "uvloop"}
 SOCKETS = {"http.client", "select", "selectors", "socket", "ssl", "urllib.request"}
 CLOCKS = {"datetime", "time"}
-VALUES = (
-    "curlhttp.exceptions",
-    "curlhttp._config",
-    "curlhttp._fork",
-    "curlhttp._models",
-    "curlhttp._version",
+VALUES = ("curlhttp.exceptions", "curlhttp._models", "curlhttp._version")
+SEAM, POLICY, FLOW = ("curlhttp._engine",), ("curlhttp._policy",), ("curlhttp._flow",)
+CURL, CLIENT = ("curlhttp._curl",), ("curlhttp._client",)
+FACADE = ("curlhttp.requests",)
+CLIENTS = {"curlhttp._client.client", "curlhttp._client.async_client"}
+BUILDING = (
+    "curlhttp._client.building",
+    "curlhttp._client.routing",
+    "curlhttp._client.ssl_context",
 )
-SEAM = ("curlhttp._engine", "curlhttp._network", "curlhttp._run", "curlhttp._watch")
-POLICY, FLOW, CURL = ("curlhttp._policy",), ("curlhttp._flow",), ("curlhttp._curl",)
-
-FACADE = ("curlhttp.requests", "curlhttp._alias")
-ROUTING = ("curlhttp._routing", "curlhttp._addresses", "curlhttp._trust")
-BUILDING = (*ROUTING, "curlhttp._building")
-CORE = (*BUILDING, "curlhttp._settings", "curlhttp._signatures", "curlhttp._core")
-LOOP_TOOLS = ("curlhttp._loops", "curlhttp._background")
-BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + CORE + LOOP_TOOLS
-CLIENTS = {"curlhttp._client", "curlhttp._async_client"}
-PARTS_OF_CLIENTS = (
-    "curlhttp._stream",
-    "curlhttp._sse",
-    "curlhttp._map",
-    "curlhttp._download",
-    "curlhttp._websocket",
+BASE = (
+    *BUILDING,
+    "curlhttp._client.base",
+    "curlhttp._client.settings",
+    "curlhttp._client.signatures",
 )
+BELOW_CLIENTS = VALUES + SEAM + POLICY + FLOW + CURL + BASE
+PURE = {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}
 
-# part: (what of the package it may import, what else it must not import)
+# A folder or file: (what of the package it may import, what else it must not import). The longest
+# name that fits a file is the one that counts.
 RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
-    "exceptions.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_fork.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_config.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_version.py": ((), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_models": (VALUES, {"pycurl", *LOOPS, *SOCKETS, "time"}),
-    "_policy": (VALUES + POLICY, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_engine.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_network.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, "datetime"}),
-    "_run.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_watch.py": (VALUES + SEAM, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_flow": (
-        (*VALUES, *SEAM, *POLICY, *FLOW, "curlhttp._download.file_lock"),
-        {"pycurl", *LOOPS, *SOCKETS},
-    ),
+    "_version.py": ((), PURE),
+    "exceptions.py": (VALUES, PURE),
+    "_models": (VALUES, PURE - {"datetime"}),
+    "_policy": (VALUES + POLICY, PURE),
+    "_engine": (VALUES + SEAM, PURE),
+    "_engine/network.py": (VALUES + SEAM, PURE - {"time"}),
+    "_flow": (VALUES + SEAM + POLICY + FLOW, PURE - CLOCKS),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
-    # the edge
-    "_addresses.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_trust.py": (
-        (*VALUES, "curlhttp._ssl_context"),
-        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "_routing.py": (
-        VALUES + SEAM + POLICY + CURL + ROUTING,
-        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "_building.py": (VALUES + SEAM + POLICY + ROUTING, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_settings.py": (
-        VALUES + SEAM + POLICY + FLOW + BUILDING,
-        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "_signatures.py": (VALUES + BUILDING, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_core.py": (
-        (*VALUES, *SEAM, *POLICY, *FLOW, *CORE, "curlhttp._record", "curlhttp._cache"),
-        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "_stream.py": (VALUES + SEAM + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_record": ((*VALUES, *SEAM, "curlhttp._record"), {"pycurl", *LOOPS, *SOCKETS, "time"}),
-    "_negotiate.py": (
-        (*VALUES, *POLICY, "curlhttp._curl.version"),
-        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "_sse.py": (VALUES + SEAM + POLICY + FLOW, {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_loops.py": (VALUES + CURL, {"pycurl", *SOCKETS, *CLOCKS}),
-    "_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),
-    "_async_client.py": (BELOW_CLIENTS + PARTS_OF_CLIENTS, {"pycurl", *LOOPS, *SOCKETS}),
-    "_map": ((*BELOW_CLIENTS, "curlhttp._map"), {*CLIENTS, "pycurl", *SOCKETS, *CLOCKS}),
-    "_cache": (
+    "_curl/engines/loops.py": (VALUES + CURL, PURE - LOOPS),
+    "_curl/engines/background.py": (VALUES + SEAM + CURL, PURE - LOOPS),
+    # what users hold
+    "_client": (BELOW_CLIENTS, PURE),
+    "_client/client.py": (BELOW_CLIENTS + CLIENT, PURE - CLOCKS),
+    "_client/async_client.py": (BELOW_CLIENTS + CLIENT, PURE - CLOCKS),
+    "_client/base.py": (
         (
-            *(*VALUES, *SEAM, *POLICY, *FLOW, "curlhttp._cache"),
-            *("curlhttp._stream", "curlhttp._loops", "curlhttp._background"),
+            *(*VALUES, *SEAM, *POLICY, *FLOW, *BASE),
+            *("curlhttp._client.record", "curlhttp._client.cache"),
         ),
-        {*CLIENTS, "pycurl", *LOOPS, *SOCKETS},
+        PURE,
     ),
-    "_redis": (
-        (*VALUES, *SEAM, "curlhttp._policy.store", "curlhttp._redis", "curlhttp._curl.thread_gate"),
-        {*CLIENTS, "pycurl", *LOOPS, *SOCKETS},
+    "_client/ssl_context.py": (VALUES, PURE - SOCKETS),
+    "_client/routing.py": (VALUES + SEAM + POLICY + CURL + BUILDING, PURE),
+    "_client/building.py": (VALUES + SEAM + POLICY + BUILDING, PURE),
+    "_client/settings.py": (VALUES + SEAM + POLICY + FLOW + BUILDING, PURE),
+    "_client/signatures.py": (VALUES + BUILDING, PURE),
+    "_client/stream.py": (VALUES + SEAM + FLOW, PURE),
+    "_client/event_stream.py": (VALUES + SEAM + POLICY + FLOW, PURE),
+    "_client/negotiate.py": ((*VALUES, *POLICY, "curlhttp._curl.version"), PURE),
+    "_client/map": ((*BELOW_CLIENTS, "curlhttp._client.map"), CLIENTS | PURE - LOOPS),
+    "_client/download": ((*BELOW_CLIENTS, "curlhttp._client.download"), CLIENTS | PURE - SOCKETS),
+    "_client/websocket": ((*BELOW_CLIENTS, "curlhttp._client.websocket"), CLIENTS | PURE),
+    "_client/cache": (
+        (
+            *(*VALUES, *SEAM, *POLICY, *FLOW, *CURL),
+            *("curlhttp._client.cache", "curlhttp._client.stream"),
+        ),
+        CLIENTS | PURE - CLOCKS,
     ),
-    "redis.py": (("curlhttp._redis",), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_download": ((*BELOW_CLIENTS, "curlhttp._download"), {*CLIENTS, "pycurl", *LOOPS, *CLOCKS}),
-    "_background.py": (VALUES + SEAM + CURL + ("curlhttp._loops",), {"pycurl", *SOCKETS, *CLOCKS}),
-    "_apps": (
-        (*VALUES, *SEAM, *CURL, "curlhttp._apps", "curlhttp._background", "curlhttp._loops"),
+    "_client/record": ((*VALUES, *SEAM, "curlhttp._client.record"), PURE - {"datetime"}),
+    "_client/apps": (
+        (*VALUES, *SEAM, *CURL, "curlhttp._client.apps"),
         {"pycurl", *SOCKETS, "datetime"},
     ),
-    "_ssl_context.py": (VALUES, {"pycurl", *LOOPS, *CLOCKS}),
+    # with extras, and for tests
+    "redis": (
+        (*VALUES, *SEAM, "curlhttp._policy.store", "curlhttp.redis", "curlhttp._engine.run"),
+        CLIENTS | PURE - CLOCKS,
+    ),
+    "otel": ((*VALUES, *SEAM, *FLOW, "curlhttp.otel"), PURE - {"time"}),
     "_httpx": (
         (
-            *(*VALUES, *SEAM, *CURL, "curlhttp._loops", "curlhttp._ssl_context"),
+            *(*VALUES, *SEAM, *CURL, "curlhttp._client.ssl_context"),
             *("curlhttp._httpx", "curlhttp._policy.guard", "curlhttp._flow.upgrade"),
         ),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS},
     ),
-    "_otel": (
-        (*VALUES, *SEAM, *FLOW, "curlhttp._otel"),
-        {"pycurl", *LOOPS, *SOCKETS, "datetime"},
-    ),
-    "otel.py": (
-        (*VALUES, *SEAM, "curlhttp._otel"),
-        {"pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "httpx.py": (("curlhttp._httpx",), {"pycurl", "httpx2", *LOOPS, *SOCKETS, *CLOCKS}),
-    "httpx2.py": (("curlhttp._httpx",), {"pycurl", "httpx", *LOOPS, *SOCKETS, *CLOCKS}),
-    "_websocket": (
-        (*BELOW_CLIENTS, "curlhttp._websocket"),
-        {*CLIENTS, "pycurl", *LOOPS, *SOCKETS, *CLOCKS},
-    ),
-    "progress.py": (VALUES, {"pycurl", *LOOPS, *SOCKETS}),
-    "testing": ((*VALUES, *SEAM, "curlhttp.testing"), {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}),
+    "httpx.py": (("curlhttp._httpx",), {"httpx2"} | PURE),
+    "httpx2.py": (("curlhttp._httpx",), {"httpx"} | PURE),
     "distributed": (
         (
-            *(*VALUES, *POLICY, "curlhttp._client", "curlhttp.distributed"),
-            "curlhttp._download.file_lock",
+            *(*VALUES, *POLICY, "curlhttp._client.client", "curlhttp.distributed"),
+            "curlhttp._flow.file_lock",
         ),
         {*FACADE, "pycurl", *LOOPS, *SOCKETS},
     ),
+    "testing": ((*VALUES, *SEAM, "curlhttp.testing"), PURE),
+    "progress.py": (VALUES, PURE - CLOCKS),
     "cli": (("curlhttp",), {*FACADE, "pycurl"}),
-    # the facade
+    # the drop-in
     "requests": (
         (
             *(*VALUES, *SEAM, *POLICY, *CURL, *FACADE, "curlhttp._flow.upgrade"),
-            *("curlhttp._ssl_context", "curlhttp._stream"),
+            *("curlhttp._client.ssl_context", "curlhttp._client.stream"),
         ),
         {"pycurl", *LOOPS},
     ),
-    "_alias.py": (("curlhttp",), {"pycurl", *LOOPS}),
 }
 # The environment's proxies are those that urllib finds; it sends nothing for that.
 EXCEPTIONS = {("_policy/environment.py", "urllib")}
 
 
 def files_of(part: str) -> list[Path]:
+    """Return the files of a part, without those of a narrower one."""
     path = ROOT / part
-    return [path] if path.is_file() else sorted(path.rglob("*.py"))
+    if path.is_file():
+        return [path]
+    narrower = [ROOT / other for other in RULES if other.startswith(f"{part}/")]
+    return [
+        file
+        for file in sorted(path.rglob("*.py"))
+        if not any(file == other or other in file.parents for other in narrower)
+    ]
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -248,11 +223,11 @@ def test_the_rules_find_what_they_forbid(tmp_path: Path) -> None:
 def test_every_file_belongs_to_a_part() -> None:
     """`__init__` and `__main__` load what is asked for; all others have a row."""
     tops = {path.relative_to(ROOT).parts[0] for path in ROOT.rglob("*.py")}
-    assert tops - {"__init__.py", "__main__.py"} == set(RULES)
+    assert tops - {"__init__.py", "__main__.py"} == {part.partition("/")[0] for part in RULES}
 
 
 def test_maps_and_downloads_touch_no_private_attribute_of_a_client() -> None:
-    for path in (*files_of("_map"), *files_of("_download")):
+    for path in (*files_of("_client/map"), *files_of("_client/download")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("core"):
                 assert not node.attr.startswith("_"), f"{path.name}: {ast.unparse(node)}"
@@ -311,8 +286,8 @@ def test_a_file_says_what_it_is(path: object) -> None:
 
 # Where an f-string makes a URL, and none that anybody reads: file, and what is formatted.
 URLS_IN_THE_MAKING = {
-    ("_config.py", "url"),
-    ("_config.py", "self.url"),  # a Proxy's, which has no credentials
+    ("_models/config.py", "url"),
+    ("_models/config.py", "self.url"),  # a Proxy's, which has no credentials
     ("_models/url.py", "self.target"),
     ("_models/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
@@ -338,7 +313,10 @@ def test_no_message_formats_a_url_that_is_not_scrubbed() -> None:
 
 # --- what an import loads ---
 
-LATE = "asyncio anyio trio uvloop http.cookiejar http.client ssl h2 curlhttp._client brotli zlib"
+LATE = (
+    "asyncio anyio trio uvloop http.cookiejar http.client ssl h2 brotli zlib "
+    "curlhttp._client.client"
+)
 
 
 def loaded_after(program: str, names: str = LATE) -> set[str]:
@@ -386,9 +364,8 @@ def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
 
     heavy = "asyncio anyio urllib3 requests ssl email http.client http.cookiejar logging hashlib"
     late = "packages help utils cookies compat auth _wire _retries _timeouts"
-    names = (
-        f"{heavy} curlhttp._client {' '.join(f'curlhttp.requests.{name}' for name in late.split())}"
-    )
+    modules = " ".join(f"curlhttp.requests.{name}" for name in late.split())
+    names = f"{heavy} curlhttp._client.client {modules}"
     with AppServer() as app:
         program = f"import curlhttp; assert curlhttp.get({app.url!r}).content == b'hello'"
         assert loaded_after(program, names) == set()

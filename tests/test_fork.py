@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from curlhttp._fork import register
+from curlhttp._models.fork import register
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 

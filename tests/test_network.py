@@ -10,9 +10,9 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._engine import Engine
+from curlhttp._engine.engine import Engine
+from curlhttp._engine.network import network
 from curlhttp._models.request import Request
-from curlhttp._network import network
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
 from tests.support.colours import AnyClient, AnyStream

@@ -25,7 +25,7 @@ try:
 except ImportError:  # Windows
     ioctl = None  # type: ignore[assignment]
 
-__all__ = ["Connection", "Connections", "Route", "Suspects", "shut_down"]
+__all__ = ["Connection", "Connections", "Quarantine", "Route", "shut_down"]
 
 Route = tuple[str, str, int, int]  # as PREREQFUNCTION tells: address of the peer, ours; the ports
 
@@ -50,7 +50,7 @@ _DISTRUST = 60.0  # seconds
 _SUSPECTS = 1000  # servers that are remembered
 
 
-class Suspects:
+class Quarantine:
     """The servers that spoke out of turn just now: who does so once does it again.
 
     Between our look and the request there is always a moment in which more may arrive. So none
@@ -282,7 +282,7 @@ class Connections:
         suspects: who spoke out of turn, as far as the engine knows.
     """
 
-    def __init__(self, suspects: Suspects) -> None:
+    def __init__(self, suspects: Quarantine) -> None:
         self._suspects = suspects
         self._by_route: dict[Route, Connection] = {}
         self._routes: dict[int, Route] = {}  # by descriptor, whose numbers are used again

@@ -15,17 +15,15 @@ from typing import NoReturn
 
 import pycurl
 
-from curlhttp._config import Limits
 from curlhttp._curl.connections import Connection, Connections, shut_down
-from curlhttp._curl.errors import raised_in_callback
+from curlhttp._curl.errors import found_no_connection, naming_lack, no_head, raised_in_callback
 from curlhttp._curl.head import switches_unasked
 from curlhttp._curl.multiplexing import Multiplexing
-from curlhttp._curl.open_files import naming_lack
 from curlhttp._curl.poller import make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
-from curlhttp._curl.rejections import found_no_connection, no_head
 from curlhttp._curl.result import finish
 from curlhttp._curl.transfer import Transfer
+from curlhttp._models.config import Limits
 from curlhttp._models.request import Request
 
 __all__ = ["Driver"]

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import pycurl
 
 from curlhttp import exceptions as e
-from curlhttp._config import Transport
+from curlhttp._curl.head import is_odd, switches_unasked
 from curlhttp._curl.libcurl_log import stream_reset_by_us
+from curlhttp._models.config import Transport
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.timings import Timings
+from curlhttp.exceptions import (
+    ChunkedEncodingError,
+    ConnectionError,
+    ReadTimeout,
+    RemoteProtocolError,
+    RequestException,
+    ResponseTooLarge,
+    SSLError,
+    WriteTimeout,
+)
 
 __all__ = [
     "HTTP2_STREAM",
     "INTERNAL",
-    "NOT_HTTP",
     "TransferFailure",
+    "body_differs",
+    "came_early",
     "error_for",
+    "found_no_connection",
+    "named_lack",
+    "naming_lack",
+    "no_head",
     "raised_in_callback",
     "refused_tls",
+    "silence",
+    "too_large",
 ]
+
 
 # Codes that pycurl has no name for (curl.h).
 _WEIRD_SERVER_REPLY = 8
@@ -416,3 +438,179 @@ def raised_in_callback(error: BaseException) -> BaseException:
     while isinstance(error, SystemError) and error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+# --- The exceptions for answers that libcurl takes for good, and that we reject ---
+
+
+def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
+    """Return the exception for a response that has no whole, final head.
+
+    Args:
+        lines: of all heads and trailers so far, with their ends.
+        request: what the server was asked.
+    """
+    # A head that ended early may be odd as well, and is no HTTP then.
+    is_cut = False
+    if is_odd(lines):
+        what = NOT_HTTP
+    elif switches_unasked(lines, request):
+        what = "the server switches to a protocol that nobody asked for"
+    else:
+        what, is_cut = "the response ended within its header block", True
+    error = RemoteProtocolError(f"{request}: {what}", curl_code=0)
+    error.broken_part = "head" if is_cut else None
+    return error
+
+
+def body_differs(request: Request, size: int) -> ChunkedEncodingError:
+    """Return the exception for a body of a size that its head does not announce."""
+    return ChunkedEncodingError(
+        f"{request}: the response body ended after {size} bytes, "
+        "which is not what its head announces",
+        curl_code=0,
+    )
+
+
+def too_large(request: Request) -> ResponseTooLarge:
+    """Return the exception for a body beyond the request's max_response_size."""
+    return ResponseTooLarge(
+        f"{request}: the response body is larger than "
+        f"max_response_size={request.max_response_size} bytes"
+    )
+
+
+def found_no_connection(request: Request) -> ConnectionError:
+    """Return the exception for a request for which no connection stayed open until it was sent."""
+    return ConnectionError(
+        f"{request}: every connection to the server ended, or was not clean, before the request "
+        "could be sent; it may be restarting",
+        request=request,
+        curl_code=pycurl.E_SEND_ERROR,
+    )
+
+
+def came_early(request: Request) -> RemoteProtocolError:
+    """Return the exception for an answer that was there before its request."""
+    return RemoteProtocolError(
+        f"{request}: the server had sent the answer before the request, "
+        "so that it cannot be the answer to it; the request may have been processed",
+        request=request,
+        curl_code=0,
+        request_sent=True,
+    )
+
+
+def silence(request: Request, *, has_head: bool) -> ReadTimeout:
+    """Return the exception for a server that is silent for longer than the read timeout.
+
+    Args:
+        request: what the server was asked.
+        has_head: the head of the response is in.
+    """
+    what = "within the response body" if has_head else "after the request"
+    return ReadTimeout(
+        f"{request}: the server was silent for "
+        f"{request.timeout.read} s {what}; it may be slow, or raise timeout=Timeout(read=...)",
+        request=request,
+        curl_code=pycurl.E_OPERATION_TIMEDOUT,
+        request_sent=True,
+    )
+
+
+def stalled_upload(request: Request) -> WriteTimeout:
+    """Return the exception for a server that takes no more of the body than it took so far."""
+    return WriteTimeout(
+        f"{request}: no byte of the body went out for {request.timeout.write} s; the server may "
+        "be slow to read it, or raise timeout=Timeout(write=...)",
+        request=request,
+        curl_code=pycurl.E_OPERATION_TIMEDOUT,
+        request_sent=True,
+    )
+
+
+# --- What is said where descriptors are lacking: libcurl and pycurl have no word for it ---
+#
+# A connection takes a socket, the look-up of its name some files, TLS that of the authorities.
+# libcurl reports the failure of each as if the host, its name or the file were to blame.
+
+_LACKS = (errno.EMFILE, errno.ENFILE)
+_TAKES = 4  # files that a request may have had open when it failed, and has closed by now
+_OF_FILES = frozenset({pycurl.E_SSL_CERTPROBLEM, pycurl.E_SSL_CACERT_BADFILE})
+# What libcurl makes of a socket, a thread, a name or a file that it did not get.
+_SUSPICIOUS = _OF_FILES | {
+    pycurl.E_FAILED_INIT,
+    pycurl.E_COULDNT_RESOLVE_PROXY,
+    pycurl.E_COULDNT_RESOLVE_HOST,
+    pycurl.E_COULDNT_CONNECT,
+    pycurl.E_OUT_OF_MEMORY,
+}
+
+
+def _lack() -> str:
+    """Return why no more files can be opened, "" where they can."""
+    opened: list[int] = []
+    try:
+        while len(opened) < _TAKES:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno in _LACKS:
+            return _in_words(error.errno, len(opened))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return ""
+
+
+def _in_words(number: int | None, left: int) -> str:
+    words = f"{left or 'no'} file descriptor{'' if left == 1 else 's'} left: "
+    if number == errno.ENFILE:
+        return f"{words}the system has too many open files"
+    try:
+        import resource
+    except ImportError:
+        return f"{words}the process has too many open files"
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return f"{words}the process has too many open files, and may have {limit} (ulimit -n)"
+
+
+def named_lack(
+    request: Request, code: int, message: str, os_errno: int
+) -> ConnectionError | SSLError | None:
+    """Return the exception for an attempt that failed for lack of descriptors, None for others.
+
+    Args:
+        request: what was to be sent.
+        code: libcurl's; the attempt has just ended.
+        message: libcurl's words for it.
+        os_errno: what the system said of connecting, 0 where no socket was there for it.
+    """
+    was_refused = code == pycurl.E_COULDNT_CONNECT and os_errno not in (0, *_LACKS)
+    if code not in _SUSPICIOUS or was_refused:
+        return None
+    lack = _lack()
+    if not lack:
+        return None
+    error = (SSLError if code in _OF_FILES else ConnectionError)(
+        f"{request}: the connection could not be made, with {lack} (curl error {code}: {message})",
+        curl_code=code,
+    )
+    error.is_local = True
+    return error
+
+
+@contextmanager
+def naming_lack() -> Iterator[None]:
+    """Turn what is raised where something of the system could not be had into our exception.
+
+    Raises:
+        ConnectionError: names the lack, if there is one.
+    """
+    try:
+        yield
+    except RequestException:
+        raise
+    except (OSError, pycurl.error) as error:
+        lacking = ConnectionError(f"no connection can be made: {_lack() or error}")
+        lacking.is_local = True
+        raise lacking from error

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pycurl
 
-from curlhttp._config import Lane, Limits, Transport
 from curlhttp._curl.options import (
     address_options,
     base_options,
@@ -23,14 +22,51 @@ from curlhttp._curl.options import (
     limit_options,
     transport_options,
 )
-from curlhttp._curl.shares import Shares
+from curlhttp._models.config import Lane, Limits, Transport
 from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
     from curlhttp._curl.wire_log import WireLog
 
-__all__ = ["Callbacks", "Handle", "may_multiplex"]
+__all__ = ["Callbacks", "Handle", "Shares"]
+
+
+# --- What keeps connections and names of different routes apart (CURLSH) ---
+#
+# libcurl uses a connection again for another request to the same host, though that would have asked
+# another name server for it; and a curl_multi has one cache of names.
+
+_MOST = 256  # lanes; each request may have one of its own
+
+
+class Shares:
+    """One pycurl.CurlShare for each lane, for handles that one thread uses at a time.
+
+    Args:
+        common: that of requests of no lane, or None for what their curl_multi has.
+    """
+
+    __slots__ = ("_by_lane",)
+
+    def __init__(self, common: pycurl.CurlShare | None = None) -> None:
+        self._by_lane: dict[Lane | None, pycurl.CurlShare | None] = {None: common}
+
+    def of(self, lane: Lane | None) -> pycurl.CurlShare | None:
+        """Return what has the connections and names of a lane; None for the curl_multi."""
+        if lane in self._by_lane:
+            return self._by_lane[lane]
+        if len(self._by_lane) > _MOST:  # which its handles keep until they leave the lane
+            del self._by_lane[next(each for each in self._by_lane if each is not None)]
+        share = self._by_lane[lane] = pycurl.CurlShare()
+        share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
+        share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_DNS)
+        return share
+
+    def clear(self) -> None:
+        """Let go of all of them; their handles are closed."""
+        self._by_lane.clear()
+
 
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 # CURLSSLOPT_NO_REVOKE, CURLSSLOPT_REVOKE_BEST_EFFORT, CURLSSLOPT_AUTO_CLIENT_CERT

@@ -12,7 +12,7 @@ from typing import cast
 
 import pycurl
 
-from curlhttp._config import TLS, Limits, Proxy, Transport, Verify
+from curlhttp._models.config import TLS, Limits, Proxy, Transport, Verify
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import URL, bracketed
 

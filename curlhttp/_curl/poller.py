@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pycurl
 
-__all__ = ["PollSockets", "Poller", "SelectorSockets", "make_poller", "make_small_poller"]
+__all__ = ["PollSockets", "SelectorSockets", "make_poller", "make_small_poller"]
 
 _select: Any = select  # Any: no platform has all of it
 _IN, _OUT = pycurl.POLL_IN, pycurl.POLL_OUT

@@ -11,7 +11,7 @@ from time import monotonic
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.result import head_of, raise_failure, status_of
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine import AttemptResult, HedgePlan
+from curlhttp._engine.engine import AttemptResult, HedgePlan
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 

@@ -14,8 +14,8 @@ from math import inf
 
 import pycurl
 
+from curlhttp._curl.errors import silence, stalled_upload
 from curlhttp._curl.head import answer_head
-from curlhttp._curl.rejections import silence, stalled_upload
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request

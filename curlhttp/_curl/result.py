@@ -10,7 +10,7 @@ from time import monotonic
 
 import pycurl
 
-from curlhttp._curl.errors import TransferFailure, error_for
+from curlhttp._curl.errors import TransferFailure, body_differs, error_for, named_lack, no_head
 from curlhttp._curl.head import (
     ENDS,
     answer_head,
@@ -19,8 +19,6 @@ from curlhttp._curl.head import (
     is_odd,
     switches_unasked,
 )
-from curlhttp._curl.open_files import named_lack
-from curlhttp._curl.rejections import body_differs, no_head
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request

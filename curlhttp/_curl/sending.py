@@ -16,9 +16,8 @@ from typing import Any
 
 import pycurl
 
-from curlhttp._config import SocketOption
 from curlhttp._curl.connections import Connection, Connections, Route
-from curlhttp._curl.errors import HTTP2_STREAM, raised_in_callback, refused_tls
+from curlhttp._curl.errors import HTTP2_STREAM, came_early, raised_in_callback, refused_tls
 from curlhttp._curl.handle import Handle
 from curlhttp._curl.libcurl_log import (
     LogNews,
@@ -26,8 +25,8 @@ from curlhttp._curl.libcurl_log import (
     news_in,
     stream_reset_by_us,
 )
-from curlhttp._curl.rejections import came_early
 from curlhttp._models.body import rewind
+from curlhttp._models.config import SocketOption
 from curlhttp._models.request import Request
 
 __all__ = ["Sending"]

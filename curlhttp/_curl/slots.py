@@ -10,11 +10,23 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
+from typing import TypeAlias
 
+from curlhttp._curl.transfer import Transfer
 from curlhttp._models.request import Request
+from curlhttp._models.response import Response
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-__all__ = ["SlotWaiter", "Slots", "no_free_slot", "open_files_bound"]
+__all__ = [
+    "Caller",
+    "SlotWaiter",
+    "Slots",
+    "TransferPool",
+    "Waited",
+    "no_free_slot",
+    "open_files_bound",
+]
+
 
 _SPARE_FILES = 64  # for the rest of the process, at least half of that
 _ORIGINS = 1000  # without a bound, from which on those that are not in use are forgotten
@@ -176,3 +188,97 @@ def no_free_slot(request: Request, bound: int) -> PoolTimeout | DeadlineExceeded
         "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
         request=request,
     )
+
+
+# --- The transfers of an engine whose transfers share their connections, so that any is as good ---
+
+
+class TransferPool:
+    """Keep the transfers of one event loop, or of one thread.
+
+    Args:
+        make: makes a transfer.
+        slots: one of them is taken by whoever uses a transfer.
+
+    Attributes:
+        slots: how many transfers may be in use.
+        all: every transfer, in use or idle.
+        idle: the last used at the end.
+    """
+
+    __slots__ = ("_make", "all", "idle", "slots")
+
+    def __init__(self, make: Callable[[], Transfer], slots: Slots) -> None:
+        self._make = make
+        self.slots = slots
+        self.all: set[Transfer] = set()
+        self.idle: list[Transfer] = []
+
+    def make(self) -> Transfer:
+        """Return a new transfer; the caller holds a slot."""
+        transfer = self._make()
+        self.all.add(transfer)
+        return transfer
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close a transfer for good."""
+        self.all.discard(transfer)
+        transfer.close()
+
+    def close(self) -> None:
+        """Close the idle transfers."""
+        while self.idle:
+            self.drop(self.idle.pop())
+
+
+# --- Who waits for one request on a curl_multi: in line for its turn, then for its end ---
+
+
+class Caller(SlotWaiter):
+    """One request that found no free slot.
+
+    Whoever gives a slot back starts the transfer of the first in line, and a transfer that ended
+    well goes on to the next as soon as its response is made: the task is woken once, at the end.
+
+    Args:
+        request: complete.
+        origin: that of its slot.
+        came: the monotonic time.
+        keeps: its task deals with the transfer from the start, to feed it or to read from it.
+
+    Attributes:
+        wake: wakes the task that waits, if one does; set anew for each wait.
+        transfer: carries the request, from its turn until it is given back.
+        response: of a transfer that ended well, and was given back.
+        error: why there is no transfer.
+        is_over: its task has to do the rest: there is something to return, to raise or to keep.
+    """
+
+    __slots__ = ("came", "error", "is_over", "keeps", "request", "response", "transfer")
+
+    def __init__(self, request: Request, origin: str, came: float, *, keeps: bool) -> None:
+        super().__init__(origin, None)
+        self.request = request
+        self.came = came
+        self.keeps = keeps
+        self.transfer: Transfer | None = None
+        self.response: Response | None = None
+        self.error: BaseException | None = None
+        self.is_over = False
+
+    def go_on(self) -> None:
+        """Let its task do the rest."""
+        self.is_over = True
+        if self.wake is not None:
+            self.wake()
+
+    def take_transfer(self) -> Transfer:
+        """Return the transfer, which is the task's from now on, or raise why there is none."""
+        if self.error is not None:
+            raise self.error
+        assert self.transfer is not None
+        return self.transfer
+
+
+Waited: TypeAlias = "Caller | Transfer"
+"""What a task may wait for: it has a `wake`."""

@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from curlhttp._config import Limits
 from curlhttp._curl.slots import Slots, SlotWaiter, no_free_slot, open_files_bound
-from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine.run import ThreadGate
+from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
 

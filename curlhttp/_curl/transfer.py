@@ -14,14 +14,13 @@ from typing import Any, Protocol
 
 import pycurl
 
-from curlhttp._config import Limits
+from curlhttp._curl.address_guard import GuardedSending
 from curlhttp._curl.connections import Connection, Route
-from curlhttp._curl.guarding import GuardedSending
-from curlhttp._curl.handle import Callbacks, Handle
+from curlhttp._curl.errors import no_head, too_large
+from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
-from curlhttp._curl.rejections import no_head, too_large
-from curlhttp._curl.shares import Shares
-from curlhttp._engine import DRAINED
+from curlhttp._engine.engine import DRAINED
+from curlhttp._models.config import Limits
 from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head
@@ -111,7 +110,7 @@ class Transfer(GuardedSending):
     def __init__(self, limits: Limits, shares: Shares) -> None:
         self.pieces: list[bytes] = []
         self.key: Any = None  # the thread pool's Key, where one has it
-        self.driver: Any = None  # a LentDriver, which imports this module
+        self.driver: Any = None  # a PooledDriver, which imports this module
         self.shares = shares
         self.origin = ""
         self.attached: _Runs | None = None

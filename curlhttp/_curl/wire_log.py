@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pycurl
 
+from curlhttp._engine.log import log as watch_log
+from curlhttp._engine.log import watch_of
 from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
-from curlhttp._watch import log as watch_log
-from curlhttp._watch import watch_of
 
 if TYPE_CHECKING:
     from curlhttp._curl.transfer import Transfer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curlhttp._engine import Layer, Send
+from curlhttp._engine.engine import Layer, Send
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.alt_svc import Alternatives

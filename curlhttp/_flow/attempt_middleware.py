@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from types import coroutine
 from typing import cast
 
-from curlhttp._engine import AttemptResult, Exchange, HedgePlan, Layer, Middleware, Send
+from curlhttp._engine.engine import AttemptResult, Exchange, HedgePlan, Layer, Middleware, Send
 from curlhttp._flow.hooks import check_answer, log
 from curlhttp._models.attempts import AttemptCancelled
 from curlhttp._models.request import Request

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import NamedTuple, TypeAlias, cast
+from contextlib import suppress
+from math import inf
+from typing import NamedTuple, NoReturn, TypeAlias, cast
 
-from curlhttp._engine import Clock, MakeGate, Send
+from curlhttp._engine.engine import Clock, Gate, MakeGate, Send
+from curlhttp._engine.run import Offload
+from curlhttp._models.body import rewind
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, flow_method
-from curlhttp._run import Offload
-from curlhttp.exceptions import RequestException
+from curlhttp._policy.single_flight import CachedToken, TokenAuth, TokenRequest, Waiter
+from curlhttp._policy.subrequest import request_beside
+from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
 __all__ = ["FindCredentials", "SignIn", "authenticate", "method_from_netrc"]
+
 
 FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
 """Gives user name and password for a host, or None."""
@@ -74,7 +82,6 @@ async def authenticate(
     """
     above = (*above, method)
     if getattr(method, "obtains", False):
-        from curlhttp._flow.obtain import send_with_obtained
 
         async def beside(other: Request) -> Response:
             return await _send_beside(other, send, client, above)
@@ -110,7 +117,7 @@ async def _run(
     who: str,
 ) -> Response:
     """Send all that a flow yields; the arguments are those of authenticate, and what it made."""
-    from curlhttp._policy.sent_along import is_beside, request_beside
+    from curlhttp._policy.subrequest import is_beside, request_beside
 
     reads = getattr(method, "requires_response_body", False)
     history: list[Response] = []
@@ -185,3 +192,176 @@ async def _read_body(request: Request, client: SignIn) -> None:
 
     body.rewind()
     request.body = BytesBody(await read_whole(body), body.content_type)
+
+
+# --- Fetch a token before sending; concurrent requests share one fetch ---
+#
+# _policy/single_flight.py decides who fetches, and for whom.
+
+
+class _NeedsAsyncClient(TypeError):
+    """Report an async function in Client."""
+
+
+_LAP = 1.0  # seconds until a request in line looks whether the one that fetches is still there
+
+# What ended the fetch is an affair of the request that did it: another may well succeed.
+_OF_ONE_REQUEST = (ClientClosed, DeadlineExceeded, PoolTimeout, _NeedsAsyncClient)
+
+
+async def send_with_obtained(
+    request: Request, send: Send, beside: Send, method: Auth, client: SignIn
+) -> Response:
+    """Send a request with what a method obtains; once more, if that is refused.
+
+    Args:
+        request: what to send; a copy of it is changed.
+        send: takes it through all below.
+        beside: sends the requests by which something is obtained.
+        method: a TokenAuth.
+        client: what the method needs else.
+
+    Raises:
+        RequestException: nothing was obtained, or no response came of it.
+    """
+    obtaining = cast(TokenAuth, method)
+    if not client.is_async and any(map(inspect.iscoroutinefunction, obtaining.functions)):
+        raise _needs_async_client(obtaining)
+    obtained = await _obtain(obtaining, request, beside, client)
+    response = await send(obtaining.apply(request.copy(), obtained.value))
+    if not obtaining.refuses(response):
+        obtaining.shared.accept()
+        return response
+    is_worth_it = obtaining.shared.refuse(obtained.value, client.clock.now())
+    if not is_worth_it or not obtained.is_kept or rewind(request.body):
+        return response
+    await response.discard()  # before others wait for its connection, or its place
+    obtained = await _obtain(obtaining, request, beside, client)
+    again = await send(obtaining.apply(request.copy(), obtained.value))
+    again.history = [response, *again.history]
+    if obtaining.refuses(again):
+        obtaining.shared.refuse(obtained.value, client.clock.now())
+    else:
+        obtaining.shared.accept()
+    return again
+
+
+async def _obtain(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
+    shared, now = method.shared, client.clock.now
+
+    def is_usable(obtained: CachedToken) -> bool:
+        return method.is_usable(obtained, now())
+
+    latest = shared.latest
+    if latest is not None and is_usable(latest):
+        return latest
+    woken = client.gate()
+    place = Waiter(woken.open, request.timeout)
+    try:
+        shared.join(place, is_usable)
+        if not (place.is_first or place.outcome):
+            await _wait_in_line(place, woken, method, request, client)
+        if place.outcome is None:
+            obtained = await _fetch(method, request, beside, client)
+            shared.finish(place, obtained)
+            return obtained
+    except Exception as error:
+        if isinstance(error, RequestException) and error.request is None:
+            error.request = request.without_credentials()
+        if place.is_first and not isinstance(error, _OF_ONE_REQUEST):
+            shared.finish(place, error)
+        else:
+            shared.leave(place)
+        raise
+    # BaseException, since a cancelled task has to let the next one go on as well.
+    except BaseException:
+        shared.leave(place)
+        raise
+    outcome = place.outcome
+    if isinstance(outcome, Exception):
+        try:
+            _raise_for(outcome)
+        finally:  # else the error would hold this frame, and this frame the error
+            del outcome, place
+    return outcome
+
+
+async def _wait_in_line(
+    place: Waiter, woken: Gate, method: TokenAuth, request: Request, client: SignIn
+) -> None:
+    """Wait until a request in line is the first, or the first has told it what came of it."""
+    now = client.clock.now
+    seconds = request.pool_seconds(now())
+    ends = inf if seconds is None else now() + seconds
+    while not (place.is_first or place.outcome):
+        if (left := ends - now()) <= 0:
+            raise _too_late(request, method, now())
+        await woken.wait(min(left, _LAP))
+        method.shared.pass_over_ended(place)
+        woken = client.gate()  # a gate that was waited at in vain is of no use
+        place.wake = woken.open
+
+
+async def _fetch(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
+    """Run the steps of a method."""
+    steps = method.steps(client.clock.now)
+    try:
+        step = next(steps)
+        while True:
+            result: object
+            if isinstance(step, TokenRequest):
+                result = await _call(step, method, client)
+            else:
+                other = request_beside(step, request, request, type(method).__name__)
+                # How large an answer may be is said by the method, not by the request's caller.
+                other.max_response_size = step.max_response_size
+                try:
+                    result = await beside(other)
+                except RequestException as error:
+                    # What they hold goes into pickles: the request's body, a part of the answer.
+                    error.request, error.response = other.without_credentials(), None
+                    raise
+            try:
+                step = steps.send(result)
+            except StopIteration as end:
+                return cast(CachedToken, end.value)
+    finally:
+        steps.close()
+
+
+async def _call(call: TokenRequest, method: TokenAuth, client: SignIn) -> object:
+    function = call.function
+    blocks = call.blocks and not inspect.iscoroutinefunction(function)
+    result = await client.run_blocking(function) if blocks else function()
+    if not inspect.isawaitable(result):
+        return result
+    if not client.is_async:
+        # Else Python warns of a coroutine that was never awaited, far from here.
+        if inspect.iscoroutine(result):
+            result.close()
+        raise _needs_async_client(method)
+    return await result
+
+
+def _needs_async_client(method: TokenAuth) -> _NeedsAsyncClient:
+    return _NeedsAsyncClient(
+        f"{type(method).__name__} has an async function, which needs AsyncClient"
+    )
+
+
+def _raise_for(error: Exception) -> NoReturn:
+    """Raise what another request failed with, as an error with a traceback of its own."""
+    twin: Exception = error
+    with suppress(Exception):  # some classes cannot be copied
+        twin = copy.copy(error)
+    if twin is error or type(twin) is not type(error):
+        raise error
+    raise twin from error
+
+
+def _too_late(request: Request, method: Auth, now: float) -> DeadlineExceeded | PoolTimeout:
+    return (DeadlineExceeded if request.is_late(now) else PoolTimeout)(
+        f"{request}: another request that fetches what {type(method).__name__} needs did not "
+        "end in time; this one was not sent",
+        request=request,
+    )

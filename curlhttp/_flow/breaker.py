@@ -5,27 +5,27 @@ _policy/breaker/health.py decides what counts as what, _policy/breaker/breaker.p
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
-from curlhttp._engine import Clock, Layer, MakeGate, Send
+from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
 from curlhttp._flow.hooks import Hooks
+from curlhttp._flow.limits import asked
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
-from curlhttp._policy.breaker.health import Judge, ProxyJudge, Verdict
-from curlhttp.exceptions import CircuitBreakerOpen
+from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key, refusal
+from curlhttp._policy.breaker.health import Outcome, OutcomeClassifier, ProxyJudge
+from curlhttp._policy.breaker.shared import Reading, SharedCircuits, SharedPermit
+from curlhttp.exceptions import CircuitBreakerOpen, StoreError
 
-if TYPE_CHECKING:
-    from curlhttp._flow.shared_breaker import SharedBreaker
-    from curlhttp._policy.breaker.shared import SharedPermit
+__all__ = ["SharedBreaker", "breaker"]
 
-__all__ = ["breaker"]
 
 _EVENT = "breaker_transition"
-_SUCCESS, _FAILURE = Verdict.SUCCESS, Verdict.FAILURE
+_SUCCESS, _FAILURE = Outcome.SUCCESS, Outcome.FAILURE
 
 
 def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, gate: MakeGate) -> Layer:
@@ -39,8 +39,6 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, gate: MakeGate) 
     """
     guard = _Guard(policy, clock, hooks)
     if policy.shared is not None:
-        from curlhttp._flow.shared_breaker import SharedBreaker
-
         guard.shared = SharedBreaker(policy, policy.shared, clock.now, gate)
     origin, hidden_origin = policy.judge(), policy.judge(via_proxy=True)
     proxy = ProxyJudge()
@@ -83,7 +81,9 @@ class _Guard:
             self._tell = lambda transition: hooks.tell(_EVENT, transition)
         self._untold: deque[Transition] = deque()  # ends of bodies led to: no hook can run there
 
-    async def send(self, request: Request, key: str, judge: Judge, send: Send) -> Response:
+    async def send(
+        self, request: Request, key: str, judge: OutcomeClassifier, send: Send
+    ) -> Response:
         """Send a request if the circuit of a key lets it through.
 
         Raises:
@@ -127,7 +127,7 @@ class _Guard:
         return response
 
     async def _count(
-        self, permit: Permit | SharedPermit, verdict: Verdict, now: float, elapsed: float
+        self, permit: Permit | SharedPermit, verdict: Outcome, now: float, elapsed: float
     ) -> None:
         if self.shared is None:
             transition = permit.settle(verdict, now, elapsed)
@@ -147,8 +147,8 @@ class _Guard:
     def _on_end(
         self,
         permit: Permit | SharedPermit,
-        judge: Judge,
-        verdict: Verdict,
+        judge: OutcomeClassifier,
+        verdict: Outcome,
         elapsed: float,
         error: BaseException | None,
     ) -> None:
@@ -163,3 +163,105 @@ class _Guard:
             permit.finish_later(now, verdict is _FAILURE, elapsed, self._untold.append)
         else:
             permit.release()
+
+
+# --- Circuits that processes share, in a store ---
+#
+# If the store gives no answer, an open circuit stays open for as long as it should. Otherwise the
+# process uses circuits in its own memory.
+
+
+class SharedBreaker:
+    """The circuits of one breaker at a store, for one engine.
+
+    Args:
+        breaker: whose; lets calls through where the store has no answer.
+        circuits: what is asked, and known.
+        now: gives monotonic seconds.
+        gate: makes a gate of the engine.
+    """
+
+    def __init__(
+        self,
+        breaker: CircuitBreaker,
+        circuits: SharedCircuits,
+        now: Callable[[], float],
+        gate: MakeGate,
+    ) -> None:
+        self._breaker = breaker
+        self._circuits = circuits
+        self._now = now
+        self._gate = gate
+
+    async def admit(self, key: str, request: Request) -> Permit | SharedPermit:
+        """Return a permit for a call.
+
+        Args:
+            key: of the circuit.
+            request: asks for it.
+
+        Raises:
+            CircuitBreakerOpen: not now; its retry_after says when.
+            StoreError: see Store.ask.
+        """
+        breaker, circuits = self._breaker, self._circuits
+        now = self._now()
+        if breaker.forced is not None:  # in this process, for all origins
+            return breaker.admit(key, now)
+        known = circuits.fresh(key, now)
+        if known is not None:
+            if seconds := known.refuses_for(now):
+                raise refusal(key, seconds)
+            return SharedPermit(circuits, key, known.number, now)
+        left = math.inf if request.deadline is None else request.deadline - now
+        answer = await asked(circuits.store, circuits.admitting(key), self._gate, request, left)
+        now = self._now()
+        if answer is None:
+            return self._admit_alone(key, now)
+        found = circuits.learn(key, answer, now)
+        if found.refused_for is not None:
+            raise refusal(key, found.refused_for)
+        permit = SharedPermit(circuits, key, found.passage, now, is_probe=found.is_probe)
+        permit.transition = self._told(key, found)
+        return permit
+
+    def _admit_alone(self, key: str, now: float) -> Permit:
+        known = self._circuits.copies.get(key)
+        if known is not None and (seconds := known.refuses_for(now)):
+            raise refusal(key, seconds)
+        return self._breaker.admit(key, now)
+
+    async def settle(
+        self, permit: Permit | SharedPermit, verdict: Outcome, now: float, elapsed: float
+    ) -> Transition | None:
+        """Hand in what a verdict says; return the change of state that it led to.
+
+        Args:
+            permit: of the call; one of this process alone is settled there.
+            verdict: on the health of whatever the permit is for.
+            now: monotonic seconds.
+            elapsed: seconds that the call took.
+        """
+        if isinstance(permit, Permit):
+            return permit.settle(verdict, now, elapsed)
+        is_failure = verdict is Outcome.FAILURE
+        # A success that closes nothing is worth no wait.
+        if not is_failure and not (verdict is Outcome.SUCCESS and permit.is_probe):
+            permit.settle(verdict, now, elapsed)
+            return None
+        key, question = permit.origin, permit.result(is_failure, now, elapsed)
+        answer = None
+        if question is not None:
+            try:
+                with suppress(StoreError):  # what the call itself led to is there
+                    answer = await self._circuits.store.ask(question, self._gate)
+            except BaseException:
+                if permit.is_probe:  # it may not have been sent; of a probe, one result counts
+                    self._circuits.store.tell(question)
+                raise
+        if answer is None:
+            return None
+        return self._told(key, self._circuits.learn(key, answer, self._now()))
+
+    def _told(self, key: str, found: Reading) -> Transition | None:
+        return self._breaker.tell(key, found.change)

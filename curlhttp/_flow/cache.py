@@ -11,19 +11,25 @@ from typing import Any, Protocol
 
 import hishel
 
-from curlhttp._config import Transport
-from curlhttp._engine import Clock, Engine, Layer, Send
+from curlhttp._engine.engine import Clock, Engine, Layer, Send
+from curlhttp._engine.run import Offload
 from curlhttp._flow.streamed import Streamed
+from curlhttp._models.config import Transport
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
-from curlhttp._policy.cache import SAFE, CachePolicy, Kept, Reuse, Use
-from curlhttp._policy.cache_entry import head_of
-from curlhttp._run import Offload
+from curlhttp._policy.cache import (
+    SAFE,
+    CacheLookup,
+    CachePolicy,
+    FreshnessDecision,
+    StoredResponse,
+    head_of,
+)
 from curlhttp.exceptions import BlockedAddress, ClientClosed, RequestException, ResponseTooLarge
 
-__all__ = ["CacheStore", "Caching", "caching"]
+__all__ = ["Caching", "caching"]
 
 
 # No server failed: what is stored takes the place of none of these.
@@ -44,7 +50,7 @@ class CacheStore(Protocol):
 
     def find(
         self, key: str, choose: Callable[[list[hishel.Entry]], hishel.Entry | None]
-    ) -> Kept | None:
+    ) -> StoredResponse | None:
         """Return what `choose` takes of what is stored under a key, with its body."""
 
     def put(self, key: str, entry: hishel.Entry, body: bytes) -> bool:
@@ -140,7 +146,7 @@ class _CachedRequest:
                 return self._none()
             return await self._fetch(send, None, "uri-miss")
         use = policy.use(request, kept.entry, self._clock.wall())
-        if use.verdict is Reuse.ASK:
+        if use.verdict is FreshnessDecision.ASK:
             if policy.only_if_cached(request):
                 return self._none()
             if policy.has_condition(request):
@@ -152,7 +158,7 @@ class _CachedRequest:
                 head = Head(head_of(kept.entry, use.age, "HTTP/1.1 304 Not Modified"))
                 return _marked(self._built(head, b"", _NO_TIMES), status, from_cache=True)
             return self._give(kept, use.age, status)
-        if use.verdict is Reuse.REFRESH:
+        if use.verdict is FreshnessDecision.REFRESH:
             status += "; detail=stale-while-revalidate"
             # In a copy that nobody else changes, or reads the body of.
             again = _CachedRequest(self._client, self._clock, request.copy())
@@ -161,11 +167,11 @@ class _CachedRequest:
             self._client.refresh(name, lambda own: again._ask(own, kept, use))
         return self._give(kept, use.age, status)
 
-    async def _find(self) -> Kept | None:
+    async def _find(self) -> StoredResponse | None:
         def choose(entries: list[hishel.Entry]) -> hishel.Entry | None:
             return self._policy.choose(self._request, entries)
 
-        found: Kept | None = await self._offload(self._store.find, self._key, choose)
+        found: StoredResponse | None = await self._offload(self._store.find, self._key, choose)
         return found
 
     def _none(self) -> Response:
@@ -175,14 +181,14 @@ class _CachedRequest:
 
     # from the server
 
-    async def _fetch(self, send: Send, old: Kept | None, why: str) -> Response:
+    async def _fetch(self, send: Send, old: StoredResponse | None, why: str) -> Response:
         """Send the request as it is, and store what comes in place of what there was."""
         sent = self._request if self._request.method == "HEAD" else _kept_coded(self._request)
         began = self._clock.wall()
         response = await send(sent)
         return await self._take(response, old, f"fwd={why}", began)
 
-    async def _ask(self, send: Send, kept: Kept, use: Use) -> Response:
+    async def _ask(self, send: Send, kept: StoredResponse, use: CacheLookup) -> Response:
         """Ask the server whether a stored response is good still (RFC 9111, section 4.3)."""
         if self._request.method == "HEAD":
             return await self._fetch(send, None, "stale")
@@ -209,10 +215,12 @@ class _CachedRequest:
             return await self._fetch(send, None, "miss")
         await self._offload(self._store.update, self._key, fresh)
         age = self._policy.use(self._request, fresh, now).age
-        return self._give(Kept(fresh, kept.body), age, "fwd=stale; fwd-status=304", response)
+        return self._give(
+            StoredResponse(fresh, kept.body), age, "fwd=stale; fwd-status=304", response
+        )
 
     async def _take(
-        self, response: Response, old: Kept | None, status: str, began: float
+        self, response: Response, old: StoredResponse | None, status: str, began: float
     ) -> Response:
         """Return the server's response, and store it, now or when its body has been read."""
         request = response.request = self._request
@@ -246,7 +254,7 @@ class _CachedRequest:
     # from the store
 
     def _give(
-        self, kept: Kept, age: float, status: str, confirmed: Response | None = None
+        self, kept: StoredResponse, age: float, status: str, confirmed: Response | None = None
     ) -> Response:
         """Return a stored response, with the cookies of the 304 that confirmed it."""
         request = self._request

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from curlhttp._engine import Exchange, HedgePlan
+from curlhttp._engine.engine import Exchange, HedgePlan
 from curlhttp._flow.streamed import Streamed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response

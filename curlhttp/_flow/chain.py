@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from curlhttp._engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
+from curlhttp._engine.engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
+from curlhttp._engine.run import Offload
 from curlhttp._flow.auth import SignIn
-from curlhttp._flow.cookies import cookies
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_answer, observe
-from curlhttp._flow.hops import hops
+from curlhttp._flow.hops import cookies, hops
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._run import Offload
 
 if TYPE_CHECKING:
     from curlhttp._flow.cache import Caching

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from curlhttp._engine import DRAINED, Clock, Gate, MakeGate, Send
+from curlhttp._engine.engine import DRAINED, Clock, Gate, MakeGate, Send
+from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.streamed import Read, Streamed, Whole
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.sse import EventParser, ServerSentEvent
-from curlhttp._network import network
 from curlhttp._policy.reconnect import Reconnections
-from curlhttp._policy.retry_after import retry_after
+from curlhttp._policy.retry import retry_after
 from curlhttp.exceptions import (
     DeadlineExceeded,
     HTTPError,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from curlhttp._engine import Engine, Exchange, HedgePlan
-from curlhttp._flow.deadline import LEAST
+from curlhttp._engine.engine import Engine, Exchange, HedgePlan
+from curlhttp._engine.log import INFO, log
+from curlhttp._flow.hops import LEAST
 from curlhttp._flow.observe import logged
 from curlhttp._flow.streamed import Streamed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._watch import INFO, log
 from curlhttp.exceptions import DeadlineExceeded, RequestException, UnrewindableBodyError
 
 __all__ = ["exchange", "exchange_in_loops", "fit"]

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from curlhttp._download.file_lock import lock_file
-from curlhttp._engine import Send
+from curlhttp._engine.engine import Send
+from curlhttp._flow.file_lock import lock_file
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
-from curlhttp._policy.hsts import Known, KnownHosts, is_address
+from curlhttp._policy.hsts import HSTSEntry, HSTSStore, is_address
 
 __all__ = ["HSTS"]
 
@@ -44,7 +44,7 @@ class HSTS:
     def __init__(self, path: str | os.PathLike[str], wall: Callable[[], float]) -> None:
         self._path = os.path.realpath(os.fspath(path))
         self._wall = wall
-        self._hosts = KnownHosts()
+        self._hosts = HSTSStore()
         self._hosts.by_name.update(_read(self._path) or ())
         self._owed: set[str] = set()  # hosts of which the file does not know the latest
         if not os.path.isdir(os.path.dirname(self._path)):
@@ -156,7 +156,7 @@ def _locked(path: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _read(path: str) -> dict[str, Known] | None:
+def _read(path: str) -> dict[str, HSTSEntry] | None:
     """Return what is in a file, None where there is none."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
@@ -176,10 +176,10 @@ def _read(path: str) -> dict[str, Known] | None:
             )
         except ValueError:
             continue
-        found[match[2].rstrip(".")] = Known(expires, bool(match[1]))
+        found[match[2].rstrip(".")] = HSTSEntry(expires, bool(match[1]))
     return found
 
 
-def _line(name: str, known: Known) -> str:
+def _line(name: str, known: HSTSEntry) -> str:
     date = time.strftime(_DATE, time.gmtime(known.expires))
     return f'{"." if known.has_subdomains else ""}{name} "{date}"\n'

@@ -7,16 +7,21 @@ goes at once, so that the server sees the rate.
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable
+from functools import partial
+from typing import cast
 
-from curlhttp._engine import Clock, Layer, MakeGate, Send
-from curlhttp._flow.deadline import LEAST
+from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
+from curlhttp._flow.hops import LEAST
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
-from curlhttp._policy.rate import RateLimit, Turn
-from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded
+from curlhttp._policy.rate import RateLimit, Reservation
+from curlhttp._policy.single_flight import SharedLease, pause
+from curlhttp._policy.store import Answer, Store, StoreCommand, seconds
+from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
 
-__all__ = ["limits"]
+__all__ = ["asked", "limits"]
 
 
 def limits(
@@ -34,14 +39,10 @@ def limits(
     def around(send: Send) -> Send:
         inner = send if rate is None else _rated(rate, clock, gate, send)
         if rate is not None and rate.store is not None:
-            from curlhttp._flow.shared_limits import rated_together
-
             inner = rated_together(rate, clock, gate, send, inner)
         if concurrency is None:
             return inner
         if concurrency.store is not None:
-            from curlhttp._flow.shared_limits import counted_together
-
             inner = counted_together(concurrency, clock, gate, inner)
         return _counted(concurrency, clock, gate, inner)
 
@@ -70,7 +71,7 @@ async def _wait_for_turn(rate: RateLimit, request: Request, clock: Clock, gate: 
     # A line that is longer than this is not joined at all: the error comes at once.
     patience = math.inf if deadline is None else deadline - now
     woken = gate()
-    turn = Turn(rate, woken.open)
+    turn = Reservation(rate, woken.open)
     try:
         rate.join(turn, request.url.origin, now, patience)
         if not turn.is_first:
@@ -141,3 +142,182 @@ async def _wait_for_lease(
         lease.give()
         raise
     return lease
+
+
+# --- Hold requests back by limits that processes share, at a store ---
+#
+# Where the store has no answer, the process holds them back by itself.
+
+
+async def asked(
+    store: Store, question: StoreCommand, gate: MakeGate, request: Request, patience: float
+) -> Answer | None:
+    """Return a store's answer for a request, or None when there is none in its time.
+
+    Args:
+        store: has the answer.
+        question: what is asked.
+        gate: makes a gate of the engine.
+        request: for which it is asked.
+        patience: seconds that it has; inf without a limit.
+
+    Raises:
+        StoreError: see Store.ask.
+    """
+    within = partial(_BoundedGate, gate, max(0.0, patience))
+    try:
+        return await store.ask(question, gate if patience == math.inf else within)
+    except StoreError as error:
+        error.request = request
+        raise
+
+
+class _BoundedGate:
+    """A gate at which nobody waits for longer than a request has time.
+
+    Args:
+        gate: makes one.
+        most: seconds.
+    """
+
+    __slots__ = ("_gate", "_most", "open")
+
+    def __init__(self, gate: MakeGate, most: float) -> None:
+        self._gate = gate()
+        self._most = most
+        self.open = self._gate.open
+
+    def wait(self, seconds: float | None = None) -> Awaitable[object]:
+        return self._gate.wait(self._most if seconds is None else min(seconds, self._most))
+
+
+# --- per second ---
+
+
+def rated_together(rate: RateLimit, clock: Clock, gate: MakeGate, send: Send, alone: Send) -> Send:
+    """Return what sends a request when it is its turn among those of all processes.
+
+    Args:
+        rate: has a store.
+        clock: tells the time, and sleeps.
+        gate: makes a gate of the engine.
+        send: sends it.
+        alone: sends it when it is its turn in this process.
+    """
+    store = cast(Store, rate.store)
+
+    async def rated(request: Request) -> Response:
+        turn = await _turn(rate, store, request, clock, gate)
+        if turn is None:
+            return await alone(request)
+        try:
+            return await send(request)
+        except CircuitBreakerOpen:
+            store.tell(rate.giving_back(request.url.origin, turn))  # nothing was sent
+            raise
+
+    return rated
+
+
+async def _turn(
+    rate: RateLimit, store: Store, request: Request, clock: Clock, gate: MakeGate
+) -> Answer | None:
+    """Wait for a turn, and return what reserved it."""
+    origin, deadline = request.url.origin, request.deadline
+    while True:
+        patience = math.inf if deadline is None else deadline - clock.now()
+        answer = await asked(store, rate.reserving(origin, patience), gate, request, patience)
+        if answer is None:
+            return None
+        now, wait = clock.now(), seconds(answer[1])
+        if not answer[0]:
+            error = rate.too_long(wait, patience)
+            error.request = request
+            raise error
+        if not wait:
+            return answer
+        try:
+            if deadline is not None and now + wait > deadline + LEAST:
+                raise _asked_too_long(request)
+            await clock.sleep(wait)
+        # BaseException, since the turn of a cancelled task is good for another request.
+        except BaseException:
+            store.tell(rate.giving_back(origin, answer))
+            raise
+        # Much too late, since its process stood still, it would come on top of those whose turn
+        # it is now: it stands in line anew.
+        if rate.came_late(clock.now() - now - wait):
+            return answer
+
+
+def _asked_too_long(request: Request) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"{request}: the total of {request.timeout.total} s would run out before its turn "
+        "at the rate limit; it was not sent",
+        request=request,
+    )
+
+
+# --- at once ---
+
+
+def counted_together(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) -> Send:
+    """Return what sends a request when it has a place among those of all processes.
+
+    It has one among those of this process before, so that no more ask than may go.
+
+    Args:
+        limit: has a store.
+        clock: tells the time, and sleeps.
+        gate: makes a gate of the engine.
+        send: sends it.
+    """
+    store = cast(Store, limit.store)
+
+    async def counted(request: Request) -> Response:
+        lease = SharedLease(limit, store, request.url.origin)
+        try:
+            await _wait_for(lease, limit, store, request, clock, gate)
+            response = await send(request)
+        except BaseException:
+            lease.give()
+            raise
+        if request.stream:
+            response._at_end(lease.end)
+        else:
+            lease.give()
+        return response
+
+    return counted
+
+
+async def _wait_for(
+    lease: SharedLease,
+    limit: ConcurrencyLimit,
+    store: Store,
+    request: Request,
+    clock: Clock,
+    gate: MakeGate,
+) -> None:
+    """Wait for a place; return without one where the store has no answer."""
+    begun = clock.now()
+    patience = request.pool_seconds(begun)
+    ends = math.inf if patience is None else begun + patience
+    before, since = -1, begun
+    while True:
+        # Not the time for a place: whoever has little of that would go without one.
+        left = math.inf
+        if patience is not None and request.deadline is not None:
+            left = request.deadline - clock.now()
+        answer = await asked(store, lease.taking(joins=True), gate, request, left)
+        if answer is None:
+            return
+        if answer[0]:
+            lease.start()
+            return
+        now = clock.now()
+        if now >= ends:
+            raise limit.no_room(request, now)
+        if answer[1] != before:  # the line moves on
+            before, since = int(answer[1]), now
+        await clock.sleep(min(pause(before, now - since), ends - now))

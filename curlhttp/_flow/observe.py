@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from curlhttp._engine import Exchange, HedgePlan
+from curlhttp._engine.engine import Exchange, HedgePlan
+from curlhttp._engine.log import RequestLog, log, watch_of
 from curlhttp._models.redaction import HeadRedactor, escape_bytes
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._watch import Watch, log, watch_of
 
 __all__ = ["logged", "note_head"]
 
@@ -21,7 +21,7 @@ async def logged(request: Request, send: Exchange, plan: HedgePlan | None = None
         send: sends it.
         plan: see Exchange.
     """
-    with Watch(request) as watch:
+    with RequestLog(request) as watch:
         response = await send(request, plan)
         watch.answered(response._head, response.timings, response.request)
     return response

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from io import SEEK_END, BytesIO
 from typing import Any, TypeAlias
 
-from curlhttp._engine import DRAINED, Engine, Incoming, reader_of
+from curlhttp._engine.engine import DRAINED, Engine, Incoming, reader_of
 from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.request import Request

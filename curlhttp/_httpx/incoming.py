@@ -8,7 +8,7 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.timings import Timings, make_timings
 
 if TYPE_CHECKING:
-    from curlhttp._engine import Incoming
+    from curlhttp._engine.engine import Incoming
     from curlhttp._models.response import Head
 
 __all__ = ["NetworkStream", "extensions_of", "raw_fields"]

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._config import Transport, varied
 from curlhttp._httpx.binding import Binding, RequestLike, URLLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
+from curlhttp._models.config import Transport, varied
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timeout import Timeout

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
-from curlhttp._config import TLS, Limits, Proxy, Transport
+from curlhttp._client.ssl_context import system_authorities, trust_of
+from curlhttp._models.config import TLS, Limits, Proxy, Transport
 from curlhttp._models.headers import check_header
-from curlhttp._ssl_context import system_authorities, trust_of
 
 if TYPE_CHECKING:
-    from curlhttp._config import HTTP2, Cert, SocketOption, Verify
     from curlhttp._curl.engines.guarded import Checkpoint
     from curlhttp._httpx.binding import HeadersLike, LimitsLike, URLLike
+    from curlhttp._models.config import HTTP2, Cert, SocketOption, Verify
     from curlhttp._policy.guard import GuardFunction, PublicOnly
 
 __all__ = ["CertInput", "ProxyInput", "VerifyInput", "checkpoint_of", "limits_of", "transport_of"]

@@ -12,27 +12,26 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
-from curlhttp._engine import Engine, Incoming
+from curlhttp._engine.engine import Engine, Incoming
+from curlhttp._engine.log import DEBUG, log
+from curlhttp._engine.run import send_sync
 from curlhttp._httpx.binding import Binding, RequestLike
 from curlhttp._httpx.incoming import NetworkStream, extensions_of, raw_fields
 from curlhttp._httpx.outgoing import UpgradeRequest, core_request
 from curlhttp._httpx.settings import checkpoint_of, limits_of, transport_of
 from curlhttp._httpx.trace import failure_events, head_events, trace_of
-from curlhttp._httpx.watched import watched
-from curlhttp._httpx.wire_stream import WireStream, tell
+from curlhttp._httpx.wire_stream import WireStream, tell, watched
 from curlhttp._models.body import rewind
-from curlhttp._run import send_sync
-from curlhttp._watch import DEBUG, log
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._config import SocketOption
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
     from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._curl.engines.loops import Loop
     from curlhttp._httpx.binding import LimitsLike
     from curlhttp._httpx.settings import CertInput, ProxyInput, VerifyInput
-    from curlhttp._loops import Loop
+    from curlhttp._models.config import SocketOption
     from curlhttp._models.request import Request
     from curlhttp._policy.guard import GuardInput
 
@@ -230,7 +229,7 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
     """Carry out the requests of an AsyncClient, in each event loop with connections of its own."""
 
     def _set_up(self) -> None:
-        from curlhttp import _loops
+        from curlhttp._curl.engines import loops as _loops
 
         self._loops = _loops
         self._engines: dict[Loop, EventLoopEngine] = {}

@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from curlhttp._engine import Engine, Incoming, connector
+from curlhttp._engine.engine import Engine, Incoming, connector
+from curlhttp._engine.run import run_sync
 from curlhttp._flow.upgrade import Reply, ask
 from curlhttp._httpx.incoming import NetworkStream
-from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Head
     from curlhttp._models.timings import Timings
 
-__all__ = ["UpgradeAnswer", "UpgradedStream", "network_stream", "open_upgrade"]
+__all__ = ["network_stream", "open_upgrade"]
 
 
 async def open_upgrade(engine: Engine, sent: Request) -> Incoming:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-from curlhttp._engine import Engine, Incoming, reader_of
+from curlhttp._engine.engine import Engine, Incoming, reader_of
+from curlhttp._engine.log import RequestLog
+from curlhttp._engine.run import run_sync
 from curlhttp._httpx.binding import Binding, RequestLike
 from curlhttp._httpx.trace import Event, Trace, body_events
-from curlhttp._run import run_sync
+from curlhttp._models.request import Request
 from curlhttp.exceptions import RequestException
 
-__all__ = ["AsyncWireStream", "BlockingWireStream", "WireStream", "stream_of", "tell"]
+__all__ = ["AsyncWireStream", "BlockingWireStream", "WireStream", "stream_of", "tell", "watched"]
 
 
 async def tell(trace: Trace, events: list[Event], *, awaits: bool) -> None:
@@ -163,3 +165,20 @@ def stream_of(kind: type[WireStream], base: type[object]) -> type[WireStream]:
         base: the library's SyncByteStream or AsyncByteStream, which its clients ask for.
     """
     return type(kind.__name__, (kind, base), {})
+
+
+# --- Log what libcurl did for a request of httpx, which logs at INFO itself ---
+
+
+async def watched(
+    request: Request, engine: Engine, start: Callable[[Engine, Request], Awaitable[Incoming]]
+) -> Incoming:
+    """Return the response on its way, and log the attempts up to its head at DEBUG.
+
+    Args:
+        request: as the engine gets it.
+        engine: sends it.
+        start: has it sent, and gives the response.
+    """
+    with RequestLog(request):
+        return await start(engine, request)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "WHOLE",
     "AsyncIterBody",
     "Body",
     "BytesBody",

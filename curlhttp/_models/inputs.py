@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "JSON",
     "AuthInput",
-    "BinaryFile",
     "ContentInput",
     "CookiesInput",
     "DataInput",

@@ -13,8 +13,8 @@ from curlhttp._models.redactor import FORM, Redactor
 from curlhttp._models.url import bracketed
 
 if TYPE_CHECKING:
-    from curlhttp._config import TLS, Proxy, Transport
     from curlhttp._models.body import Body
+    from curlhttp._models.config import TLS, Proxy, Transport
     from curlhttp._models.request import Request
     from curlhttp._models.timeout import Timeout
     from curlhttp._models.url import URL

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from http.cookiejar import CookieJar
 
-    from curlhttp._config import Transport
     from curlhttp._models.body import Body
+    from curlhttp._models.config import Transport
     from curlhttp._models.cookies import LazyCookies
     from curlhttp._models.inputs import (
         JSON,

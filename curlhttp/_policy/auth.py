@@ -66,7 +66,7 @@ class Auth:
     requires_request_body = False
     requires_response_body = False
 
-    # It obtains something first that requests share: see curlhttp._policy.shared.
+    # It obtains something first that requests share: see curlhttp._policy.single_flight.
     obtains = False
 
     def auth_flow(self, request: Request) -> AuthFlow:

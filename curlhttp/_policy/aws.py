@@ -15,7 +15,7 @@ from curlhttp._models.body import Body
 from curlhttp._models.redaction import display_text
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL
-from curlhttp._policy.shared import Call, Obtained, ObtainingAuth, Steps, Value
+from curlhttp._policy.single_flight import CachedToken, Steps, TokenAuth, TokenRequest, Value
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ CredentialsInput: TypeAlias = (
 )
 
 
-class AWSSigV4(ObtainingAuth):
+class AWSSigV4(TokenAuth):
     """Sign requests to AWS, and to what speaks like it (signature version 4); extra `aws`.
 
     Signed are the method, host, path, query, Content-Type, Content-MD5, Date, all X-Amz-* and the
@@ -99,7 +99,7 @@ class AWSSigV4(ObtainingAuth):
 
     def steps(self, now: Callable[[], float]) -> Steps:
         """Find the credentials, or renew them."""
-        return Obtained((yield Call(self._keys, blocks=True)))
+        return CachedToken((yield TokenRequest(self._keys, blocks=True)))
 
     def _keys(self) -> Keys:
         from botocore.exceptions import BotoCoreError
@@ -118,7 +118,7 @@ class AWSSigV4(ObtainingAuth):
             source = self._source = found
         return source.get_frozen_credentials()
 
-    def is_usable(self, obtained: Obtained, now: float) -> bool:
+    def is_usable(self, obtained: CachedToken, now: float) -> bool:
         """Return whether the credentials are not about to expire."""
         refresh_needed = getattr(self._source, "refresh_needed", None)
         return refresh_needed is None or not refresh_needed()

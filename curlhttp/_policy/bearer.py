@@ -7,14 +7,21 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from curlhttp._policy.auth import AuthFlow
-from curlhttp._policy.shared import Call, Function, Obtained, ObtainingAuth, Steps, Value
+from curlhttp._policy.single_flight import (
+    CachedToken,
+    Function,
+    Steps,
+    TokenAuth,
+    TokenRequest,
+    Value,
+)
 from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["BearerAuth", "bearer_refused", "checked_token", "is_token"]
+__all__ = ["BearerAuth", "bearer_refused", "is_token"]
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 # RFC 6750, section 3; any other error is nothing that a new token would change.
@@ -23,7 +30,7 @@ _ERROR = re.compile(r"""\bbearer\b.*?\berror\s*=\s*"?([^",\s]*)""", re.IGNORECAS
 _GetToken: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
 
 
-class BearerAuth(ObtainingAuth):
+class BearerAuth(TokenAuth):
     """Send a bearer token with every request (RFC 6750).
 
     A function is called for each request, and once for all requests that wait for it at the same
@@ -77,11 +84,11 @@ class BearerAuth(ObtainingAuth):
         """Call the function."""
         assert self._function is not None
         begun = now()
-        token = checked_token((yield Call(self._function)))
+        token = checked_token((yield TokenRequest(self._function)))
         expires = self._expires
         if expires is None:
-            return Obtained(token, is_kept=False)
-        return Obtained(token, begun + expires)
+            return CachedToken(token, is_kept=False)
+        return CachedToken(token, begun + expires)
 
     def apply(self, request: Request, value: Value) -> Request:
         """Return the request with its Authorization."""

@@ -10,8 +10,8 @@ import math
 import threading
 from collections import OrderedDict
 
-from curlhttp._fork import register
-from curlhttp._policy.store import Answer, Question, Store, micros
+from curlhttp._models.fork import register
+from curlhttp._policy.store import Answer, Store, StoreCommand, micros
 
 __all__ = ["RetryBudget"]
 
@@ -133,19 +133,19 @@ class RetryBudget:
 
     # what processes share
 
-    def withdrawing(self, origin: str) -> Question:
+    def withdrawing(self, origin: str) -> StoreCommand:
         """Return what takes the cost of one retry at a store, whose answer is whether it could.
 
         Args:
             origin: whom it would go to.
         """
 
-        def undo(answer: Answer) -> Question | None:
+        def undo(answer: Answer) -> StoreCommand | None:
             return self.refunding(origin) if answer[0] else None
 
         return self._asking(origin, 1)._replace(undo=undo)
 
-    def refunding(self, origin: str) -> Question:
+    def refunding(self, origin: str) -> StoreCommand:
         """Return what gives that back."""
         return self._asking(origin, -1)
 
@@ -159,13 +159,13 @@ class RetryBudget:
         for each in due:
             store.tell(self._asking(each, 0))
 
-    def _asking(self, origin: str, cost: int) -> Question:
+    def _asking(self, origin: str, cost: int) -> StoreCommand:
         with self._lock:
             count, _ = self._unpaid.pop(origin, (0, 0.0))
         tenth = micros(self.window / _SLICES)
         numbers = (tenth, count * self.ratio, self.reserve * self.window, cost)
         settings = f"{self.ratio:g}/{self.reserve:g}/{self.window:g}"
-        return Question("budget", f"{settings}:{origin}", numbers)
+        return StoreCommand("budget", f"{settings}:{origin}", numbers)
 
     def _account(self, origin: str) -> _Account:
         accounts = self._accounts

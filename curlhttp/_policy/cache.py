@@ -6,6 +6,9 @@ hishel knows neither an upstream Age, nor a request's directives, nor RFC 5861, 
 
 from __future__ import annotations
 
+import calendar
+import hashlib
+import re
 import uuid
 from collections.abc import Iterable
 from enum import Enum
@@ -14,30 +17,266 @@ from urllib.parse import urljoin
 
 import hishel
 
+from curlhttp._models.headers import Headers
+from curlhttp._models.redaction import is_secret_header
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url import parse_url
-from curlhttp._policy.cache_entry import (
-    BORN,
-    GUARD,
-    LINE,
-    STORED,
-    VARY,
-    WHO,
-    birth_of,
-    born_at,
-    digest,
-    fields_of,
-    guard_of,
-    leave_out,
-    owner_of,
-    stored_at,
-    variant_of,
-)
-from curlhttp._policy.cache_fields import FOR_EVER, date_of, directives, seconds_of
 from curlhttp.exceptions import RequestException
 
-__all__ = ["SAFE", "CachePolicy", "Kept", "Reuse", "Use"]
+__all__ = [
+    "FOR_EVER",
+    "SAFE",
+    "CacheLookup",
+    "CachePolicy",
+    "FreshnessDecision",
+    "StoredResponse",
+    "age_of",
+    "date_of",
+    "digest",
+    "directives",
+    "has_body",
+    "head_of",
+    "is_sealed",
+    "seal",
+    "seconds_of",
+    "twins",
+]
+
+
+# --- Header fields that a cache reads: directives, dates and ages. No value makes them raise ---
+#
+# Stricter than hishel, whose parsers take a value that is none for one that is missing: what cannot
+# be read makes a response stale.
+
+FOR_EVER = 2**31  # seconds: RFC 9111, section 1.2.2
+
+_DIRECTIVE = re.compile(r'([^\s,;="]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?[^,]*').finditer
+_ESCAPED = re.compile(r"\\(.)")
+_WHOLE = re.compile(r"[0-9]+").fullmatch
+
+_DAY, _MONTHS = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)", "JanFebMarAprMayJunJulAugSepOctNovDec"
+_MONTH, _TIME = f"({'|'.join(re.findall('...', _MONTHS))})", r"(\d\d):(\d\d):(\d\d)"
+# RFC 9110, section 5.6.7: the form that is sent today, and the two that were.
+_DATE = re.compile(rf"{_DAY}, (\d\d) {_MONTH} (\d{{4}}) {_TIME} GMT", re.IGNORECASE).fullmatch
+_OLD_DATE = re.compile(
+    rf"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, (\d\d)-{_MONTH}-(\d\d) {_TIME} GMT"
+).fullmatch
+_OLDEST_DATE = re.compile(rf"{_DAY} {_MONTH} ([ \d]\d) {_TIME} (\d{{4}})").fullmatch
+
+
+def directives(value: str | None) -> dict[str, str]:
+    """Return the directives of a Cache-Control by their lower-case names, "" for no value.
+
+    Of one that is there twice the first counts (RFC 9111, section 4.2.1).
+
+    Args:
+        value: of the field, all its lines joined, or None.
+    """
+    found: dict[str, str] = {}
+    for match in _DIRECTIVE(value or ""):
+        name, argument = match[1].lower(), match[2] or ""
+        if argument.startswith('"'):
+            argument = _ESCAPED.sub(r"\1", argument[1:-1])
+        found.setdefault(name, argument)
+    return found
+
+
+def seconds_of(text: str | None) -> int | None:
+    """Return a number of seconds, at most FOR_EVER; None where there is none to be read."""
+    if text is None or not _WHOLE(text):
+        return None
+    return min(int(text), FOR_EVER) if len(text) < 12 else FOR_EVER
+
+
+def age_of(text: str | None) -> int:
+    """Return the seconds that an Age tells of, 0 where it is none (RFC 9111, section 5.1).
+
+    Args:
+        text: of the field, all its lines joined; the first counts.
+    """
+    return seconds_of((text or "").partition(",")[0].strip()) or 0
+
+
+def date_of(text: str | None, now: float = 0) -> float | None:
+    """Return the seconds since the epoch of a date as HTTP has them, or None.
+
+    Args:
+        text: of a field.
+        now: seconds since the epoch: where a year has two digits, it is not 50 years later.
+
+    Source: RFC 9110, section 5.6.7.
+    """
+    if not text:
+        return None
+    if found := _DATE(text):
+        day, month, year, *clock = found.groups()
+    elif found := _OLD_DATE(text):
+        day, month, year, *clock = found.groups()
+        this_year = 1970 + int(now // 31556952)
+        century = this_year // 100 * 100
+        year = str(century + int(year) - (100 if century + int(year) > this_year + 50 else 0))
+    elif found := _OLDEST_DATE(text):
+        month, day, *clock, year = found.groups()
+    else:
+        return None
+    number = _MONTHS.index(month.title()) // 3 + 1
+    hour, minute, second = map(int, clock)
+    if not (1 <= int(day) <= 31 and hour < 24 and minute < 60 and second <= 60 and int(year)):
+        return None
+    return float(calendar.timegm((int(year), number, int(day), hour, minute, second)))
+
+
+# --- A stored response: its fields, its owner, the requests it answers, and when it was born ---
+#
+# No URL and no credential is in it: of these it has digests.
+
+# Of a stored response, beside its own fields: no server can send a name with a colon.
+BORN = ":born"  # when it would have had an Age of 0, in seconds since the epoch
+GUARD, LINE, VARY, WHO = ":guard", ":line", ":vary", ":who"
+STORED = ":stored"  # when it was stored or confirmed, in seconds since the epoch
+BODY, SEAL = ":body", ":seal"  # digests: of the body, and of all else with that
+
+
+def twins(entry: hishel.Entry, entries: Iterable[hishel.Entry]) -> list[hishel.Entry]:
+    """Return those of some stored responses that answer the same requests as one."""
+    about = entry.request.headers
+    return [
+        other
+        for other in entries
+        if all(other.request.headers.get(name) == about.get(name) for name in (GUARD, WHO, VARY))
+    ]
+
+
+def head_of(entry: hishel.Entry, age: float, line: str = "") -> bytes:
+    """Return the head of a stored response with its Age, as it would be on the wire.
+
+    Args:
+        entry: what is stored.
+        age: in seconds.
+        line: another status line than the stored one.
+    """
+    headers = entry.response.headers
+    lines = [line or entry.request.headers[LINE]]
+    lines += [
+        f"{name}: {value}"
+        for name in headers
+        if not name.startswith(":")
+        for value in headers.get_list(name) or ()
+    ]
+    lines += [f"age: {int(age)}", "", ""]
+    return "\r\n".join(lines).encode("latin-1", "replace")
+
+
+def fields_of(headers: Headers) -> hishel.Headers:
+    """Return the fields of a response as hishel has them, without names that are our own."""
+    grouped: dict[str, str | list[str]] = {}
+    for name, value in headers.multi_items():
+        if not name.startswith(":"):
+            grouped.setdefault(name.lower(), []).append(value)  # type: ignore[union-attr]
+    return hishel.Headers(grouped)
+
+
+def leave_out(headers: hishel.Headers, names: Iterable[str]) -> None:
+    """Remove fields, if they are there."""
+    for name in names:
+        if name in headers:
+            del headers[name]
+
+
+def birth_of(headers: hishel.Headers, began: float, now: float) -> float:
+    """Return when a response would have had an Age of 0 (RFC 9111, section 4.2.3)."""
+    date = date_of(headers.get("date"), now)
+    apparent = 0.0 if date is None else max(0.0, now - date)
+    return now - max(apparent, age_of(headers.get("age")) + max(0.0, now - began))
+
+
+def born_at(entry: hishel.Entry) -> float:
+    """Return when a stored response would have had an Age of 0, in seconds since the epoch."""
+    return float(entry.response.headers[BORN])
+
+
+def stored_at(entry: hishel.Entry) -> float:
+    """Return when a response was stored or confirmed last, in seconds since the epoch."""
+    return float(entry.response.headers[STORED])
+
+
+def seal(entry: hishel.Entry, key: str, body: bytes | None = None) -> None:
+    """Note in a response what tells later whether all of it is there, and as it was.
+
+    Args:
+        entry: what is to be stored.
+        key: what it is stored under.
+        body: of it; None where that stays as it is.
+    """
+    headers = entry.response.headers
+    if body is not None:
+        leave_out(headers, (BODY,))
+        headers[BODY] = _checksum(body)
+    leave_out(headers, (SEAL,))
+    headers[SEAL] = _seal_of(entry, key)
+
+
+def is_sealed(entry: hishel.Entry, key: str) -> bool:
+    """Return whether a response is, without its body, what was stored under a key."""
+    return entry.response.headers.get(SEAL) == _seal_of(entry, key)
+
+
+def has_body(entry: hishel.Entry, body: bytes) -> bool:
+    """Return whether a body is the one that was stored with a response."""
+    return entry.response.headers.get(BODY) == _checksum(body)
+
+
+def _seal_of(entry: hishel.Entry, key: str) -> str:
+    lines = [key, str(entry.response.status_code)]
+    for headers in (entry.request.headers, entry.response.headers):
+        names = sorted({name.lower() for name in headers} - {SEAL})
+        lines += [f"{name}: {list(headers.get_list(name) or ())!r}" for name in names]
+        lines.append("")
+    return _checksum("\n".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def _checksum(data: bytes) -> str:
+    # A CRC is as fast, and an edit by hand or two flipped blocks may keep it.
+    return hashlib.blake2b(data, digest_size=16, usedforsecurity=False).hexdigest()
+
+
+def owner_of(request: Request) -> str:
+    """Return what tells whose request it is: a digest of its credentials, "" without any."""
+    headers = request.read_headers()
+    secrets = [
+        f"{name.lower()}: {value}"
+        for name, value in headers.multi_items()
+        if is_secret_header(name) or name.lower() in headers.sensitive
+    ]
+    if request.transport.tls.cert is not None:
+        secrets.append(repr(request.transport.tls.cert))
+    return digest(sorted(secrets)) if secrets else ""
+
+
+def guard_of(request: Request) -> str:
+    """Return what tells which addresses it may be answered from, "" for any."""
+    guard = request.transport.guard
+    return "" if guard is None else digest([guard.name])
+
+
+def variant_of(request: Request, vary: str | None) -> str:
+    """Return a digest of the request's fields that a Vary names, "" without one."""
+    if not vary:
+        return ""
+    names = sorted({name.strip().lower() for name in vary.split(",")} - {""})
+    headers = request.read_headers()
+    # Blanks around commas, and lines in place of commas, make no difference (section 4.1).
+    return digest(
+        f"{name}: {[part.strip() for part in ','.join(headers.get_list(name)).split(',')]}"
+        for name in names
+    )
+
+
+def digest(parts: Iterable[str]) -> str:
+    """Return what tells some texts from others, and from which none of them can be read."""
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})  # RFC 9110, section 9.2.1
 
@@ -54,7 +293,7 @@ _LONGEST_GUESS = 7 * 24 * 3600.0  # seconds
 _NOT_KEPT = ("set-cookie", "age")
 
 
-class Reuse(Enum):
+class FreshnessDecision(Enum):
     """What may be done with a stored response."""
 
     FRESH = "fresh"  # give it
@@ -62,7 +301,7 @@ class Reuse(Enum):
     ASK = "ask"  # ask the server first
 
 
-class Use(NamedTuple):
+class CacheLookup(NamedTuple):
     """Whether a stored response may be given.
 
     Attributes:
@@ -72,13 +311,13 @@ class Use(NamedTuple):
         on_error: it may be given if the server does not answer, or with a 5xx.
     """
 
-    verdict: Reuse
+    verdict: FreshnessDecision
     age: float
     ttl: float
     on_error: bool
 
 
-class Kept(NamedTuple):
+class StoredResponse(NamedTuple):
     """A stored response with its body as it was on the wire."""
 
     entry: hishel.Entry
@@ -172,7 +411,7 @@ class CachePolicy:
         """Return whether the server must not be asked (RFC 9111, section 5.2.1.7)."""
         return "only-if-cached" in directives(request.get_header("cache-control"))
 
-    def use(self, request: Request, entry: hishel.Entry, now: float) -> Use:
+    def use(self, request: Request, entry: hishel.Entry, now: float) -> CacheLookup:
         """Return whether a stored response may be given.
 
         Args:
@@ -198,7 +437,7 @@ class CachePolicy:
         )
         wanted = seconds_of(asked.get("max-age"))
         left = ttl - (seconds_of(asked.get("min-fresh")) or 0)
-        verdict = Reuse.ASK
+        verdict = FreshnessDecision.ASK
         if (
             # The clock was set back: nobody knows the age any more.
             now < stored_at(entry)
@@ -208,16 +447,16 @@ class CachePolicy:
         ):
             pass
         elif left > 0:
-            verdict = Reuse.FRESH
+            verdict = FreshnessDecision.FRESH
         elif not may_be_stale or "min-fresh" in asked:
             pass
         elif "max-stale" in asked and stale <= (
             FOR_EVER if asked["max-stale"] == "" else seconds_of(asked["max-stale"]) or 0
         ):
-            verdict = Reuse.FRESH
+            verdict = FreshnessDecision.FRESH
         elif stale < (seconds_of(told.get("stale-while-revalidate")) or 0) and wanted is None:
-            verdict = Reuse.REFRESH
-        return Use(verdict, age, ttl, on_error)
+            verdict = FreshnessDecision.REFRESH
+        return CacheLookup(verdict, age, ttl, on_error)
 
     def _lifetime(self, entry: hishel.Entry, told: dict[str, str]) -> float:
         """Return the seconds for which a response is fresh (RFC 9111, section 4.2.1)."""

@@ -4,14 +4,75 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Generic, Literal, TypeAlias, TypeVar
 
+from curlhttp._models.fork import register
 from curlhttp._models.request import Request
 from curlhttp._policy.store import Store
-from curlhttp._policy.waiting_line import Limit, Per, Wake
 from curlhttp.exceptions import DeadlineExceeded, PoolTimeout
 
-__all__ = ["ConcurrencyLimit", "Lease"]
+__all__ = ["ConcurrencyLimit", "Lease", "Limit", "Per", "Wake"]
+
+
+# --- What both limits of a client have in common: requests at once, and requests per second ---
+#
+# They read no clock and wait for nothing. A request that has to wait gets a place in a FIFO queue;
+# its `wake` is called in any thread, never with a lock held. A request that leaves the queue, even
+# in a finalizer, holds up none behind it.
+
+Per: TypeAlias = "Literal['origin'] | None"
+Wake: TypeAlias = Callable[[], object]
+Place = TypeVar("Place")
+
+
+class Limit(Generic[Place]):
+    """Keep a key, and a lock that finalizers need not wait for.
+
+    Args:
+        per: "origin" for each origin by itself, None for all together.
+    """
+
+    def __init__(self, per: Per) -> None:
+        if per not in ("origin", None):
+            raise ValueError(f"per must be 'origin', or None for all together, not {per!r}")
+        self.per = per
+        self._clear()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        """Forget what the parent counted, whose lock may be held by a thread of its own."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lock = threading.Lock()
+        self._leavers: deque[Place] = deque()
+
+    def _key(self, origin: str) -> str:
+        return origin if self.per else ""
+
+    def _leave(self, place: Place) -> None:
+        # A finalizer may run while this very thread has the lock.
+        self._leavers.append(place)
+        self._release_leavers()
+
+    def _release_leavers(self) -> None:
+        """Remove the places that are left; if a thread has the lock, it does so afterwards."""
+        while self._leavers and self._lock.acquire(blocking=False):
+            wakes: list[Wake] = []
+            try:
+                while self._leavers:
+                    self._remove(self._leavers.popleft(), wakes)
+            finally:
+                self._lock.release()
+            for wake in wakes:
+                wake()
+
+    def _remove(self, place: Place, wakes: list[Wake]) -> None:
+        """Remove a place, and add to `wakes` what that wakes."""
+        raise NotImplementedError
 
 
 class Lease:
@@ -29,7 +90,7 @@ class Lease:
 
     def __init__(self, limit: ConcurrencyLimit, wake: Wake | None = None) -> None:
         self._limit = limit
-        self._line: _Line | None = None  # None: not in the books
+        self._line: _Queue | None = None  # None: not in the books
         self.wake: Wake | None = wake
         self.granted: bool = False
         self._is_woken = False
@@ -51,7 +112,7 @@ class Lease:
         self.give()  # the request that had it ended without giving it back
 
 
-class _Line:
+class _Queue:
     __slots__ = ("key", "used", "waiting", "woken")
 
     def __init__(self, key: str) -> None:
@@ -86,7 +147,7 @@ class ConcurrencyLimit(Limit["Lease"]):
 
     def _clear(self) -> None:
         super()._clear()
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _Queue] = {}
         self._name = ""  # of this process, at a store
         self._numbers = itertools.count()
 
@@ -162,19 +223,19 @@ class ConcurrencyLimit(Limit["Lease"]):
             self._release_leavers()
         return f"{self.limit}:{self._key(origin)}", f"{name}-{next(self._numbers)}"
 
-    def _line(self, origin: str) -> _Line:
+    def _line(self, origin: str) -> _Queue:
         key = self._key(origin)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = _Line(key)
+            line = self._lines[key] = _Queue(key)
         return line
 
-    def _grant(self, lease: Lease, line: _Line) -> None:
+    def _grant(self, lease: Lease, line: _Queue) -> None:
         line.used += 1
         lease._line = line
         lease.granted = True
 
-    def _grant_in_line(self, lease: Lease, line: _Line) -> None:
+    def _grant_in_line(self, lease: Lease, line: _Queue) -> None:
         self._grant(lease, line)
         lease._is_woken = True
         line.woken += 1

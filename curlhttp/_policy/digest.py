@@ -20,17 +20,7 @@ if TYPE_CHECKING:
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = [
-    "ALGORITHMS",
-    "Challenge",
-    "DigestAuth",
-    "algorithm_of",
-    "digest_response",
-    "digest_secret",
-    "hashed",
-    "parse_challenges",
-    "parse_parameters",
-]
+__all__ = ["Challenge", "DigestAuth", "parse_challenges", "parse_parameters"]
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110, section 5.6.2
 # No control characters: what is quoted here goes back to the server in a header of ours.

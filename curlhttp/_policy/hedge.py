@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
-from curlhttp._fork import register
+from curlhttp._models.fork import register
 from curlhttp._models.request import Request
 from curlhttp._policy.budget import RetryBudget
 

@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
-__all__ = ["Known", "KnownHosts", "parse_field"]
+__all__ = ["HSTSEntry", "HSTSStore", "parse_field"]
 
 _MOST_HOSTS = 5000
 _LONGEST_FIELD = 1024  # characters
@@ -15,7 +15,7 @@ _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _DIRECTIVE = re.compile(rf'[ \t]*({_WORD})[ \t]*(?:=[ \t]*("[^"]*"|{_WORD}))?[ \t]*')
 
 
-class Known(NamedTuple):
+class HSTSEntry(NamedTuple):
     """What is known of a host.
 
     Attributes:
@@ -47,7 +47,7 @@ def parse_field(value: str) -> tuple[int, bool] | None:
     return min(int(age), _LONGEST_AGE), "includesubdomains" in found
 
 
-class KnownHosts:
+class HSTSStore:
     """The hosts that want HTTPS, in a bounded number; for any thread, without a lock.
 
     Attributes:
@@ -55,7 +55,7 @@ class KnownHosts:
     """
 
     def __init__(self) -> None:
-        self.by_name: dict[str, Known] = {}
+        self.by_name: dict[str, HSTSEntry] = {}
 
     def covers(self, host: str, now: float) -> bool:
         """Return whether a host wants HTTPS, by itself or by a domain above it.
@@ -95,7 +95,7 @@ class KnownHosts:
             # A copy, since other threads may take in others.
             first = min(list(self.by_name.items()), key=lambda each: each[1].expires)
             self.by_name.pop(first[0], None)
-        known = self.by_name[name] = Known(now + age, has_subdomains)
+        known = self.by_name[name] = HSTSEntry(now + age, has_subdomains)
         # Every answer renews it: only what adds a tenth of its time is worth a write.
         return (
             before is None

@@ -18,7 +18,14 @@ from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import Auth, BasicAuth
 from curlhttp._policy.bearer import bearer_refused, is_token
-from curlhttp._policy.shared import Call, Function, Obtained, ObtainingAuth, Steps, Value
+from curlhttp._policy.single_flight import (
+    CachedToken,
+    Function,
+    Steps,
+    TokenAuth,
+    TokenRequest,
+    Value,
+)
 from curlhttp.exceptions import OAuth2Error, RequestException
 
 __all__ = ["OAuth2ClientCredentials", "OAuth2RefreshToken"]
@@ -47,7 +54,7 @@ class _Grant(NamedTuple):
     refresh_token: str | None
 
 
-class _OAuth2Auth(ObtainingAuth):
+class _OAuth2Auth(TokenAuth):
     """Send the access token that a token server gives (RFC 6749, RFC 6750)."""
 
     __slots__ = ("_client_auth", "_client_id", "_client_secret", "_form", "_leeway", "_url")
@@ -100,12 +107,12 @@ class _OAuth2Auth(ObtainingAuth):
             max_response_size=_LARGEST,
         )
 
-    def _obtained(self, grant: _Grant, begun: float) -> Obtained:
+    def _obtained(self, grant: _Grant, begun: float) -> CachedToken:
         if grant.lifetime is None:
-            return Obtained(grant.token)
+            return CachedToken(grant.token)
         # A token of a few seconds would else be too old at once.
         leeway = min(self._leeway, grant.lifetime / 2)
-        return Obtained(grant.token, begun + grant.lifetime - leeway)
+        return CachedToken(grant.token, begun + grant.lifetime - leeway)
 
     def _secrets(self) -> list[str]:
         return [self._client_secret or ""]
@@ -235,7 +242,7 @@ class OAuth2RefreshToken(_OAuth2Auth):
         if grant.refresh_token not in (None, known):
             self._refresh_token = grant.refresh_token
             if self._save is not None:
-                yield Call(partial(self._save, grant.refresh_token), blocks=True)
+                yield TokenRequest(partial(self._save, grant.refresh_token), blocks=True)
         return self._obtained(grant, begun)
 
 

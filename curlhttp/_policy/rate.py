@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 
-from curlhttp._policy.store import Answer, Question, Store, micros
-from curlhttp._policy.waiting_line import Limit, Per, Wake
+from curlhttp._policy.concurrency import Limit, Per, Wake
+from curlhttp._policy.store import Answer, Store, StoreCommand, micros
 from curlhttp.exceptions import DeadlineExceeded
 
-__all__ = ["MADE_UP", "RateLimit", "Turn"]
+__all__ = ["RateLimit", "Reservation"]
 
 _MANY = 1000  # origins, from which on those without traffic are forgotten
 _ROUNDING = 1e-6  # seconds: timers and sums of floats are not more exact
 MADE_UP = 0.045  # seconds that a timer may be late without loss; repaid in 1 s: below 5 %
 
 
-class Turn:
+class Reservation:
     """A request's place in the line for the rate. The first one sleeps, those behind it wait.
 
     Args:
@@ -69,7 +69,7 @@ class _Bucket:
     def __init__(self) -> None:
         self.due = -math.inf
         self.owed = self.share = 0.0
-        self.waiting: OrderedDict[Turn, None] = OrderedDict()
+        self.waiting: OrderedDict[Reservation, None] = OrderedDict()
 
     def admit(self, now: float, interval: float, *, waited: bool) -> None:
         """Count a request that goes now, which sets when the next may.
@@ -97,7 +97,7 @@ class _Bucket:
         self.due += interval + repaid
 
 
-class RateLimit(Limit["Turn"]):
+class RateLimit(Limit["Reservation"]):
     """Bound the requests per second; those beyond wait, in the order in which they came.
 
     In any period of a second or more there are at most `burst` and `rate` times its seconds; in
@@ -157,7 +157,7 @@ class RateLimit(Limit["Turn"]):
             self._release_leavers()
         return may_go
 
-    def join(self, turn: Turn, origin: str, now: float, patience: float) -> None:
+    def join(self, turn: Reservation, origin: str, now: float, patience: float) -> None:
         """Put a turn into the line; whatever happens, its leave() takes it out.
 
         Args:
@@ -209,7 +209,7 @@ class RateLimit(Limit["Turn"]):
 
     # what processes share
 
-    def reserving(self, origin: str, patience: float) -> Question:
+    def reserving(self, origin: str, patience: float) -> StoreCommand:
         """Return what reserves a turn at a store.
 
         The answer is whether it did, the microseconds to wait, and what gives the turn back.
@@ -220,14 +220,14 @@ class RateLimit(Limit["Turn"]):
         """
         late, self._late = self._late, 0.0
 
-        def undo(answer: Answer) -> Question | None:
+        def undo(answer: Answer) -> StoreCommand | None:
             return self.giving_back(origin, answer) if answer[0] else None
 
         most = -1 if patience == math.inf else max(0, micros(patience))
         numbers = (self._interval * 1e6, self._tolerance * 1e6, most, micros(late))
-        return Question("rate", self._shared_key(origin), numbers, undo)
+        return StoreCommand("rate", self._shared_key(origin), numbers, undo)
 
-    def giving_back(self, origin: str, answer: Answer) -> Question:
+    def giving_back(self, origin: str, answer: Answer) -> StoreCommand:
         """Return what gives a turn back at the store, which is not used.
 
         Args:
@@ -235,7 +235,7 @@ class RateLimit(Limit["Turn"]):
             answer: to what reserved it.
         """
         turn = tuple(str(part, "ascii") for part in answer[2:] if isinstance(part, bytes))
-        return Question("rate_back", self._shared_key(origin), (self._interval * 1e6, *turn))
+        return StoreCommand("rate_back", self._shared_key(origin), (self._interval * 1e6, *turn))
 
     def came_late(self, seconds: float) -> bool:
         """Return whether a shared turn is good that was slept for; a little late is made up for.
@@ -250,7 +250,7 @@ class RateLimit(Limit["Turn"]):
     def _shared_key(self, origin: str) -> str:
         return f"{self.rate:g}/{self.burst}:{self._key(origin)}"
 
-    def _is_first(self, turn: Turn) -> bool:
+    def _is_first(self, turn: Reservation) -> bool:
         with self._lock:  # a line must not change while it is looked at
             bucket = turn._bucket
             first = bucket is None or next(iter(bucket.waiting), None) is turn
@@ -258,7 +258,7 @@ class RateLimit(Limit["Turn"]):
             self._release_leavers()
         return first
 
-    def _take_turn(self, turn: Turn, now: float) -> float:
+    def _take_turn(self, turn: Reservation, now: float) -> float:
         wakes: list[Wake] = []
         with self._lock:
             bucket = turn._bucket
@@ -302,7 +302,7 @@ class RateLimit(Limit["Turn"]):
         }
         self._too_many = max(_MANY, 2 * len(self._buckets))
 
-    def _remove(self, place: Turn, wakes: list[Wake]) -> None:
+    def _remove(self, place: Reservation, wakes: list[Wake]) -> None:
         bucket, place._bucket = place._bucket, None
         if bucket is None:
             return

@@ -18,7 +18,7 @@ from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL
-from curlhttp._policy.retry_after import http_date
+from curlhttp._policy.retry import http_date
 
 __all__ = ["RangeAnswer", "RangeRequest", "ResumeRecord", "content_length", "judge", "range_to_ask"]
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from curlhttp._engine import MakeGate
+    from curlhttp._engine.engine import MakeGate
 
-__all__ = ["Answer", "Connects", "Held", "Question", "Store", "micros", "seconds"]
+__all__ = ["Answer", "Connects", "Held", "Store", "StoreCommand", "micros", "seconds"]
 
 Answer: TypeAlias = "Sequence[int | bytes]"
 
 
-class Question(NamedTuple):
+class StoreCommand(NamedTuple):
     """One step of something shared, which a store takes as a whole.
 
     Attributes:
@@ -31,7 +31,7 @@ class Question(NamedTuple):
     kind: str
     key: str
     arguments: tuple[int | float | str, ...] = ()
-    undo: Callable[[Answer], Question | None] | None = None
+    undo: Callable[[Answer], StoreCommand | None] | None = None
 
 
 class Held(Protocol):
@@ -48,7 +48,7 @@ class Store(Protocol):
     cannot do: an answer of None has the process go on by itself.
     """
 
-    async def ask(self, question: Question, gate: MakeGate) -> Answer | None:
+    async def ask(self, question: StoreCommand, gate: MakeGate) -> Answer | None:
         """Return the answer, or None when it is not to be had in time.
 
         Args:
@@ -60,10 +60,10 @@ class Store(Protocol):
                 obeyed and gives no answer.
         """
 
-    def tell(self, question: Question) -> None:
+    def tell(self, question: StoreCommand) -> None:
         """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""
 
-    def hold(self, question: Question, every: float) -> Held:
+    def hold(self, question: StoreCommand, every: float) -> Held:
         """Have a step taken again and again, until it is ended.
 
         Args:
@@ -71,7 +71,7 @@ class Store(Protocol):
             every: seconds from one time to the next.
         """
 
-    def ask_here(self, question: Question) -> Answer | None:
+    def ask_here(self, question: StoreCommand) -> Answer | None:
         """Return the answer as ask does, and block for it, no longer than the store's timeout."""
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
-    from curlhttp._async_client import AsyncClient
+    from curlhttp._client.async_client import AsyncClient
     from curlhttp.cli.load_generator import LoadPlan, LoadResult
 
 __all__ = ["bench"]
@@ -164,7 +164,7 @@ def _run(connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult
 
 
 def _client_factory(connection: ConnectionOptions, concurrency: int) -> Callable[[], AsyncClient]:
-    from curlhttp._async_client import AsyncClient
+    from curlhttp._client.async_client import AsyncClient
 
     return lambda: AsyncClient(**{**connection.settings(), "max_connections": concurrency})
 

@@ -16,7 +16,7 @@ from curlhttp._version import __version__
 from curlhttp.cli.terminal import color_option, console, printable
 
 if TYPE_CHECKING:
-    from curlhttp._config import Proxy
+    from curlhttp._models.config import Proxy
 
 __all__ = ["doctor"]
 
@@ -96,7 +96,7 @@ def _check_ca_bundle(problems: list[str]) -> dict[str, str]:
 
 
 def _check_proxies(problems: list[str]) -> dict[str, object]:
-    from curlhttp._config import Proxy
+    from curlhttp._models.config import Proxy
     from curlhttp._models.url import parse_url
     from curlhttp._policy.environment import proxy_for
     from curlhttp.exceptions import InvalidProxyURL
@@ -123,8 +123,8 @@ def _check_open_files(problems: list[str]) -> dict[str, int | None] | None:
         import resource
     except ImportError:
         return None
-    from curlhttp._config import Limits
     from curlhttp._curl.slots import open_files_bound
+    from curlhttp._models.config import Limits
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = open_files_bound(2**31)

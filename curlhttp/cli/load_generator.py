@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from curlhttp._async_client import AsyncClient
-from curlhttp._client import Client
+from curlhttp._client.async_client import AsyncClient
+from curlhttp._client.client import Client
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.cli.histogram import LatencyHistogram

@@ -20,7 +20,7 @@ from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.terminal import color_option
 
 if TYPE_CHECKING:
-    from curlhttp._client import Client
+    from curlhttp._client.client import Client
     from curlhttp._models.timeout import Timeout
     from curlhttp._policy.guard import PublicOnly
 
@@ -170,7 +170,7 @@ class ConnectionOptions:
         Raises:
             CommandFailed: the options or environment variables are invalid.
         """
-        from curlhttp._client import Client
+        from curlhttp._client.client import Client
         from curlhttp.exceptions import RequestException
 
         try:

@@ -32,9 +32,9 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     from logging import LogRecord
 
+    from curlhttp._client.stream import StreamedResponse
     from curlhttp._flow.hooks import AttemptEvent
     from curlhttp._models.response import Response
-    from curlhttp._stream import StreamedResponse
 
 __all__ = [
     "MeasuredBody",
@@ -330,7 +330,7 @@ def show_wire(*, shows_secrets: bool = False) -> Iterator[None]:
     """
     import logging
 
-    from curlhttp._watch import log
+    from curlhttp._engine.log import log
 
     class Handler(logging.Handler):
         def emit(self, record: LogRecord) -> None:

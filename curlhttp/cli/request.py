@@ -39,10 +39,10 @@ from curlhttp.cli.timing import TimingChart
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._building import RequestOptions
-    from curlhttp._client import Client
+    from curlhttp._client.building import RequestOptions
+    from curlhttp._client.client import Client
+    from curlhttp._client.stream import StreamedResponse
     from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._stream import StreamedResponse
     from curlhttp.cli.sessions import SavedSession
 
 __all__ = ["REQUEST_COMMANDS"]

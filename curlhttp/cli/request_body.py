@@ -20,11 +20,17 @@ from curlhttp.cli.errors import READ_ERROR, CommandFailed
 from curlhttp.cli.options import add_options
 
 if TYPE_CHECKING:
-    from curlhttp._building import RequestOptions
+    from curlhttp._client.building import RequestOptions
     from curlhttp._models.inputs import FileInput
 
-__all__ = ["ITEMS_HELP", "Items", "RequestContent", "body_options", "parse_items", "pop_content",
-           "split_item"]  # fmt: skip
+__all__ = [
+    "ITEMS_HELP",
+    "RequestContent",
+    "body_options",
+    "parse_items",
+    "pop_content",
+    "split_item",
+]
 
 _T = TypeVar("_T")
 

@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from curlhttp._client.settings import client_headers
 from curlhttp._models.cookies.jar import Cookies
 from curlhttp._models.cookies.parsing import bare_host, host_allowed, matching_domains, new_cookie
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.url import parse_url
 from curlhttp._policy.redirect import may_keep_credentials
-from curlhttp._settings import client_headers
 from curlhttp.cli.errors import READ_ERROR, WRITE_ERROR, CommandFailed
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
     from urllib.request import Request as UrllibRequest
 
-    from curlhttp._engine import Middleware, Send
+    from curlhttp._engine.engine import Middleware, Send
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
     from curlhttp._models.url import URL

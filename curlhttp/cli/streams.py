@@ -19,7 +19,7 @@ from curlhttp.cli.terminal import printable
 from curlhttp.exceptions import ReadTimeout, WebSocketClosed
 
 if TYPE_CHECKING:
-    from curlhttp._websocket.websocket import WebSocket
+    from curlhttp._client.websocket.websocket import WebSocket
 
 __all__ = ["sse", "ws"]
 

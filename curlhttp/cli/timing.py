@@ -12,7 +12,7 @@ from curlhttp.cli.terminal import console, printable
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._engine import Send
+    from curlhttp._engine.engine import Send
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import distributed
     import ray
 
-__all__ = ["PartitionEngine", "Workers", "open_engine", "run_partitions"]
+__all__ = ["PartitionEngine", "open_engine", "run_partitions"]
 
 _PER_SLOT = 2  # partitions submitted per slot: one runs, and one waits so that clusters scale up
 _MIN_SUBMITTED = 4  # also if the cluster has no worker yet

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from curlhttp._download.file_lock import lock_file
+from curlhttp._flow.file_lock import lock_file
 from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import PartResult
 

@@ -62,7 +62,7 @@ class _Pickler(pickle.Pickler):
 
 def _get_arguments(policy: object) -> dict[str, object]:
     """Return the arguments that a policy was created with."""
-    from curlhttp._policy.breaker.store import MemoryStore
+    from curlhttp._policy.breaker.breaker import MemoryStore
 
     rules, store = getattr(policy, "_rules", None), getattr(policy, "_store", None)
     arguments = {

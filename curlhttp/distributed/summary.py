@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FetchSummary", "HostTimes", "PartCounters", "PartResult"]
+__all__ = ["FetchSummary", "PartCounters", "PartResult"]
 
 _HOSTS = 20  # hosts that a partition and the summary list
 _MAX_HOSTS = 10_000  # hosts that the driver keeps in memory

@@ -23,7 +23,7 @@ from curlhttp.distributed.summary import PartCounters, PartResult
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._client import Client
+    from curlhttp._client.client import Client
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
@@ -73,7 +73,7 @@ def open_client(config: WorkerConfig) -> Iterator[Client]:
     Args:
         config: see WorkerConfig.
     """
-    from curlhttp._client import Client
+    from curlhttp._client.client import Client
     from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.rate import RateLimit
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._config import Transport, varied
+from curlhttp._engine.network import now
 from curlhttp._models.body import BytesBody, open_body
+from curlhttp._models.config import Transport, varied
 from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.request import pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
-from curlhttp._network import now
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 from curlhttp.requests._aside import goes_on
 

@@ -13,9 +13,9 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from curlhttp._engine.run import run_sync
 from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp._models.response import read_json
-from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw_head import RawHead
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlparse
 
+from curlhttp._engine.network import network
 from curlhttp._models.redaction import display_url
 from curlhttp._models.url import parse_url
-from curlhttp._network import network
 from curlhttp.exceptions import InvalidURL, TooManyRedirects
 from curlhttp.requests._aside import expect_hop, expect_no_more, set_aside
 from curlhttp.requests._environment import get_netrc_auth

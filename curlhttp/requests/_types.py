@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import urllib3
     from typing_extensions import TypeIs
 
-    from curlhttp._config import Cert, Verify
+    from curlhttp._models.config import Cert, Verify
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
     from curlhttp._models.timeout import Timeout
     from curlhttp._models.url import URL

@@ -13,10 +13,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._curl.streams.sockets import SocketStream, as_socket
-from curlhttp._engine import Engine, connector
+from curlhttp._engine.engine import Engine, connector
+from curlhttp._engine.run import run_sync
 from curlhttp._flow.upgrade import ask
 from curlhttp._models.response import Response
-from curlhttp._run import run_sync
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,

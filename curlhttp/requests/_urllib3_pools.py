@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager
 from urllib3.connection import port_by_scheme
 
-from curlhttp._config import TLS, Proxy, Transport
+from curlhttp._client.ssl_context import tls_version, trust_of
+from curlhttp._models.config import TLS, Proxy, Transport
 from curlhttp._models.url import URL, bracketed, parse_url
-from curlhttp._ssl_context import tls_version, trust_of
 from curlhttp.exceptions import SSLError
 from curlhttp.requests._environment import for_plain_http
 from curlhttp.requests._transports import ip_version
 
 if TYPE_CHECKING:
-    from curlhttp._config import HTTP2, Verify
+    from curlhttp._models.config import HTTP2, Verify
     from curlhttp.requests._types import PoolKeywords
     from curlhttp.requests.adapters import HTTPAdapter
 

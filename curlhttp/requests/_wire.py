@@ -7,15 +7,15 @@ from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from curlhttp._engine.run import run_sync
 from curlhttp._models.response import Response
-from curlhttp._run import run_sync
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw_head import Head
 
 if TYPE_CHECKING:
     import socket
 
-    from curlhttp._stream import StreamedResponse
+    from curlhttp._client.stream import StreamedResponse
     from curlhttp.requests._message import Message
 
 __all__ = [

@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._config import Limits, transport_for, varied
+from curlhttp._engine.log import INFO, RequestLog, log
+from curlhttp._engine.network import network
+from curlhttp._engine.run import send_sync
+from curlhttp._models.config import Limits, transport_for, varied
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL
-from curlhttp._network import network
-from curlhttp._run import send_sync
-from curlhttp._watch import INFO, Watch, log
 from curlhttp.requests._aside import goes_on
 from curlhttp.requests._attempts import is_plain, send_again, send_once
 from curlhttp.requests._elsewhere import Names, names_of
@@ -29,9 +29,9 @@ from curlhttp.requests._response import Response
 from curlhttp.requests._transports import ip_version
 
 if TYPE_CHECKING:
-    from curlhttp._config import Cert, Transport
     from curlhttp._curl.engines.blocking import BlockingEngine
-    from curlhttp._engine import Engine
+    from curlhttp._engine.engine import Engine
+    from curlhttp._models.config import Cert, Transport
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp.requests import _types as t
@@ -458,7 +458,7 @@ _GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # what tests put 
 
 
 def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
-    with Watch(sent) as watch:
+    with RequestLog(sent) as watch:
         response = _open(engine, sent) if sent.stream else send_sync(engine.perform, sent)
         watch.answered(response._head, response.timings, response.request)
     return response
@@ -474,7 +474,7 @@ def _open(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
         from curlhttp.requests._upgrade import open_upgrade
 
         return open_upgrade(engine, sent)
-    from curlhttp._stream import StreamedResponse
+    from curlhttp._client.stream import StreamedResponse
 
     return StreamedResponse(sent, send_sync(engine.open, sent), engine)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 
-from curlhttp._engine import AttemptResult, Engine, HedgePlan
+from curlhttp._engine.engine import AttemptResult, Engine, HedgePlan
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
-from curlhttp._engine import HedgePlan
+from curlhttp._engine.engine import HedgePlan
 from curlhttp._models.body import read_whole
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.errors import client_closed

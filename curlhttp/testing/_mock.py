@@ -1,7 +1,7 @@
 """A mock of the network: routes and what they answer, for every client of this process.
 
 It stands in below the engines, so that redirects, cookies, credentials, retries and middleware of
-clients that it never saw work as ever. See curlhttp._network.
+clients that it never saw work as ever. See curlhttp._engine.network.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from curlhttp._engine import ByteStream, Engine
+from curlhttp._engine.engine import ByteStream, Engine
+from curlhttp._engine.network import NetworkOverride, Waits, network, now, wall
 from curlhttp._models.body import read_whole
 from curlhttp._models.errors import client_closed
 from curlhttp._models.headers import check_method
 from curlhttp._models.request import Request
-from curlhttp._network import StandIn, Waits, network, now, wall
 from curlhttp.testing._attempt import Attempted
 from curlhttp.testing._engine import ScriptedEngine
 from curlhttp.testing._pattern import Pattern, URLPattern
@@ -77,7 +77,7 @@ class Mock:
         self.sleeps: list[float] = []
         self._allowed: list[str] = []
         self._lock = threading.RLock()
-        self._before: StandIn | None = None
+        self._before: NetworkOverride | None = None
         self._skipped = 0.0
         self._is_on = False
 

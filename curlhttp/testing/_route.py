@@ -13,7 +13,7 @@ from curlhttp.testing._sent import Sent
 if TYPE_CHECKING:
     from curlhttp._models.inputs import JSON, HeadersInput
 
-__all__ = ["Choice", "Route"]
+__all__ = ["Route"]
 
 Choice: TypeAlias = "Callable[[Sent], Step | Awaitable[Step]]"
 """Chooses the step for a request."""

@@ -19,7 +19,7 @@ import pytest
 
 import curlhttp
 from curlhttp import AsyncClient, Cache, Client
-from curlhttp._cache import store as store_module
+from curlhttp._client.cache import store as store_module
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.support.scripted import Scripted
 

@@ -12,7 +12,7 @@ import pytest
 
 import curlhttp
 from curlhttp import BlockedAddress, PublicOnly, Timeout
-from curlhttp._curl import lookups
+from curlhttp._curl import address_guard as lookups
 from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.ways import EVERY_WAY, make_ask

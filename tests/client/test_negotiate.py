@@ -165,6 +165,6 @@ async def test_no_websocket_is_opened_with_it(client: AnyClient) -> None:
 
 
 def test_a_libcurl_without_gssapi_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curlhttp._negotiate.has_negotiate", lambda: False)
+    monkeypatch.setattr("curlhttp._client.negotiate.has_negotiate", lambda: False)
     with pytest.raises(ValueError, match="built without GSSAPI"):
         Negotiate()

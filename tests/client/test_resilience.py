@@ -24,12 +24,12 @@ from curlhttp import (
     RetryPolicy,
     Timeout,
     Transition,
-    _network,
 )
 from curlhttp import exceptions as e
+from curlhttp._engine import network as _network
 from curlhttp._models.headers import Headers
-from curlhttp._policy.rate import Turn
-from curlhttp._policy.retry_after import retry_after
+from curlhttp._policy.rate import Reservation
+from curlhttp._policy.retry import retry_after
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset
 from tests.servers import AppServer, RawConnection, RawServer
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -70,7 +70,7 @@ def test_the_total_ends_the_wait_behind_an_event_loop_that_was_stopped(app: AppS
 def test_whoever_is_late_makes_nobody_sleep_past_the_total() -> None:
     limit = RateLimit(0.1)
     assert limit.take("http://h.test:80", 0.0)
-    first = Turn(limit, lambda: None)
+    first = Reservation(limit, lambda: None)
     limit.join(first, "http://h.test:80", 0.0, math.inf)
 
     class Gate:

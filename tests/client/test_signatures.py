@@ -13,7 +13,7 @@ import pytest
 
 import curlhttp
 from curlhttp import AsyncClient, Client
-from curlhttp._routing import RouteOptions
+from curlhttp._client.routing import RouteOptions
 
 VERBS = ["request", "get", "options", "head", "post", "put", "patch", "delete", "stream", "sse"]
 BODILESS = ["download", "map", "websocket"]

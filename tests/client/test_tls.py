@@ -18,7 +18,7 @@ from cryptography import x509
 
 import curlhttp
 from curlhttp import TLS
-from curlhttp._config import Transport
+from curlhttp._models.config import Transport
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record
 from tests.servers.certs import HTTP1, HTTP2
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient

@@ -17,9 +17,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import curlhttp
-from curlhttp import _ssl_context, _trust
-from curlhttp._config import TLS, Transport
+from curlhttp._client import routing as _trust
+from curlhttp._client import ssl_context as _ssl_context
 from curlhttp._curl.options import transport_options
+from curlhttp._models.config import TLS, Transport
 from tests.servers import AppServer, Certs, H2Server
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 

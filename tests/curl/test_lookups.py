@@ -6,10 +6,9 @@ import threading
 
 import pytest
 
-from curlhttp._curl import lookups
-from curlhttp._curl.lookups import Lookups
-from curlhttp._curl.thread_gate import ThreadGate
-from curlhttp._run import run_sync
+from curlhttp._curl import address_guard as lookups
+from curlhttp._curl.address_guard import Lookups
+from curlhttp._engine.run import ThreadGate, run_sync
 
 
 def test_a_name_that_all_have_given_up_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

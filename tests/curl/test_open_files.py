@@ -11,7 +11,7 @@ import pycurl
 import pytest
 
 import curlhttp
-from curlhttp._curl import open_files
+from curlhttp._curl import errors as open_files
 from curlhttp.exceptions import ConnectionError, SSLError
 from tests.servers import AppServer, Certs, RawServer, refused_port, respond_and_stall
 from tests.servers.websocket import echo, speaking

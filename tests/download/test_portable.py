@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from curlhttp._download.file_lock import lock_file
+from curlhttp._flow.file_lock import lock_file
 from tests.servers import AppServer, payload
 
 # Runs first: no module of POSIX, nor what of `os` Windows lacks.

@@ -331,14 +331,14 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
 
 
 def test_a_forked_child_waits_for_nobody_of_its_parent() -> None:
-    from curlhttp._policy.shared import InLine, Obtained, Shared
+    from curlhttp._policy.single_flight import CachedToken, Shared, Waiter
 
     shared = Shared()
-    shared.join(InLine(lambda: None), lambda obtained: True)
+    shared.join(Waiter(lambda: None), lambda obtained: True)
     shared._lock.acquire()
-    shared.latest = Obtained("t")
+    shared.latest = CachedToken("t")
     shared.after_fork_in_child()
-    place = InLine(lambda: None)
+    place = Waiter(lambda: None)
     shared.join(place, lambda obtained: False)
     assert place.is_first
     assert shared.latest is not None

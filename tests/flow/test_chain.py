@@ -256,10 +256,10 @@ def test_a_policy_that_is_off_is_not_even_loaded() -> None:
 
 
 def test_a_request_without_policies_passes_through_none_of_their_layers() -> None:
-    layers = {"retry", "attempts", "limits", "breaker", "hedge"}
+    layers = {"retry", "limits", "breaker", "hedge"}
     assert layers & called({}) == set()
     asked = {"retry": 1, "breaker": curlhttp.CircuitBreaker()}
-    assert layers & called(asked) == {"retry", "attempts", "breaker"}
+    assert layers & called(asked) == {"retry", "breaker"}
 
 
 def called(settings: dict[str, Any]) -> set[str]:

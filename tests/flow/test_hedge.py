@@ -27,8 +27,8 @@ from curlhttp import (
     RetryPolicy,
 )
 from curlhttp import exceptions as e
+from curlhttp._curl.driver_pool import PooledDriver
 from curlhttp._curl.engines import blocking
-from curlhttp._curl.lent import LentDriver
 from curlhttp._curl.race import HedgeRace
 from tests.servers import (
     HTTP2,
@@ -648,13 +648,13 @@ def test_ctrl_c_at_a_step_of_a_race_leaves_no_slot_and_no_room_for_rivals(
         raise KeyboardInterrupt
 
     expected: list[int] = []
-    expect = LentDriver.expect
+    expect = PooledDriver.expect
 
-    def observe(driver: LentDriver, connections: int) -> None:
+    def observe(driver: PooledDriver, connections: int) -> None:
         expected.append(connections)
         expect(driver, connections)
 
-    monkeypatch.setattr(LentDriver, "expect", observe)
+    monkeypatch.setattr(PooledDriver, "expect", observe)
     with Client(hedge=Hedge(SOON)) as client:
         with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
             context.setattr(HedgeRace, step, interrupt)

@@ -53,21 +53,25 @@ def test_a_plain_request_is_one_coroutine_of_the_flow(verb: str) -> None:
 @pytest.mark.parametrize(
     ("script", "settings", "expected"),
     [
-        ([moved("/x"), 200], {}, {"redirect"}),
-        ([Answer(302)], {}, {"redirect"}),
+        ([moved("/x"), 200], {}, {"next_hop"}),
+        ([Answer(302)], {}, {"next_hop"}),
         ([moved("/x")], {"follow_redirects": False}, set()),
-        ([Answer(headers={"Set-Cookie": "a=1"})], {}, {"cookies"}),
-        ([200], {"cookies": {"a": "1"}}, {"cookies"}),
-        ([200], {"auth": ("u", "p")}, {"auth", "cookies"}),
-        ([200], {"timeout": Timeout(total=5)}, {"deadline"}),
+        ([Answer(headers={"Set-Cookie": "a=1"})], {}, {"store_cookies"}),
+        ([200], {"cookies": {"a": "1"}}, {"with_cookies"}),
+        (
+            [200],
+            {"auth": ("u", "p")},
+            {"authenticate", "_run", "_next", "with_cookies", "store_cookies"},
+        ),
+        ([200], {"timeout": Timeout(total=5)}, {"bounded", "fit"}),
         ([404], {}, set()),
     ],
 )
 def test_what_is_called_for_enters_the_flow_and_nothing_else(
     script: list[Any], settings: dict[str, Any], expected: set[str]
 ) -> None:
-    found = {file for file, _ in entered(script, **settings)}
-    assert found == {"hops", "exchange"} | expected
+    found = {function for _, function in entered(script, **settings)}
+    assert found == {"through", "send"} | expected
 
 
 async def test_cookies_of_an_answer_go_with_the_next_request(scripted: Scripted) -> None:

@@ -26,7 +26,7 @@ from curlhttp import (
     RetryPolicy,
     Timeout,
 )
-from curlhttp._engine import Clock
+from curlhttp._engine.engine import Clock
 from curlhttp._flow.limits import limits
 from curlhttp._models.request import Request
 from curlhttp.testing import Answer, ScriptedEngine, reset

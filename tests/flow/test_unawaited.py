@@ -16,7 +16,7 @@ import pytest
 
 import curlhttp
 from curlhttp import CircuitBreaker, Client, Hedge, RateLimit, requests
-from curlhttp._engine import Send
+from curlhttp._engine.engine import Send
 from tests.servers import AppServer
 
 if TYPE_CHECKING:

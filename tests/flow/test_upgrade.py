@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from curlhttp import Client, Timeout
+from curlhttp._engine.run import send_sync
 from curlhttp._flow.upgrade import Upgraded, upgrade
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
-from curlhttp._run import send_sync
 from curlhttp.exceptions import (
     ConnectionError,
     DeadlineExceeded,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import curlhttp
-from curlhttp._record.reading import read_log
+from curlhttp._client.record.har import read_log
 from tests.fuzz.case import Case
 from tests.fuzz.judge import Judge
 from tests.fuzz.ways import settings_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from curlhttp import BlockedAddress, PublicOnly
-from curlhttp._curl import lookups
+from curlhttp._curl import address_guard as lookups
 from tests.httpx.clients import Make
 from tests.servers import AppServer, HTTPProxy
 from tests.support.colours import WITHOUT_UVLOOP

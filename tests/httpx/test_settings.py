@@ -77,7 +77,7 @@ async def test_versions_of_tls_are_taken_over_from_a_context(
 async def test_a_context_without_authorities_of_its_own_means_the_machines(
     make_httpx: Make,
 ) -> None:
-    from curlhttp._ssl_context import system_authorities
+    from curlhttp._client.ssl_context import system_authorities
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls = make_httpx(transport={"verify": context}).transport._transport.tls
@@ -101,7 +101,7 @@ async def test_a_context_that_trusts_one_certificate_alone_is_refused(
 
 
 def test_httpx2_trusts_the_machine_and_httpx_certifi(library: Any) -> None:
-    from curlhttp._ssl_context import system_authorities
+    from curlhttp._client.ssl_context import system_authorities
 
     verify = transports(library).Transport()._transport.tls.verify
     assert verify == (system_authorities() or True if library.__name__ == "httpx2" else True)

@@ -13,10 +13,10 @@ import anyio
 import pytest
 
 import curlhttp
-import curlhttp._network
+import curlhttp._engine.network
 from curlhttp import exceptions as e
 from curlhttp import requests
-from curlhttp._run import send_sync
+from curlhttp._engine.run import send_sync
 from curlhttp.testing import Answer, Mock, Route, Sent, mock, refused, reset, silent, unreachable
 from tests.servers import AppServer
 from tests.support.colours import ONE_OF_EACH, AnyClient
@@ -150,7 +150,7 @@ async def test_time_goes_by_no_more_after_the_end(client: AnyClient) -> None:
 
 
 def skipped() -> float:
-    return curlhttp._network.network.skipped
+    return curlhttp._engine.network.network.skipped
 
 
 # --- what is answered ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from curlhttp._config import transport_for
+from curlhttp._models.config import transport_for
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timeout import Timeout

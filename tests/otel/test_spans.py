@@ -33,8 +33,8 @@ from opentelemetry.instrumentation.utils import (
 )
 from opentelemetry.trace import SpanKind, StatusCode
 
-from curlhttp._otel.engine import _passing
 from curlhttp.otel import CurlhttpInstrumentor
+from curlhttp.otel._engine import _passing
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._policy.cache_fields import FOR_EVER, age_of, date_of, directives, seconds_of
+from curlhttp._policy.cache import FOR_EVER, age_of, date_of, directives, seconds_of
 
 MOMENT = 784111777  # of the examples in RFC 9110, section 5.6.7
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from curlhttp import PublicOnly
 from curlhttp._models.address_guard import AddressGuard
-from curlhttp._policy.guard import guard_of
-from curlhttp._policy.public_addresses import _IPV4, _IPV6, forms, why_not_public
+from curlhttp._policy.guard import _IPV4, _IPV6, forms, guard_of, why_not_public
 
 PUBLIC = (
     "1.1.1.1",

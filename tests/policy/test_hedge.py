@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import TLS, CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
-from curlhttp._config import Transport
-from curlhttp._curl.thread_gate import ThreadGate
-from curlhttp._flow.extra_attempt import ExtraAttempts, Ticket
+from curlhttp._engine.run import ThreadGate, run_sync
+from curlhttp._flow.hedge import ExtraAttempts, Ticket
 from curlhttp._models.body import open_body
+from curlhttp._models.config import Transport
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._policy.hedge import HeadTimes, may_hedge
-from curlhttp._run import run_sync
 from curlhttp.exceptions import ProxyError, ReadTimeout
 from tests.support.inner import run_script
 

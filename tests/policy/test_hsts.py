@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._policy.hsts import KnownHosts, parse_field
+from curlhttp._policy.hsts import HSTSStore, parse_field
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ def test_a_field_is_read_as_the_rfc_has_it(value: str, found: tuple[int, bool] |
 
 @given(st.text())
 def test_no_field_is_an_error(value: str) -> None:
-    hosts = KnownHosts()
+    hosts = HSTSStore()
     hosts.note("a.test", value, 0.0)
     hosts.covers("a.test", 0.0)
 
 
 def test_a_host_is_known_until_its_time_is_over() -> None:
-    hosts = KnownHosts()
+    hosts = HSTSStore()
     assert hosts.note("a.test", "max-age=10", 100.0)
     assert hosts.covers("a.test", 109.9)
     assert hosts.covers("a.test.", 109.9)
@@ -50,7 +50,7 @@ def test_a_host_is_known_until_its_time_is_over() -> None:
 
 
 def test_names_below_a_host_are_meant_where_it_says_so() -> None:
-    hosts = KnownHosts()
+    hosts = HSTSStore()
     hosts.note("a.test", "max-age=10; includeSubDomains", 0.0)
     hosts.note("b.a.test", "max-age=1", 0.0)
     assert hosts.covers("c.b.a.test", 5.0)
@@ -59,7 +59,7 @@ def test_names_below_a_host_are_meant_where_it_says_so() -> None:
 
 
 def test_a_host_takes_back_what_it_said() -> None:
-    hosts = KnownHosts()
+    hosts = HSTSStore()
     hosts.note("a.test", "max-age=10", 0.0)
     assert hosts.note("a.test", "max-age=0", 1.0)
     assert not hosts.covers("a.test", 1.0)
@@ -68,13 +68,13 @@ def test_a_host_takes_back_what_it_said() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_an_address_has_no_say(host: str) -> None:
-    hosts = KnownHosts()
+    hosts = HSTSStore()
     assert not hosts.note(host, "max-age=10", 0.0)
     assert not hosts.covers(host, 0.0)
 
 
 def test_what_every_answer_says_is_not_written_each_time() -> None:
-    hosts = KnownHosts()
+    hosts = HSTSStore()
     assert hosts.note("a.test", "max-age=1000", 0.0)
     assert not hosts.note("a.test", "max-age=1000", 50.0)
     assert hosts.covers("a.test", 1049.0)
@@ -82,7 +82,7 @@ def test_what_every_answer_says_is_not_written_each_time() -> None:
 
 
 def test_hosts_are_kept_in_a_bounded_number() -> None:
-    hosts = KnownHosts()
+    hosts = HSTSStore()
     for number in range(5100):
         hosts.note(f"h{number}.test", f"max-age={1000 + number}", 0.0)
     assert len(hosts.by_name) == 5000

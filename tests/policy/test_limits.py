@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from curlhttp import ConcurrencyLimit, DeadlineExceeded, RateLimit
 from curlhttp._policy.concurrency import Lease
-from curlhttp._policy.rate import Turn
+from curlhttp._policy.rate import Reservation
 from tests.support.inner import run_script
 
 A, B = "http://a.test:80", "http://b.test:80"
@@ -45,8 +45,8 @@ def join(
     now: float = 0.0,
     patience: float = math.inf,
     wake: Callable[[], object] = nothing,
-) -> Turn:
-    turn = Turn(limit, wake)
+) -> Reservation:
+    turn = Reservation(limit, wake)
     limit.join(turn, A, now, patience)
     return turn
 
@@ -398,7 +398,7 @@ def test_no_period_has_more_than_the_rate_and_a_burst(
     rate: float, burst: int, gaps: list[float], leavers: set[int]
 ) -> None:
     limit = RateLimit(rate, burst)
-    now, sent, waiting = 0.0, list[float](), list[tuple[int, Turn]]()
+    now, sent, waiting = 0.0, list[float](), list[tuple[int, Reservation]]()
 
     def let_go(until: float) -> None:
         nonlocal now
@@ -510,7 +510,7 @@ def test_no_second_has_more_than_the_rate_and_a_burst_however_late_timers_are(
     rate: float, burst: int, gaps: list[float], lates: list[float]
 ) -> None:
     limit = RateLimit(rate, burst)
-    now, sent, waiting, late = 0.0, list[float](), list[Turn](), cycle(lates)
+    now, sent, waiting, late = 0.0, list[float](), list[Reservation](), cycle(lates)
     wakes = math.inf  # when the first in line does
 
     def let_go(until: float) -> None:

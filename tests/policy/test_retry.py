@@ -13,8 +13,8 @@ import pytest
 from curlhttp import ClientRequest as Request
 from curlhttp import Response, RetryBudget, RetryPolicy
 from curlhttp import exceptions as e
-from curlhttp._config import transport_for
 from curlhttp._curl.errors import TransferFailure, error_for
+from curlhttp._models.config import transport_for
 from curlhttp._models.timeout import Timeout
 
 URL = "http://h.test/"

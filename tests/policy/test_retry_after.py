@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import Headers
-from curlhttp._policy.retry_after import http_date, retry_after
+from curlhttp._policy.retry import http_date, retry_after
 
 NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 

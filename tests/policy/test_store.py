@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, Transition
-from curlhttp._policy.breaker.breaker import Permit
+from curlhttp._policy.breaker.breaker import MemoryStore, Permit
 from curlhttp._policy.breaker.circuit import Circuit
-from curlhttp._policy.breaker.store import MemoryStore
 from tests.support.inner import run_script
 
 ORIGIN = "http://a.test:80"

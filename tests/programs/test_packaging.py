@@ -125,12 +125,12 @@ def test_the_wheel_alone_runs_the_quickstart(wheel: Path, tmp_path: Path) -> Non
 def test_the_wheel_has_each_script_that_redis_runs(wheel: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site")
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from curlhttp._redis import scripts;"
+        "import sys; sys.path.insert(0, sys.argv[1]); from curlhttp.redis import scripts;"
         "assert scripts.__file__.startswith(sys.argv[1]), scripts.__file__;"
         "print(sum(bool(scripts.script(kind).text) for kind in scripts._KEYS))"
     )
     printed = run(sys.executable, "-c", program, tmp_path / "site", cwd=tmp_path)
-    assert int(printed) == len(list((ROOT / "curlhttp" / "_redis").glob("*.lua")))
+    assert int(printed) == len(list((ROOT / "curlhttp" / "redis").glob("*.lua")))
 
 
 def test_the_container_copies_files_that_there_are() -> None:

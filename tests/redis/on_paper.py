@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curlhttp._redis import scripts
+from curlhttp.redis import _scripts as scripts
 from tests.servers.redis_server import RedisServer
 
 __all__ = ["OnPaper"]

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, StoreError, Transition
-from curlhttp._policy.breaker.circuit import BreakerMetrics, Circuit, Rules
+from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Circuit
 from curlhttp._policy.breaker.shared import FRESH, Reading, SharedCircuits
-from curlhttp._redis import scripts
+from curlhttp.redis import _scripts as scripts
 from tests.redis.conftest import MakeStore
 from tests.redis.on_paper import OnPaper
 from tests.servers import AppServer
@@ -49,12 +49,12 @@ _CHOICES: dict[str, list[Any]] = {
 }
 
 
-def some_rules(chance: random.Random) -> Rules:
+def some_rules(chance: random.Random) -> BreakerConfig:
     chosen = {name: chance.choice(values) for name, values in _CHOICES.items()}
     if chosen["failure_threshold"] is None and chosen["failure_rate"] is None:
         chosen["failure_threshold"] = 2
     chosen["slow_call_seconds"] = None if chosen["slow_call_rate"] is None else 1.0
-    return Rules(**chosen)
+    return BreakerConfig(**chosen)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -22,12 +22,11 @@ from curlhttp import (
     StoreError,
     Timeout,
 )
-from curlhttp._curl.thread_gate import ThreadGate
-from curlhttp._flow import shared_limits
-from curlhttp._policy import shared_lease
-from curlhttp._policy.shared_lease import SharedLease, pause
-from curlhttp._redis import link
-from curlhttp._run import run_sync
+from curlhttp._engine.run import ThreadGate, run_sync
+from curlhttp._flow import limits as shared_limits
+from curlhttp._policy import single_flight as shared_lease
+from curlhttp._policy.single_flight import SharedLease, pause
+from curlhttp.redis import _connection as link
 from tests.redis.conftest import MakeStore
 from tests.redis.on_paper import OnPaper
 from tests.servers import AppServer
@@ -335,7 +334,7 @@ async def test_places_that_are_none_are_a_clear_error(
 
 _FORKED = """
 import os, warnings, curlhttp
-from curlhttp._policy.shared_lease import SharedLease
+from curlhttp._policy.single_flight import SharedLease
 from curlhttp.redis import RedisStore
 warnings.simplefilter("ignore", DeprecationWarning)
 store = RedisStore({url!r}, timeout=20)

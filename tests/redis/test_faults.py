@@ -27,10 +27,10 @@ from curlhttp import (
     StoreError,
     Timeout,
 )
-from curlhttp._policy.store import Question
-from curlhttp._redis.link import Asking
-from curlhttp._redis.scripts import answer_in
+from curlhttp._policy.store import StoreCommand
 from curlhttp.redis import RedisStore
+from curlhttp.redis._connection import PendingCommand
+from curlhttp.redis._scripts import answer_in
 from tests.redis.conftest import MakeStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
@@ -184,12 +184,12 @@ async def test_nonsense_is_no_answer_of_a_store_that_is_to_be_obeyed(
 
 HUGE = (1 << 53) - 1
 ASKED = {
-    "rate": Question("rate", "key", (1e6, 0.0, 5_000_000, 0)),
-    "patient rate": Question("rate", "key", (1e6, 0.0, -1, 0)),
-    "rate_back": Question("rate_back", "key", (1e6, "1", "1")),
-    "budget": Question("budget", "key", (1, 0, 0, 1)),
-    "lease": Question("lease", "key", ("take", "me", 1, 5_000_000, 2_000_000, 1)),
-    "breaker": Question(
+    "rate": StoreCommand("rate", "key", (1e6, 0.0, 5_000_000, 0)),
+    "patient rate": StoreCommand("rate", "key", (1e6, 0.0, -1, 0)),
+    "rate_back": StoreCommand("rate_back", "key", (1e6, "1", "1")),
+    "budget": StoreCommand("budget", "key", (1, 0, 0, 1)),
+    "lease": StoreCommand("lease", "key", ("take", "me", 1, 5_000_000, 2_000_000, 1)),
+    "breaker": StoreCommand(
         "breaker", "key", ("admit", 5, -1, -1, 20, 0, 10, 10**7, 10**8, 2, 1, 10**7)
     ),
 }
@@ -587,7 +587,7 @@ def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeS
     store.ask_here(rate.reserving("http://a.test", INF))
     left: list[bool] = []
 
-    class Late(Asking):
+    class Late(PendingCommand):
         __slots__ = ()
 
         @property
@@ -697,7 +697,7 @@ def test_a_store_that_is_closed_or_dropped_leaves_nothing(redis: RedisServer) ->
 _LAZY = """
 import sys, curlhttp
 curlhttp.Client(rate_limit=curlhttp.RateLimit(5)).close()
-print(*[name for name in ("redis", "curlhttp.redis", "curlhttp._redis") if name in sys.modules])
+print(*[name for name in ("redis", "curlhttp.redis", "curlhttp.redis") if name in sys.modules])
 """
 
 

@@ -15,7 +15,7 @@ import anyio.lowlevel
 import trio
 
 import curlhttp
-from curlhttp._config import HTTP2
+from curlhttp._models.config import HTTP2
 from tests.storm.fate import Fate
 from tests.storm.tally import Tally
 from tests.support.colours import BACKENDS

@@ -9,7 +9,7 @@ from typing import Any
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._config import HTTP2
+from curlhttp._models.config import HTTP2
 from tests.storm.fate import Fate
 from tests.storm.tally import Tally
 

@@ -13,23 +13,22 @@ from weakref import WeakSet
 
 import pycurl
 
-from curlhttp._config import Limits
-from curlhttp._curl.connections import Connections, Suspects, shut_down
-from curlhttp._curl.counting import Counts, count_connections
-from curlhttp._curl.leak import leak, leak_transfer
-from curlhttp._curl.lent import LentDriver, LentDrivers
+from curlhttp._curl.connections import Connections, Quarantine, shut_down
+from curlhttp._curl.driver_pool import DriverPool, PooledDriver
+from curlhttp._curl.engines.multi import Counts, count_connections, leak, leak_transfer
+from curlhttp._curl.handle import Shares
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.result import check_opened, raise_failure, response_of, take_piece
-from curlhttp._curl.shares import Shares
-from curlhttp._curl.thread_gate import ThreadGate
 from curlhttp._curl.thread_pool import Key, ThreadPool
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine import ByteStream, HedgePlan, Incoming, connector
-from curlhttp._fork import register
+from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, connector
+from curlhttp._engine.network import network, now, wall
+from curlhttp._engine.run import ThreadGate
+from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
+from curlhttp._models.fork import register
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._network import network, now, wall
 from curlhttp.exceptions import RequestException
 
 __all__ = ["BlockingEngine"]
@@ -51,9 +50,9 @@ class BlockingEngine:
 
     def _open(self) -> None:
         self._pool = ThreadPool(self._limits, self._make)
-        self._drivers = LentDrivers(self._limits)
+        self._drivers = DriverPool(self._limits)
         self._streams: WeakSet[ByteStream] = WeakSet()
-        self._suspects = Suspects()
+        self._suspects = Quarantine()
         # Of streamed responses; each change is one step of the interpreter, so there is no lock.
         self._opened: set[Transfer] = set()
 
@@ -81,7 +80,7 @@ class BlockingEngine:
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.perform(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
-        driver: LentDriver = transfer.driver
+        driver: PooledDriver = transfer.driver
         try:
             while not transfer.done:
                 driver.step()
@@ -135,7 +134,7 @@ class BlockingEngine:
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.open(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
-        driver: LentDriver = transfer.driver
+        driver: PooledDriver = transfer.driver
         try:
             while transfer.head is None and not transfer.done:
                 driver.step()
@@ -155,7 +154,7 @@ class BlockingEngine:
             RequestException: the body broke off, or the server is silent for too long.
             StreamConsumedError: another thread has closed the response.
         """
-        driver: LentDriver = incoming.driver
+        driver: PooledDriver = incoming.driver
         request = incoming.request
         try:
             incoming.wake = _ignore  # first: see `abort`
@@ -206,7 +205,7 @@ class BlockingEngine:
         Raises:
             ValueError: the number of seconds is not positive.
         """
-        driver: LentDriver | None = incoming.driver
+        driver: PooledDriver | None = incoming.driver
         if driver is not None:
             driver.set_read_timeout(incoming, seconds)
 
@@ -219,7 +218,7 @@ class BlockingEngine:
         if incoming.wake is None:
             self._pool.drop(incoming)
             return
-        driver: LentDriver | None = incoming.driver
+        driver: PooledDriver | None = incoming.driver
         incoming.done = True
         if driver is not None:
             driver.hang_up(incoming)
@@ -242,7 +241,7 @@ class BlockingEngine:
     async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
         """Return the attempt that surfaces; the driver of the first one drives them all."""
         first = self._start(request)
-        driver: LentDriver = first.driver
+        driver: PooledDriver = first.driver
 
         async def wait(seconds: float | None) -> None:
             due = driver.wait_seconds()
@@ -262,7 +261,7 @@ class BlockingEngine:
             raise
         return winner
 
-    async def _join(self, race: HedgeRace, driver: LentDriver) -> None:
+    async def _join(self, race: HedgeRace, driver: PooledDriver) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
         # A rival that had to wait for a slot would come too late to help.
         origin = race.request.url.origin
@@ -288,7 +287,7 @@ class BlockingEngine:
                 self._pool.drop(rival)
             raise
 
-    def _leave(self, driver: LentDriver, loser: Transfer, other: Transfer) -> None:
+    def _leave(self, driver: PooledDriver, loser: Transfer, other: Transfer) -> None:
         """Let go of an attempt; if the driver was lent to it, the other one inherits it."""
         driver.leave(loser)
         if loser.driver is not None:

@@ -14,16 +14,16 @@ from weakref import WeakSet
 import anyio
 import anyio.to_thread
 
-from curlhttp._config import Limits
 from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine import ByteStream, Gate, connector
+from curlhttp._engine.engine import ByteStream, Gate, connector
+from curlhttp._engine.network import network
 from curlhttp._models.body import Body
+from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import Request
-from curlhttp._network import network
 
 __all__ = ["EventLoopEngine", "SharedGate", "next_piece", "wait_so_long"]
 

@@ -12,22 +12,21 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._config import Transport
-from curlhttp._curl.guarding import blocked_target, check_scheme
-from curlhttp._curl.lookups import Lookups
+from curlhttp._curl.address_guard import Lookups, blocked_target, check_scheme
 from curlhttp._curl.options import addresses_of, dialled
-from curlhttp._engine import ByteStream, Engine, HedgePlan, Incoming, connector
+from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, connector
+from curlhttp._engine.network import network
 from curlhttp._models.address_guard import CheckedAddress
+from curlhttp._models.config import Transport
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._network import network
 from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
 
 if TYPE_CHECKING:
-    from curlhttp._engine import Gate
+    from curlhttp._engine.engine import Gate
     from curlhttp._models.address_guard import AddressGuard
 
-__all__ = ["Checkpoint", "GuardedEngine"]
+__all__ = ["Checkpoint"]
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
 

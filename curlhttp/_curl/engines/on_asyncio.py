@@ -10,11 +10,11 @@ from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING
 
-from curlhttp._config import Limits
-from curlhttp._curl.caller import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
+from curlhttp._curl.slots import Waited
 from curlhttp._curl.transfer import Transfer
+from curlhttp._models.config import Limits
 
 if TYPE_CHECKING:
     from curlhttp._curl.streams.on_asyncio import AsyncioStream

@@ -23,12 +23,12 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from curlhttp._config import Limits
-from curlhttp._curl.caller import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine
 from curlhttp._curl.engines.gates import EventGate, Order, OrderedGate
+from curlhttp._curl.slots import Waited
 from curlhttp._curl.transfer import Transfer
+from curlhttp._models.config import Limits
 
 if TYPE_CHECKING:
     from curlhttp._curl.streams.on_anyio import AnyioStream

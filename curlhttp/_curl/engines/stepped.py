@@ -15,16 +15,16 @@ from time import monotonic
 from types import MethodType
 from typing import Any, TypeAlias, TypeVar
 
-from curlhttp._config import Limits
-from curlhttp._curl.caller import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import MultiEngine
-from curlhttp._curl.open_files import naming_lack
+from curlhttp._curl.errors import naming_lack
 from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.slots import Waited
 from curlhttp._curl.transfer import Transfer
+from curlhttp._engine.network import network
+from curlhttp._engine.run import NEEDS_A_LOOP
 from curlhttp._models.body import Body
-from curlhttp._network import network
-from curlhttp._run import NEEDS_A_LOOP
+from curlhttp._models.config import Limits
 
 __all__ = ["SteppedEngine"]
 

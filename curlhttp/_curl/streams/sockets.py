@@ -16,8 +16,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from curlhttp._engine import ByteStream
-from curlhttp._run import run_sync
+from curlhttp._engine.engine import ByteStream
+from curlhttp._engine.run import run_sync
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ import pycurl
 from curlhttp._curl.connections import Connection
 from curlhttp._curl.errors import refused_tls
 from curlhttp._curl.transfer import Transfer
-from curlhttp._fork import register
+from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timings import MICROSECOND, Timings
 from curlhttp.exceptions import ConnectionError, SSLError
 
-__all__ = ["ConnectionRequest", "Stream", "connection_to", "given_up"]
+__all__ = ["Stream", "connection_to", "given_up"]
 
 PIECE = 256 * 1024  # bytes that are received at once
 _PASTED = 16 * 1024  # bytes: smaller pieces go out together with what waits before them

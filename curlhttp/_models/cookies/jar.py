@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CookieConflictError",
-    "CookieRules",
     "Cookies",
     "NamedCookies",
     "cookie_header",

@@ -26,14 +26,7 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
     from urllib.request import Request as UrllibRequest
 
-__all__ = [
-    "MAX_COOKIES",
-    "MAX_COOKIES_PER_RESPONSE",
-    "MAX_COOKIES_PER_SITE",
-    "MAX_HEADER",
-    "CookieStore",
-    "join_pairs",
-]
+__all__ = ["MAX_COOKIES", "CookieStore", "join_pairs"]
 
 # RFC 6265, section 6.1, requires at least 50 per domain, 4096 bytes each, and 3000 in all. Chrome
 # keeps 180 per site; no honest response sets more than 50 at once.

@@ -7,19 +7,144 @@ count once at most, and hooks that run when the step is over.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import deque
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from curlhttp._policy.breaker.circuit import BreakerMetrics, Change, Passage, Rules, State
-from curlhttp._policy.breaker.health import FAILURE_STATUSES, OriginJudge, Verdict
-from curlhttp._policy.breaker.keys import key_of, proxy_key, refusal
+from curlhttp._models.fork import register
+from curlhttp._models.url import parse_url
+from curlhttp._policy.breaker.circuit import (
+    BreakerConfig,
+    BreakerMetrics,
+    Change,
+    Circuit,
+    Passage,
+    State,
+)
+from curlhttp._policy.breaker.health import FAILURE_STATUSES, OriginJudge, Outcome
 from curlhttp._policy.breaker.shared import SharedCircuits
-from curlhttp._policy.breaker.store import MemoryStore
 from curlhttp._policy.store import Store
+from curlhttp.exceptions import CircuitBreakerOpen
 
-__all__ = ["BreakerMetrics", "CircuitBreaker", "Permit", "Transition", "proxy_key"]
+__all__ = [
+    "BreakerMetrics",
+    "CircuitBreaker",
+    "MemoryStore",
+    "Permit",
+    "Transition",
+    "proxy_key",
+    "refusal",
+]
+
+
+# --- What circuits are called, and what a call hears that one refuses ---
+
+_PROXY = "proxy "
+
+
+def proxy_key(url: str) -> str:
+    """Return the key of a proxy, whose circuit is not that of a site on the same host and port.
+
+    Args:
+        url: Proxy.url, "scheme://host:port".
+    """
+    return _PROXY + url
+
+
+def key_of(origin: str) -> str:
+    """Return the key for what a user calls an origin: any URL of it, or the key of a proxy."""
+    return origin if origin.startswith(_PROXY) else parse_url(origin).origin
+
+
+def refusal(origin: str, seconds: float) -> CircuitBreakerOpen:
+    """Return the error for a call that a circuit refuses.
+
+    Args:
+        origin: key of the circuit.
+        seconds: for how long; inf until it is reset.
+    """
+    until = "until it is reset" if seconds == math.inf else f"for {max(0.0, seconds):.3g} s"
+    return CircuitBreakerOpen(
+        f"the circuit breaker of {origin} is open {until}; nothing was sent", retry_after=seconds
+    )
+
+
+# --- Where the circuits of one process are kept ---
+
+A = TypeVar("A")
+T = TypeVar("T")
+Step: TypeAlias = Callable[[Circuit, float, A], T]
+
+
+class MemoryStore:
+    """Keep circuits in this process, those used last.
+
+    Args:
+        max_origins: circuits to keep. One that is open, or was forced, stays; where all stay,
+            calls of further origins are let through and not counted.
+    """
+
+    def __init__(self, max_origins: int = 1000) -> None:
+        if max_origins < 1:
+            raise ValueError(f"max_origins must be at least 1, not {max_origins!r}")
+        self.max_origins = max_origins
+        self._lock = threading.Lock()
+        self._set(OrderedDict())
+        self._serials = itertools.count()
+        register(self)
+
+    def change(self, origin: str, now: float, step: Step[A, T], what: A) -> T:
+        """Return step(circuit, now, what); a circuit that is not there yet is made for it.
+
+        Args:
+            origin: "scheme://host:port", or "proxy scheme://host:port" of a proxy.
+            now: monotonic seconds.
+            step: to be called with the circuit of the origin, one at a time for each.
+            what: passed on to the step.
+        """
+        with self._lock:
+            circuit = self._circuits.get(origin)
+            if circuit is not None:
+                self._circuits.move_to_end(origin)
+                return step(circuit, now, what)
+            # Numbers of its own: a late result for the one that was here before must not fit.
+            circuit = Circuit(next(self._serials) << 32)
+            result = step(circuit, now, what)
+            if self._has_room(now) or not circuit.may_go(now):
+                self._circuits[origin] = circuit
+            return result
+
+    def _set(self, circuits: OrderedDict[str, Circuit]) -> None:
+        self._circuits = circuits
+        # Not every look counts as use: a circuit that nothing changes is no loss.
+        self.peek = circuits.get
+
+    def origins(self) -> list[str]:
+        """Return the origins that have circuits."""
+        with self._lock:
+            return list(self._circuits)
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._circuits) < self.max_origins:
+            return True
+        for origin, circuit in self._circuits.items():  # the longest unused first
+            if circuit.may_go(now):
+                del self._circuits[origin]
+                return True
+        return False
+
+    def after_fork_in_child(self) -> None:
+        """Start afresh in a forked child, but for what was forced."""
+        self._lock = threading.Lock()
+        circuits = self._circuits
+        self._set(OrderedDict())
+        for origin, circuit in circuits.items():
+            if circuit.state in ("forced_open", "forced_closed"):
+                self._circuits[origin] = circuit
+
 
 _DEFAULT_FAILURE_THRESHOLD = 5
 
@@ -81,7 +206,7 @@ class Permit:
         number, self._number = self._number, 0
         return self._breaker._record(self._origin, now, number, True, elapsed)
 
-    def settle(self, verdict: Verdict, now: float, elapsed: float) -> Transition | None:
+    def settle(self, verdict: Outcome, now: float, elapsed: float) -> Transition | None:
         """Count what a verdict says; return the change of state that it led to.
 
         Args:
@@ -89,9 +214,9 @@ class Permit:
             now: see succeed.
             elapsed: see succeed.
         """
-        if verdict is Verdict.SUCCESS:
+        if verdict is Outcome.SUCCESS:
             return self.succeed(now, elapsed)
-        if verdict is Verdict.FAILURE:
+        if verdict is Outcome.FAILURE:
             return self.fail(now, elapsed)
         self.release()
         return None
@@ -200,7 +325,7 @@ class CircuitBreaker:
     ) -> None:
         if failure_threshold is None and failure_rate is None:
             failure_threshold = _DEFAULT_FAILURE_THRESHOLD
-        self._rules = Rules(
+        self._rules = BreakerConfig(
             failure_threshold=failure_threshold,
             failure_rate=failure_rate,
             slow_call_rate=slow_call_rate,

@@ -18,10 +18,10 @@ from curlhttp import exceptions as e
 
 __all__ = [
     "FAILURE_STATUSES",
-    "Judge",
     "OriginJudge",
+    "Outcome",
+    "OutcomeClassifier",
     "ProxyJudge",
-    "Verdict",
     "judge_error",
     "judge_proxy",
     "judge_status",
@@ -33,7 +33,7 @@ _TOO_MANY_REQUESTS = 429
 _UNREACHED = frozenset({502, 503, 504})  # what a proxy says to CONNECT of an origin that is down
 
 
-class Verdict(Enum):
+class Outcome(Enum):
     """What one call tells."""
 
     SUCCESS = "success"
@@ -42,10 +42,10 @@ class Verdict(Enum):
     PROXY_FAILURE = "proxy failure"
 
 
-_SUCCESS, _IGNORED = Verdict.SUCCESS, Verdict.IGNORED  # a look-up in an Enum costs
+_SUCCESS, _IGNORED = Outcome.SUCCESS, Outcome.IGNORED  # a look-up in an Enum costs
 
 
-def judge_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Verdict:
+def judge_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Outcome:
     """Return what a response says of its origin.
 
     Args:
@@ -53,13 +53,13 @@ def judge_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Ve
         failures: the codes that are failures.
     """
     if status in failures:
-        return Verdict.FAILURE
+        return Outcome.FAILURE
     return _IGNORED if status == _TOO_MANY_REQUESTS else _SUCCESS
 
 
 def judge_error(
     error: BaseException, *, count_tls: bool = False, via_proxy: bool = False
-) -> Verdict:
+) -> Outcome:
     """Return what an exception says of the origin, or of the proxy in between.
 
     Args:
@@ -70,34 +70,34 @@ def judge_error(
     if isinstance(error, e.ProxyError):
         return _judge_connect(error.connect_status)
     if isinstance(error, e.ConnectTimeout) and via_proxy and not _connected(error):
-        return Verdict.PROXY_FAILURE
-    return Verdict.FAILURE if _is_failure(error, count_tls) else Verdict.IGNORED
+        return Outcome.PROXY_FAILURE
+    return Outcome.FAILURE if _is_failure(error, count_tls) else Outcome.IGNORED
 
 
-def judge_proxy(result: object) -> Verdict:
+def judge_proxy(result: object) -> Outcome:
     """Return what a response or an exception says of the proxy that it came through.
 
     Args:
         result: what the attempt returned or raised.
     """
     if not isinstance(result, BaseException):
-        return Verdict.SUCCESS
-    if judge_error(result, via_proxy=True) is Verdict.PROXY_FAILURE:
-        return Verdict.FAILURE
-    return Verdict.IGNORED  # it may have come from anywhere behind the proxy
+        return Outcome.SUCCESS
+    if judge_error(result, via_proxy=True) is Outcome.PROXY_FAILURE:
+        return Outcome.FAILURE
+    return Outcome.IGNORED  # it may have come from anywhere behind the proxy
 
 
-class Judge(Protocol):
+class OutcomeClassifier(Protocol):
     """How what came of an attempt looks for one of those that took part."""
 
     @property
     def notable(self) -> Container[int]:
         """Return the status codes that are no success."""
 
-    def of_status(self, status: int) -> Verdict:
+    def of_status(self, status: int) -> Outcome:
         """Return what a response says."""
 
-    def of_error(self, error: BaseException) -> Verdict:
+    def of_error(self, error: BaseException) -> Outcome:
         """Return what an exception says."""
 
 
@@ -116,11 +116,11 @@ class OriginJudge:
         self._count_tls = count_tls
         self._via_proxy = via_proxy
 
-    def of_status(self, status: int) -> Verdict:
+    def of_status(self, status: int) -> Outcome:
         """Return what a response says."""
         return judge_status(status, self._failures)
 
-    def of_error(self, error: BaseException) -> Verdict:
+    def of_error(self, error: BaseException) -> Outcome:
         """Return what an exception says."""
         return judge_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
 
@@ -130,20 +130,20 @@ class ProxyJudge:
 
     notable: Container[int] = frozenset()
 
-    def of_status(self, status: int) -> Verdict:
+    def of_status(self, status: int) -> Outcome:
         """Return what a response says: it was let through."""
         return _SUCCESS
 
-    def of_error(self, error: BaseException) -> Verdict:
+    def of_error(self, error: BaseException) -> Outcome:
         """Return what an exception says."""
         return judge_proxy(error)
 
 
-def _judge_connect(status: int | None) -> Verdict:
+def _judge_connect(status: int | None) -> Outcome:
     if status is None:
-        return Verdict.PROXY_FAILURE
+        return Outcome.PROXY_FAILURE
     # The proxy works, but one origin behind it does not: that must not close the way to all.
-    return Verdict.FAILURE if status in _UNREACHED else Verdict.IGNORED
+    return Outcome.FAILURE if status in _UNREACHED else Outcome.IGNORED
 
 
 def _is_failure(error: BaseException, count_tls: bool) -> bool:

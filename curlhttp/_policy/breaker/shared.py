@@ -12,10 +12,10 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from curlhttp._fork import register
-from curlhttp._policy.breaker.circuit import BreakerMetrics, Change, Rules, State
-from curlhttp._policy.breaker.health import Verdict
-from curlhttp._policy.store import Answer, Question, Store, micros, seconds
+from curlhttp._models.fork import register
+from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Change, State
+from curlhttp._policy.breaker.health import Outcome
+from curlhttp._policy.store import Answer, Store, StoreCommand, micros, seconds
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import Transition
@@ -130,7 +130,7 @@ class SharedPermit:
         circuits.good_at[self.origin] = self._begun  # at least; goes along with the next failure
         return True
 
-    def result(self, failed: bool, now: float, elapsed: float) -> Question | None:
+    def result(self, failed: bool, now: float, elapsed: float) -> StoreCommand | None:
         """Return what hands the result in, once; None when that was done.
 
         Args:
@@ -147,10 +147,10 @@ class SharedPermit:
         is_slow = limit is not None and elapsed >= limit
         return circuits.question(self.origin, "record", number, int(failed), int(is_slow), good_for)
 
-    def settle(self, verdict: Verdict, now: float, elapsed: float) -> None:
+    def settle(self, verdict: Outcome, now: float, elapsed: float) -> None:
         """Hand in what a verdict says, and hear nothing of it. Safe in finalizers."""
-        if verdict in (Verdict.SUCCESS, Verdict.FAILURE):
-            self.finish_later(now, verdict is Verdict.FAILURE, elapsed)
+        if verdict in (Outcome.SUCCESS, Outcome.FAILURE):
+            self.finish_later(now, verdict is Outcome.FAILURE, elapsed)
         else:
             self.release()
 
@@ -190,7 +190,7 @@ class SharedCircuits:
         process: stands for this process.
     """
 
-    def __init__(self, store: Store, rules: Rules) -> None:
+    def __init__(self, store: Store, rules: BreakerConfig) -> None:
         self.store = store
         self.rules = rules
         self.copies: OrderedDict[str, Reading] = OrderedDict()
@@ -231,16 +231,16 @@ class SharedCircuits:
             return None
         return known
 
-    def admitting(self, origin: str) -> Question:
+    def admitting(self, origin: str) -> StoreCommand:
         """Return what asks for a permit."""
 
-        def undo(answer: Answer) -> Question | None:
+        def undo(answer: Answer) -> StoreCommand | None:
             found = Reading.of(answer, 0.0)
             return self.question(origin, "release", found.passage) if found.is_probe else None
 
         return self.question(origin, "admit")._replace(undo=undo)
 
-    def question(self, origin: str, step: str, *arguments: int | str) -> Question:
+    def question(self, origin: str, step: str, *arguments: int | str) -> StoreCommand:
         """Return what has a step taken.
 
         Args:
@@ -248,7 +248,9 @@ class SharedCircuits:
             step: "admit", "record", "release", "force" or "look".
             arguments: of the step.
         """
-        return Question("breaker", f"{self._settings}:{origin}", (step, *self._numbers, *arguments))
+        return StoreCommand(
+            "breaker", f"{self._settings}:{origin}", (step, *self._numbers, *arguments)
+        )
 
     def learn(self, origin: str, answer: Answer, now: float) -> Reading:
         """Keep what an answer says of a circuit, and return it.

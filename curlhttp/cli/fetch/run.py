@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from curlhttp._client import Client
+    from curlhttp._client.client import Client
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
-__all__ = ["DeferredInterrupts", "FetchCounters", "FetchProgress", "FetchRun"]
+__all__ = ["DeferredInterrupts", "FetchProgress", "FetchRun"]
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
 _REFRESHES = 4  # per second

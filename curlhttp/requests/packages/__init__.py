@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from curlhttp import exceptions
-from curlhttp._alias import point
+from curlhttp.requests._alias import point
 
 if TYPE_CHECKING:
     chardet: Any

@@ -1,0 +1,349 @@
+"""The client for tasks: its verbs are coroutines, and each event loop has its own engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterable, Coroutine, Generator, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, cast
+
+from curlhttp._client.base import Core, Self
+from curlhttp._client.building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
+from curlhttp._client.signatures import show_verbs
+from curlhttp._client.stream import AsyncStreamedResponse
+from curlhttp._engine import network as _network
+from curlhttp._engine.engine import Clock, Engine, check_transport
+from curlhttp._flow.exchange import exchange_in_loops
+from curlhttp._models.errors import client_closed
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.url import URL
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp._client.event_stream import AsyncEventStream
+    from curlhttp._client.map.tasks import AsyncResults
+    from curlhttp._client.map.work import Item
+    from curlhttp._client.websocket.websocket import OpeningWebSocket
+    from curlhttp._curl.engines.event_loop import EventLoopEngine
+    from curlhttp._curl.engines.loops import Loop
+    from curlhttp._engine.engine import Exchange, MakeGate
+    from curlhttp._models.body import Body
+    from curlhttp._models.progress import Progress, ProgressMeter
+    from curlhttp.requests import Request as UserRequest
+
+__all__ = ["AsyncClient"]
+
+_BATCH = 1024 * 1024  # bytes of a download that are worth the way to another thread
+
+
+class _Streaming:
+    """What AsyncClient.stream returns: await it, or use it in `async with`."""
+
+    def __init__(self, sent: Coroutine[object, None, Response]) -> None:
+        self._sent = cast("Coroutine[object, None, AsyncStreamedResponse]", sent)
+        self._response: AsyncStreamedResponse | None = None
+
+    def __await__(self) -> Generator[object, None, AsyncStreamedResponse]:
+        return self._sent.__await__()
+
+    if not TYPE_CHECKING:  # type checkers refuse both
+
+        def __enter__(self):
+            self._sent.close()
+            raise TypeError("stream() of AsyncClient is for `async with`, not `with`")
+
+        __exit__ = __enter__
+
+        def __getattr__(self, name):
+            raise AttributeError(
+                f"there is no {name!r} before the response; write "
+                "`async with client.stream(method, url) as response:`"
+            )
+
+    async def __aenter__(self) -> AsyncStreamedResponse:
+        response = await self._sent
+        self._response = response
+        return response
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._response is not None:
+            await self._response.aclose()
+
+
+class AsyncClient(Core):
+    """Send requests from tasks, on asyncio, uvloop, trio or whatever anyio runs on.
+
+    One client may serve several event loops, one after another or in threads; each has its own
+    connections. The arguments are those of Client, but http2 is on by default: on TLS concurrent
+    requests share one connection where the server offers HTTP/2.
+    """
+
+    _http2 = True
+    _awaits_hooks = True
+
+    def _set_engine(self, transport: Engine | None) -> None:
+        from curlhttp._curl.engines import loops as _loops
+
+        self._loops = _loops
+        self._running_loop = _loops.running_loop
+        self._run_blocking = _loops.in_thread_or_leave
+        self._engines: dict[Loop, EventLoopEngine] = {}
+        if transport is not None:
+            check_transport(transport, "AsyncClient")
+        self._given = transport
+        now = _network.now if transport is None else transport.now
+        wall = _network.wall if transport is None else transport.wall
+        self.clock: Clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
+        self.gate: MakeGate = lambda: self._engine().gate()
+        self.exchange: Exchange = self._last_step()
+
+    def _last_step(self) -> Exchange:
+        engine = self._engine if not self._arounds else lambda: self.around(self._engine())
+        return exchange_in_loops(engine, self.clock.now, AsyncStreamedResponse)
+
+    def _watch(self, body: Body, meter: ProgressMeter) -> Body:
+        from curlhttp._models.progress import AsyncProgressBody
+
+        return AsyncProgressBody(body, meter, self._loops.in_thread_or_leave)
+
+    def _engine(self) -> Engine:
+        """Return the engine of the running event loop."""
+        loop = self._running_loop()
+        engine = self._engines.get(loop)
+        if engine is None or engine.is_closed or self.is_closed:
+            return self._make_engine(loop)
+        return engine
+
+    def _make_engine(self, loop: Loop) -> Engine:
+        if self.is_closed:
+            raise client_closed()
+        if self._given is not None:
+            return self._given
+        make_engine = self._loops.make_engine
+        return make_engine(self._engines, loop, self._limits, multiplexes=self.multiplexes)
+
+    async def request(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> Response:
+        """Send a request and return the response.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            options: see build_request.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        built = self._request_by(method, url, options)
+        return await self.flow(built)
+
+    async def send(self, request: Request | UserRequest) -> Response:
+        """Send a request that build_request made, or a Request with the client's settings.
+
+        Raises:
+            RequestException: no response came of it.
+        """
+        built = self.complete(request)
+        return await self.flow(built)
+
+    def stream(
+        self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
+    ) -> _Streaming:
+        """Send a request and return once the head is in; use it in `async with`.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            options: see build_request.
+
+        Raises:
+            RequestException: it could not be sent, or no response came of it.
+        """
+        options["stream"] = True
+        return _Streaming(self.request(method, url, **options))
+
+    async def get(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send GET; see request."""
+        built = self._request("GET", url, options)
+        return await self.flow(built)
+
+    async def options(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send OPTIONS; see request."""
+        built = self._request("OPTIONS", url, options)
+        return await self.flow(built)
+
+    async def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
+        built = self._request("HEAD", url, unfollowed(options))
+        return await self.flow(built)
+
+    async def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send POST; see request."""
+        built = self._request("POST", url, options)
+        return await self.flow(built)
+
+    async def put(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send PUT; see request."""
+        built = self._request("PUT", url, options)
+        return await self.flow(built)
+
+    async def patch(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send PATCH; see request."""
+        built = self._request("PATCH", url, options)
+        return await self.flow(built)
+
+    async def delete(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
+        """Send DELETE; see request."""
+        built = self._request("DELETE", url, options)
+        return await self.flow(built)
+
+    async def download(
+        self,
+        url: str | bytes | URL,
+        path: str | os.PathLike[str],
+        *,
+        resume: bool = True,
+        checksum: str | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[DownloadOptions],
+    ) -> Response:
+        """Download a file to disk, and return the last response, whose body is in the file.
+
+        Arguments, and what is raised, are those of Client.download. Files are written in threads;
+        progress is called in the event loop, and must be no coroutine function.
+        """
+        from curlhttp._client.download.download import download
+
+        downloading = download(
+            self,
+            url,
+            path,
+            resume=resume,
+            checksum=checksum,
+            progress=progress,
+            options=options,
+            run_blocking=self._loops.in_thread,
+            batch=_BATCH,
+        )
+        return await downloading
+
+    def websocket(
+        self,
+        url: str | bytes | URL,
+        *,
+        subprotocols: Sequence[str] = (),
+        compression: Literal["deflate"] | None = "deflate",
+        max_size: int | None = 2**20,
+        ping_interval: float | None = 20,
+        ping_timeout: float | None = 20,
+        close_timeout: float | None = 10,
+        **options: Unpack[DownloadOptions],
+    ) -> OpeningWebSocket:
+        """Open a WebSocket (RFC 6455), for `async with` or `await`; needs the extra `ws`.
+
+            async with client.websocket("wss://api.example.org/feed") as ws:
+                await ws.send("hello")
+                async for message in ws:
+                    print(message)
+
+        Arguments, and what is raised, are those of Client.websocket; a task takes the place of
+        the thread.
+        """
+        from curlhttp._client.websocket.websocket import open_async
+
+        wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
+        return open_async(self, lambda: self.around(self._engine()), url, wanted, options)
+
+    def sse(
+        self,
+        url: str | bytes | URL,
+        *,
+        method: str = "GET",
+        last_event_id: str | None = None,
+        reconnect: bool | int = True,
+        max_event_size: int | None = MAX_EVENT_SIZE,
+        **options: Unpack[RequestOptions],
+    ) -> AsyncEventStream:
+        """Return the server-sent events of a URL, for `async for`, best in `async with`.
+
+        Arguments, and what is raised, are those of Client.sse. A task that is cancelled while it
+        waits for an event has broken the stream off: open another with its last_event_id.
+        """
+        from curlhttp._client.event_stream import async_event_stream
+
+        wanted = (method, last_event_id, reconnect, max_event_size)
+        return async_event_stream(self, url, wanted, options)
+
+    def map(
+        self,
+        requests: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 64,
+        ordered: bool = False,
+        return_exceptions: bool = True,
+        **options: Unpack[DownloadOptions],
+    ) -> AsyncResults:
+        """Send many requests, so many at a time; the results are for `async for`.
+
+        Arguments, and what is raised, are those of Client.map; but the requests may be an async
+        iterable, too, and a plain one must not block. Requests go on in tasks of their own while
+        the consumer is busy, as long as there is room for results. They use the connections of
+        this client, and see the context variables of this call. Leaving the loop early cancels the
+        rest; to be sure when, use the results in `async with`.
+
+            async for result in client.map(urls):
+                if isinstance(result, curlhttp.RequestException):
+                    print(result.request.url, "failed:", result)
+        """
+        from curlhttp._client.map.tasks import AsyncResults
+        from curlhttp._client.map.work import Work
+
+        source = aiter(requests) if isinstance(requests, AsyncIterable) else None
+        work = Work(
+            self,
+            cast("Iterable[Item]", requests),
+            queued=source is not None,
+            concurrency=concurrency,
+            ordered=ordered,
+            return_exceptions=return_exceptions,
+            options=options,
+        )
+        return AsyncResults(self, work, source)
+
+    async def aclose(self) -> None:
+        """Close all connections of the running event loop, without blocking it.
+
+        Those of loops that have ended are closed as well. Further requests raise ClientClosed.
+        """
+        self.is_closed = True
+        if self._caching is not None:
+            await self._caching.aclose()
+        given = self._given
+        if given is not None and hasattr(given, "aclose"):
+            await given.aclose()
+        elif given is not None:
+            given.close()
+        try:
+            await self._loops.close_engines(self._engines, self._loops.running_loop())
+        finally:
+            self._close_rest()
+
+    async def __aenter__(self: Self) -> Self:
+        given = cast("AsyncClient", self)._given
+        if given is not None and hasattr(given, "astart"):
+            await given.astart()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+show_verbs(AsyncClient)

@@ -1,0 +1,161 @@
+"""client.sse, for both clients: what users iterate over. Loaded with the first.
+
+_flow/events.py reads and reconnects; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from weakref import WeakSet
+
+from curlhttp._engine.run import run_sync
+from curlhttp._flow.events import Events
+from curlhttp._models.errors import Unpicklable, closed_with_client
+from curlhttp._models.headers import Headers
+from curlhttp._models.response import Response
+from curlhttp._models.sse import ServerSentEvent
+from curlhttp._policy.reconnect import Reconnections
+
+if TYPE_CHECKING:
+    from curlhttp._client.base import Core
+    from curlhttp._client.building import RequestOptions
+    from curlhttp._models.url import URL
+
+__all__ = ["AsyncEventStream", "EventStream", "async_event_stream", "event_stream"]
+
+# The cache mode "no-store" of the standard, as Fetch puts it into headers.
+_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
+_NO_ID = re.compile("[\0\r\n\ud800-\udfff]").search
+
+
+Stream = TypeVar("Stream", bound="_EventStream")
+Wanted: TypeAlias = "tuple[str, str | None, bool | int, int | None]"
+"""The method, last_event_id, reconnect and max_event_size of Client.sse."""
+
+
+def events_of(
+    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+) -> Events:
+    """Return the events of a URL; nothing is sent yet."""
+    method, last_event_id, reconnect, max_event_size = wanted
+    if max_event_size is not None and max_event_size < 0:
+        raise ValueError(f"max_event_size must not be negative, as {max_event_size} is")
+    if last_event_id and _NO_ID(last_event_id):
+        raise ValueError("no last_event_id has a line end, a NUL or half a character")
+    options["stream"] = True
+    options["headers"] = Headers(_HEADERS).merged(options.get("headers"))
+    # A stream has no end: its events are bounded, one by one.
+    options.setdefault("max_response_size", None)
+    request = core.build_request(method, url, **options)
+    reconnections = Reconnections(request, reconnect)
+    return Events(
+        lambda request: core.flow(request),  # which may be another one by then
+        core.clock,
+        core.gate,
+        core.chain.told,
+        request,
+        last_event_id or "",
+        reconnections,
+        max_event_size,
+    )
+
+
+def event_stream(
+    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+) -> EventStream:
+    """Return events of a blocking client, which ends them when it is closed."""
+    return _enlisted(core, EventStream(events_of(core, url, wanted, options)))
+
+
+def async_event_stream(
+    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+) -> AsyncEventStream:
+    """Return events of an async client, which ends them when it is closed."""
+    return _enlisted(core, AsyncEventStream(events_of(core, url, wanted, options)))
+
+
+def _enlisted(core: Core, stream: Stream) -> Stream:
+    # In one step, as another thread may be here too.
+    core.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
+    return stream
+
+
+class _EventStream(Unpicklable):
+    """What both kinds of streams show of themselves."""
+
+    _why_not = "it holds a connection; send what its events say"
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    @property
+    def response(self) -> Response | None:
+        """Return the response of the latest connection; None before the first."""
+        return self._events.response
+
+    @property
+    def last_event_id(self) -> str:
+        """Return the id of the last event, to go on from later; "" without any."""
+        return self._events.last_event_id
+
+    def close_with_client(self) -> None:
+        """End the stream by an error, where it has not ended."""
+        self._events.fail(closed_with_client())
+
+
+class EventStream(_EventStream):
+    """The events of `Client.sse`: iterate over them, best in `with`."""
+
+    def __iter__(self) -> EventStream:
+        return self
+
+    def __next__(self) -> ServerSentEvent:
+        event = self._events.take()
+        if event is None:
+            event = run_sync(self._events.next_event)
+        if event is None:
+            raise StopIteration
+        return event
+
+    def close(self) -> None:
+        """End the stream, in any thread; where another one waits for an event, there is none."""
+        self._events.close()
+
+    def close_with_client(self) -> None:
+        """End the stream by an error, where it has not ended."""
+        super().close_with_client()
+        self._events.close()  # a thread that reads learns it from its connection
+
+    def __enter__(self) -> EventStream:
+        run_sync(self._events.open)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class AsyncEventStream(_EventStream):
+    """The events of `AsyncClient.sse`: for `async for`, best in `async with`."""
+
+    def __aiter__(self) -> AsyncEventStream:
+        return self
+
+    async def __anext__(self) -> ServerSentEvent:
+        event = self._events.take()
+        if event is None:
+            event = await self._events.next_event()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        self._events.close()
+
+    async def __aenter__(self) -> AsyncEventStream:
+        await self._events.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()

@@ -1,0 +1,601 @@
+"""How requests travel: from the settings of a client and of a request to the Transport for a URL.
+
+Engines compare Transports by identity, so equal settings give one and the same. What a Transport
+comes to on a handle is in _curl/options.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
+
+from curlhttp._engine.network import now
+from curlhttp._models.config import (
+    HTTP2,
+    HTTP3,
+    TLS,
+    Cert,
+    Proxies,
+    Proxy,
+    Transport,
+    Verify,
+    transport_for,
+    varied,
+)
+from curlhttp._models.url import bracketed, parse_url
+from curlhttp._policy.environment import (
+    ca_bundle,
+    names_proxies,
+    proxy_for,
+    read_environment,
+    select_proxy,
+)
+from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    import ssl
+
+    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._engine.engine import Around
+    from curlhttp._models.url import URL
+    from curlhttp._policy.alt_svc import Alternatives
+    from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
+
+__all__ = [
+    "AddressMap",
+    "HostMap",
+    "IPVersion",
+    "Pins",
+    "RouteOptions",
+    "Routing",
+    "UnixSocket",
+    "VerifyInput",
+]
+
+
+# --- From the settings that say where a connection leads and begins to fields of a Transport ---
+#
+# All of them are checked here, before anything is sent. Nothing is looked up.
+
+HostMap: TypeAlias = "Mapping[str, str] | None"
+AddressMap: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
+UnixSocket: TypeAlias = "str | os.PathLike[str] | None"
+IPVersion: TypeAlias = "Literal[4, 6] | None"
+
+ADDRESSES = frozenset(
+    {
+        "uds",
+        "resolve",
+        "connect_to",
+        "local_address",
+        "interface",
+        "doh",
+        "ip_version",
+        "happy_eyeballs_timeout",
+    }
+)
+"""The names of these settings."""
+
+_Value = TypeVar("_Value")
+
+_LONGEST_SOCKET = 107  # bytes of sockaddr_un.sun_path on Linux, without the NUL at the end
+
+
+def address_fields(
+    *,
+    uds: UnixSocket = None,
+    resolve: AddressMap = None,
+    connect_to: HostMap = None,
+    local_address: str | None = None,
+    interface: str | None = None,
+    doh: str | None = None,
+    ip_version: IPVersion = None,
+    happy_eyeballs_timeout: float | None = None,
+) -> dict[str, object]:
+    """Return the fields of a Transport that differ from its defaults.
+
+    Args:
+        uds: the path of a Unix socket to connect to, whatever the URL.
+        resolve: an address, or several, by "host:port", or by "host" for all ports.
+        connect_to: "other:port", or "other" for the same port, by "host:port" or "host".
+        local_address: the address to connect from.
+        interface: the name of the network interface to connect through.
+        doh: the URL of a server that answers questions for names (RFC 8484).
+        ip_version: 4 or 6, to connect to such addresses only.
+        happy_eyeballs_timeout: seconds that IPv6 has before IPv4 is tried as well.
+
+    Raises:
+        TypeError: one that goes by host is no mapping.
+        ValueError: one of them is not what it should be.
+    """
+    detours, addresses = _detours(connect_to or {}, resolve or {})
+    fields = {
+        "unix_socket": None if uds is None else _socket_path(uds),
+        "connect_to": detours,
+        "addresses": addresses,
+        "local_address": None if local_address is None else (_own_address(local_address), 0),
+        "interface": None if interface is None else _interface(interface),
+        "doh": None if doh is None else _doh(doh),
+        "ip_version": _ip_version(ip_version),
+        "happy_eyeballs_ms": _milliseconds(happy_eyeballs_timeout),
+    }
+    return {name: value for name, value in fields.items() if value not in (None, ())}
+
+
+def _socket_path(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    if not text or "\0" in text or len(os.fsencode(text)) > _LONGEST_SOCKET:
+        raise ValueError(f"uds must be a path of 1 to {_LONGEST_SOCKET} bytes, not {text!r}")
+    return text
+
+
+def _own_address(address: str) -> str:
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        raise ValueError(
+            f"local_address must be an IP address of this machine, not {address!r}; "
+            "for the name of a network interface there is interface="
+        ) from None
+
+
+def _interface(name: str) -> str:
+    # libcurl takes "host!" and "if!" for words of its own.
+    if not name or not name.isprintable() or "!" in name or " " in name:
+        raise ValueError(f"interface must be the name of a network interface, not {name!r}")
+    return name
+
+
+def _doh(text: str) -> str:
+    url = _url_of(text, "doh must be the URL of a name server")
+    if url.scheme != "https" or url.username is not None:
+        raise ValueError("doh must be an https:// URL without credentials")
+    return url.wire
+
+
+def _ip_version(version: IPVersion) -> IPVersion:
+    if version not in (None, 4, 6):
+        raise ValueError(f"ip_version must be 4, 6 or None, not {version!r}")
+    return version
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    if seconds is None:
+        return None
+    if not 0 <= seconds <= 3600:  # not of NaN either
+        raise ValueError(f"happy_eyeballs_timeout must be 0 to 3600 seconds, not {seconds!r}")
+    return max(1, math.ceil(seconds * 1000))  # 0 would mean libcurl's own default
+
+
+# --- which host is another ---
+
+
+def _detours(
+    connect_to: Mapping[str, str], resolve: Mapping[str, str | Sequence[str]]
+) -> tuple[tuple[str, ...], tuple[tuple[str, str, tuple[str, ...]], ...]]:
+    """Return what both maps come to: Transport.connect_to, and Transport.addresses.
+
+    One address for each host is a detour as well: an entry of CURLOPT_RESOLVE would stay in
+    libcurl's cache of names, so that such requests need connections and names of their own.
+    """
+    for name, given in (("connect_to", connect_to), ("resolve", resolve)):
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{name} must be a mapping by host, not {type(given).__name__}")
+    named = {_place(key, "resolve"): _of_host(key, value) for key, value in resolve.items()}
+    has_several = any(len(addresses) > 1 for addresses in named.values())
+    found = {} if has_several else {place: (known[0], "") for place, known in named.items()}
+    for key, value in connect_to.items():
+        place = _place(key, "connect_to")
+        host, port = _place(value, "connect_to")
+        address = None
+        if not has_several:
+            address = named.get((host, port or place[1])) or named.get((host, ""))
+        found[place] = (address[0] if address else host, port)
+    detours = tuple(
+        f"{bracketed(host)}:{port}:{bracketed(to)}:{to_port}"
+        for (host, port), (to, to_port) in _by_port(found)
+    )
+    several = _by_port(named) if has_several else []
+    return detours, tuple((host, port, addresses) for (host, port), addresses in several)
+
+
+def _by_port(places: Mapping[tuple[str, str], _Value]) -> list[tuple[tuple[str, str], _Value]]:
+    """Return the entries for one port before those for all: the first that fits counts."""
+    return sorted(places.items(), key=lambda entry: not entry[0][1])
+
+
+def _place(text: str, setting: str) -> tuple[str, str]:
+    """Return canonical host and port of "host:port"; a port of "" is any."""
+    wanted = f'{setting} takes "host" or "host:port"'
+    if not isinstance(text, str) or not text or set(text) & set("/?#@\\"):
+        raise ValueError(f"{wanted}, not {text!r}")
+    url = _url_of(f"https://{text}", wanted)
+    has_port = text.rpartition("]")[2].rpartition(":")[2].isdigit() and ":" in text
+    return url.host.strip("[]"), str(url.port) if has_port else ""
+
+
+def _of_host(key: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
+    if not several:
+        raise ValueError(f"resolve must give an IP address for {key!r}")
+    return tuple(dict.fromkeys(_address(key, each) for each in several))
+
+
+def _address(key: str, value: str) -> str:
+    try:
+        return str(ip_address(value.strip("[]")))
+    except (ValueError, AttributeError):
+        raise ValueError(
+            f"resolve must give an IP address for {key!r}, not {value!r}; "
+            "for another name there is connect_to="
+        ) from None
+
+
+def _url_of(text: str, wanted: str) -> URL:
+    try:
+        return parse_url(text)
+    except RequestException as error:
+        raise ValueError(f"{wanted}: {error}") from None
+
+
+# --- From verify=, cert= and pins= to what TLS takes: whom to trust, and with which keys ---
+
+VerifyInput: TypeAlias = "Verify | ssl.SSLContext"
+Pins: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
+
+_SHA256 = "sha256//"
+_HASH_SIZE = 32  # bytes
+_HTTPS = 443
+
+
+def tls_of(verify: VerifyInput, cert: Cert) -> TLS:
+    """Return the TLS of verify= and cert=.
+
+    Args:
+        verify: see TLS; "system" for the machine's authorities; or an ssl.SSLContext.
+        cert: see TLS.
+
+    Raises:
+        OSError: a file is not there, or the machine has no authorities.
+        ValueError: what is given is none, or libcurl cannot do what the context asks for.
+    """
+    if isinstance(verify, str) and verify == "system":
+        return TLS(verify=_of_system(), cert=cert)
+    # No isinstance: most programs never load ssl.
+    if hasattr(verify, "get_ca_certs"):
+        from curlhttp._client.ssl_context import trust_of
+
+        found = trust_of(cast("ssl.SSLContext", verify))
+        # It has some, which it does not show: those of the machine, as a rule.
+        if "verify" not in found:
+            found["verify"] = _of_system()
+        return TLS(cert=cert, **found)
+    return TLS(verify=verify, cert=cert)
+
+
+def _of_system() -> str:
+    from curlhttp._client.ssl_context import system_authorities
+
+    if sys.platform in ("darwin", "win32"):  # they are no files there
+        return "system"
+    found = system_authorities()
+    if found is None:
+        raise OSError(
+            "this machine has no authorities where OpenSSL looks for them: install them (often a "
+            "package named ca-certificates), or pass verify= the path of a file or a folder"
+        )
+    return found
+
+
+def joined_pins(pins: Pins) -> dict[str, str]:
+    """Return what CURLOPT_PINNEDPUBLICKEY takes, by canonical host.
+
+    Args:
+        pins: one or several of "sha256//" and the hash of a public key in base64, by host.
+
+    Raises:
+        TypeError: it is no mapping.
+        ValueError: a host or a pin is none.
+    """
+    if pins is not None and not isinstance(pins, Mapping):
+        raise TypeError(f"pins must be a mapping by host, not {type(pins).__name__}")
+    found = {}
+    for host, given in (pins or {}).items():
+        each = [given] if isinstance(given, str) else list(given)
+        if not each:
+            raise ValueError(f"pins has none for {host!r}: leave the host out")
+        for pin in each:
+            _check(pin)
+        found[_host(host)] = ";".join(each)
+    return found
+
+
+def _check(pin: str) -> None:
+    try:
+        digest = base64.b64decode(pin.removeprefix(_SHA256), validate=True)
+    except (ValueError, AttributeError):
+        digest = b""
+    if len(digest) != _HASH_SIZE or not pin.startswith(_SHA256):
+        raise ValueError(
+            f"a pin is {_SHA256!r} and the base64 of a SHA-256 of a public key (44 characters), "
+            f"not {pin!r}"
+        )
+
+
+def _host(host: str) -> str:
+    url: URL | None
+    try:
+        url = parse_url(f"https://{host}")
+    except RequestException:
+        url = None
+    if url is None or url.port != _HTTPS or set(host) & set("/?#@\\"):
+        raise ValueError(f"pins goes by host names, without a port, not {host!r}")
+    return pinned_host(url)
+
+
+def pinned_host(url: URL) -> str:
+    """Return the name that pins go by: that of the certificate, without a dot at its end."""
+    return url.host.rstrip(".")
+
+
+class RouteOptions(TypedDict, total=False):
+    """The keywords of a client and a request that say how requests travel.
+
+    What a request leaves out is as its client has it; None takes it off, but for proxies. None
+    of it goes over to other requests: connections and names are kept apart.
+
+    Attributes:
+        proxies: a proxy URL, or a mapping as in requests.
+        verify: see TLS; "system" for the authorities that the machine trusts; an ssl.SSLContext,
+            whose authorities, check_hostname, versions and ciphers are taken over.
+        cert: see TLS.
+        pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256, one
+            of which the server must have (CURLOPT_PINNEDPUBLICKEY). Other hosts have none.
+        uds: the path of a Unix socket to connect to, whatever the URL (CURLOPT_UNIX_SOCKET_PATH).
+        resolve: an IP address, or a list of them, by "host:port", or by "host" for all its ports:
+            names that are not looked up. A proxy is told the first.
+        connect_to: "host:port" to connect to, or "host" for the same port, by "host:port" or
+            "host" of the URL, whose name stays that of TLS and Host (CURLOPT_CONNECT_TO).
+        local_address: the IP address to connect from (CURLOPT_INTERFACE).
+        interface: the name of the network interface to connect through (CURLOPT_INTERFACE).
+        doh: the https URL of a server that is asked for addresses (RFC 8484, CURLOPT_DOH_URL).
+        ip_version: 4 or 6, to connect to such addresses alone (CURLOPT_IPRESOLVE).
+        happy_eyeballs_timeout: seconds that IPv6 has before IPv4 is tried as well, 0.2 if not
+            set (CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS).
+    """
+
+    proxies: Proxies
+    verify: VerifyInput
+    cert: Cert
+    pins: Pins
+    uds: UnixSocket
+    resolve: AddressMap
+    connect_to: HostMap
+    local_address: str | None
+    interface: str | None
+    doh: str | None
+    ip_version: IPVersion
+    happy_eyeballs_timeout: float | None
+
+
+Over: TypeAlias = "Callable[[Transport], Transport]"
+
+_KNOWN = frozenset(RouteOptions.__annotations__)
+# Those of build_request, for what is close to a keyword that there is not.
+_REQUEST = {
+    *("params", "data", "json", "content", "files", "headers", "cookies", "auth", "timeout"),
+    *("follow_redirects", "allow_redirects", "stream", "max_response_size", "retry", "progress"),
+}
+_KEPT = 64  # Transports of one way
+_UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds or proxies"
+
+
+class Routing:
+    """How the requests of one client travel; checked when it is made.
+
+    Args:
+        http2: see Transport.
+        http3: the same; "auto" for origins that say that they speak it (Alt-Svc).
+        trust_env: heed the environment's proxies and authorities.
+        settings: the client's own RouteOptions.
+        certificates: see Transport.
+        guard: says which addresses may be dialled, or None.
+        dns_ttl: seconds that an address is good for that a proxy is told to dial.
+
+    Attributes:
+        environ: the variables that count, empty without trust_env.
+        direct: the Transport of requests that take no proxy, and say nothing of their own.
+        route: gives the Transport for a URL; None where `direct` is good for all.
+        alternatives: the origins that speak HTTP/3, with http3="auto"; else None.
+        arounds: what stands around each engine because of the guard.
+        over: puts the guard over a Transport.
+
+    Raises:
+        ValueError: a setting is none, or this libcurl cannot do it.
+        OSError: a file is not there.
+    """
+
+    def __init__(
+        self,
+        *,
+        http2: HTTP2,
+        http3: HTTP3,
+        trust_env: bool,
+        settings: RouteOptions,
+        certificates: bool = False,
+        guard: GuardInput = None,
+        dns_ttl: float = 0.0,
+    ) -> None:
+        self.environ: Mapping[str, str] = read_environment() if trust_env else {}
+        self.http2 = _checked_http2(http2)
+        self.http3 = _checked_http3(http3) is True
+        self.alternatives = _alternatives() if http3 == "auto" else None
+        self.authorities = ca_bundle(self.environ) or True  # what verify=True comes to
+        self.asks_environ = trust_env and names_proxies(self.environ)
+        self.certificates = certificates
+        self._settings = settings
+        checkpoint = None if guard is None else _checkpoint(guard, dns_ttl)
+        self.arounds: tuple[Around, ...] = () if checkpoint is None else (checkpoint,)
+        self.over: Over = _as_it_is if checkpoint is None else checkpoint.over
+        self._proxies = settings.get("proxies")
+        way = _Way(self, settings, (self._proxies,))
+        self.direct = way.direct
+        if self._proxies and self.direct.unix_socket is not None:
+            raise ValueError(_UDS_OR_PROXY)
+        self.route: Callable[[URL], Transport] | None = way if way.varies else None
+
+    def route_of(self, own: RouteOptions) -> Callable[[URL], Transport]:
+        """Return what gives the Transport of a request for a URL.
+
+        Args:
+            own: what the request says of its own.
+
+        Raises:
+            TypeError: that is no setting.
+            ValueError: it is not what it should be.
+            OSError: a file is not there.
+        """
+        if not own.keys() <= _KNOWN:
+            name = min(own.keys() - _KNOWN)
+            from curlhttp._models.suggestions import no_keyword
+
+            raise no_keyword("request", "a request", name, _REQUEST | _KNOWN)
+        return _Way(self, {**self._settings, **own}, (own.get("proxies"), self._proxies))
+
+
+class _Way:
+    """Give the Transport for a URL.
+
+    Args:
+        routing: the client's.
+        settings: all that is set, by the request or the client.
+        proxies: what may name a proxy, in the order of precedence; then comes the environment.
+    """
+
+    __slots__ = (
+        "_alternatives",
+        "_base",
+        "_environ",
+        "_found",
+        "_over",
+        "_pins",
+        "_proxies",
+        "direct",
+        "varies",
+    )
+
+    def __init__(
+        self, routing: Routing, settings: RouteOptions, proxies: tuple[Proxies, ...]
+    ) -> None:
+        self._base = _direct(routing, settings)
+        self._over = routing.over
+        self.direct = self._over(self._base)
+        self._pins = joined_pins(settings.get("pins"))
+        self._proxies = [_by_scheme(choice) for choice in proxies if choice is not None]
+        # A Unix socket is no matter of the environment's proxies.
+        asks = routing.asks_environ and self.direct.unix_socket is None
+        self._environ = routing.environ if asks else None
+        # A proxy carries no QUIC, nor does a Unix socket.
+        self._alternatives = None if self._base.unix_socket else routing.alternatives
+        self.varies = bool(proxies != (None,) or self._pins or asks or self._alternatives)
+        self._found: dict[tuple[str | None, str | None, bool], Transport] = {}
+
+    def __call__(self, url: URL) -> Transport:
+        proxy = self._proxy_to(url)
+        pins = self._pins.get(pinned_host(url)) if self._pins else None
+        others = self._alternatives
+        http3 = others is not None and proxy is None and others.has_http3(url)
+        found = self._found.get((proxy, pins, http3))
+        if found is None:
+            found = self._found[proxy, pins, http3] = self._through(proxy, pins, http3)
+        return found
+
+    def _proxy_to(self, url: URL) -> str | None:
+        """Return the proxy: the request's choice, else the client's, else the environment's."""
+        for choice in self._proxies:
+            proxy = select_proxy(url, choice)
+            if proxy is not None:
+                return proxy or None
+        return None if self._environ is None else proxy_for(url, self._environ)
+
+    def _through(self, proxy: str | None, pins: str | None, http3: bool) -> Transport:
+        if proxy and self.direct.unix_socket is not None:
+            raise ValueError(_UDS_OR_PROXY)
+        if len(self._found) >= _KEPT:  # the environment's proxies are the user's to vary
+            self._found.clear()
+        transport = self._base
+        if proxy:
+            transport = varied(transport, proxy=Proxy.parse(proxy))
+        if http3:
+            transport = varied(transport, http3="auto")
+        return self._over(transport if pins is None else varied(transport, pins=pins))
+
+
+def _by_scheme(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
+    if isinstance(proxies, str):
+        return {"all": proxies}
+    if not hasattr(proxies, "get"):
+        shown = type(proxies).__name__
+        raise TypeError(
+            f'proxies must be a URL or a mapping by scheme, not {shown}: "http://host:1"'
+        )
+    return proxies
+
+
+def _direct(routing: Routing, settings: RouteOptions) -> Transport:
+    """Return the Transport that goes through no proxy, and heeds no pins."""
+    verify, cert = settings.get("verify", True), settings.get("cert")
+    if verify is True:
+        verify = routing.authorities
+    # Any: each field of a Transport has a type of its own.
+    where: dict[str, Any] = {
+        name: value for name, value in settings.items() if value is not None and name in ADDRESSES
+    }
+    fields = address_fields(**where) if where else {}
+    if routing.certificates:
+        fields["certificates"] = True
+    if verify == "system" or hasattr(verify, "get_ca_certs"):
+        fields["tls"] = tls_of(verify, cert)
+        verify, cert = True, None
+    # Any path can be hashed, and so can all of a client's certificate.
+    transport = transport_for(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+    return varied(transport, **fields) if fields else transport
+
+
+def _alternatives() -> Alternatives:
+    from curlhttp._policy.alt_svc import Alternatives
+
+    return Alternatives(now)
+
+
+def _as_it_is(transport: Transport) -> Transport:
+    return transport
+
+
+def _checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> Checkpoint:
+    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._policy.guard import guard_of
+
+    return Checkpoint(guard_of(guard), dns_ttl)
+
+
+def _checked_http2(http2: HTTP2) -> HTTP2:
+    if http2 not in (True, False, "prior-knowledge"):
+        raise ValueError(f"http2 must be True, False or 'prior-knowledge', not {http2!r}")
+    return http2
+
+
+def _checked_http3(http3: HTTP3) -> HTTP3:
+    if http3 not in (True, False, "auto"):
+        raise ValueError(f"http3 must be True, False or 'auto', not {http3!r}")
+    if http3:
+        from curlhttp._curl.version import has_http3
+
+        if not has_http3():
+            raise ValueError("this libcurl was built without HTTP/3; leave http3 off")
+    return http3

@@ -1,0 +1,117 @@
+"""What an ssl.SSLContext comes to for libcurl, for those who take one over from another library.
+
+A client certificate that was loaded into a context cannot be read from it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
+
+    from typing_extensions import TypedDict
+
+    from curlhttp._models.config import Verify
+
+    class TrustOfContext(TypedDict, total=False):
+        """Arguments of TLS."""
+
+        verify: Verify
+        check_hostname: bool
+        versions: tuple[str | None, str | None]
+        ciphers: str
+
+
+__all__ = ["system_authorities", "tls_version", "trust_of"]
+
+
+def trust_of(context: ssl.SSLContext) -> TrustOfContext:
+    """Return the arguments of TLS that a context stands for.
+
+    Authorities are taken over where the context has loaded any; a folder of them is read by
+    OpenSSL only when a certificate is checked, and cannot be seen. Callbacks, the key log and other
+    flags of the context have no counterpart.
+
+    Raises:
+        ValueError: it asks for lists of revoked certificates, which libcurl would not check, or
+            trusts nothing but certificates that cannot be read from it.
+    """
+    import ssl
+
+    if context.verify_flags & ssl.VERIFY_CRL_CHECK_CHAIN:
+        raise ValueError(
+            "the SSLContext checks lists of revoked certificates (VERIFY_CRL_CHECK_*), which "
+            "libcurl cannot take over"
+        )
+    found: TrustOfContext = {}
+    if context.verify_mode == ssl.CERT_NONE:
+        found["verify"] = False
+    else:
+        own = context.get_ca_certs(binary_form=True)
+        if own:
+            found["verify"] = "".join(map(ssl.DER_cert_to_PEM_cert, own)).encode()
+        elif context.cert_store_stats()["x509"]:
+            # What else would be trusted in their place is more.
+            raise ValueError(
+                "the SSLContext trusts certificates that are no authorities (CA:FALSE), which "
+                "cannot be read from it: give the path of their file as verify="
+            )
+    if not context.check_hostname:
+        found["check_hostname"] = False
+    lowest, highest = tls_version(context.minimum_version), tls_version(context.maximum_version)
+    if lowest or highest:
+        found["versions"] = (lowest, highest)
+    names = _ciphers_of(context)
+    if names != _default_ciphers():
+        found["ciphers"] = ":".join(names)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _default_ciphers() -> list[str]:
+    import ssl
+
+    return _ciphers_of(ssl.create_default_context())
+
+
+def _ciphers_of(context: ssl.SSLContext) -> list[str]:
+    """Return their names, without those of TLS 1.3, which are not chosen."""
+    return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
+
+
+def tls_version(value: object) -> str | None:
+    """Return "1.2" for ssl.TLSVersion.TLSv1_2, ssl.PROTOCOL_TLSv1_2 or "TLSv1.2"; else None."""
+    name = str(getattr(value, "name", value or "")).upper().replace("_", ".")
+    _, found, number = name.rpartition("TLSV")
+    if not found:
+        return None
+    return number if "." in number else f"{number}.0"
+
+
+def system_authorities() -> str | None:
+    """Return the path of the authorities that the machine trusts, as OpenSSL was built to look.
+
+    Returns:
+        A PEM file, a folder of hashed certificates, or None where neither is there: on macOS and
+        Windows they are no files.
+    """
+    import os
+    import ssl
+
+    paths = ssl.get_default_verify_paths()
+    # Not cafile and capath, which SSL_CERT_FILE and SSL_CERT_DIR may have changed.
+    for file in (paths.openssl_cafile, *_BUNDLES):
+        if os.path.isfile(file):
+            return file
+    folder = paths.openssl_capath
+    return folder if os.path.isdir(folder) and os.listdir(folder) else None
+
+
+# Where distributions keep them, for a Python that brings an OpenSSL of its own.
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine, Arch
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # openSUSE
+)

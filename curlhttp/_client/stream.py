@@ -1,0 +1,157 @@
+"""Streamed responses of both clients, which read them in their own ways."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Generic, NoReturn, TypeVar
+
+from curlhttp._engine.run import run_sync
+from curlhttp._flow.streamed import CONSUMED, Read, Streamed
+from curlhttp._models.decoding import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
+
+__all__ = ["AsyncStreamedResponse", "StreamedResponse"]
+
+T = TypeVar("T")
+
+
+class StreamedResponse(Streamed):
+    """A streamed response of `Client`; read it once, and close it or use it in `with`."""
+
+    @property
+    def content(self) -> bytes:
+        """Return the body, reading it now if need be."""
+        return self._content if self._content is not None else self._read_or_refuse()
+
+    def _read_or_refuse(self) -> bytes:
+        if self._consumed:
+            raise RuntimeError(CONSUMED)
+        return self.read()
+
+    def read(self) -> bytes:
+        """Read the body and return it, with its content coding undone.
+
+        Raises:
+            RequestException: the body broke off, is corrupt or too large.
+        """
+        return run_sync(self._read_all)
+
+    def iter_raw(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        """Give the body as it is on the wire, with its content coding.
+
+        Args:
+            chunk_size: bytes per piece; None for pieces as they come.
+        """
+        return rechunk(self._pieces(self._raw()), ByteChunks(chunk_size))
+
+    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        """Give the body with its content coding undone.
+
+        Args:
+            chunk_size: bytes per piece, fewer in the last; None for pieces as they come.
+        """
+        return rechunk(self._pieces(self._decoding(chunk_size)), ByteChunks(chunk_size))
+
+    iter_content = iter_bytes
+
+    def iter_text(self) -> Iterator[str]:
+        """Give the body as text."""
+        return rechunk(self._pieces(self._decoding()), TextChunks(self._charset()))
+
+    def iter_lines(self) -> Iterator[str]:
+        r"""Give the body line by line, without the line ends \n, \r\n and \r."""
+        return rechunk(self._pieces(self._decoding()), LineChunks(self._charset()))
+
+    def _pieces(self, read: Read) -> Iterator[bytes]:
+        while piece := run_sync(read):
+            yield piece
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.iter_bytes()
+
+    def close(self) -> None:
+        """Give up the rest of the body; its connection is closed unless all was read."""
+        self._abort()
+
+
+class AsyncStreamedResponse(Streamed):
+    """A streamed response of `AsyncClient`; read it once, close it or use it in `async with`."""
+
+    async def aread(self) -> bytes:
+        """Read the body and return it, with its content coding undone.
+
+        Raises:
+            RequestException: the body broke off, is corrupt or too large.
+        """
+        return await self._read_all()
+
+    def aiter_raw(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        """Give the body as it is on the wire, with its content coding.
+
+        Args:
+            chunk_size: bytes per piece; None for pieces as they come.
+        """
+        return _AsyncChunks(self._raw(), ByteChunks(chunk_size))
+
+    def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        """Give the body with its content coding undone.
+
+        Args:
+            chunk_size: bytes per piece, fewer in the last; None for pieces as they come.
+        """
+        return _AsyncChunks(self._decoding(chunk_size), ByteChunks(chunk_size))
+
+    def aiter_text(self) -> AsyncIterator[str]:
+        """Give the body as text."""
+        return _AsyncChunks(self._decoding(), TextChunks(self._charset()))
+
+    def aiter_lines(self) -> AsyncIterator[str]:
+        r"""Give the body line by line, without the line ends \n, \r\n and \r."""
+        return _AsyncChunks(self._decoding(), LineChunks(self._charset()))
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self.aiter_bytes()
+
+    async def aclose(self) -> None:
+        """Give up the rest of the body; its connection is closed unless all was read."""
+        self._abort()
+
+
+class _AsyncChunks(Generic[T]):
+    """Iterate over cut pieces. No generator: one that is left early needs a loop to end."""
+
+    def __init__(self, read: Read, chunker: Chunker[T]) -> None:
+        self._read = read
+        self._chunker = chunker
+        self._parts: Iterator[T] = iter(())
+        self._has_ended = False
+        self._error: Exception | None = None
+
+    def __aiter__(self) -> _AsyncChunks[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while True:
+            for part in self._parts:
+                return part
+            if self._error is not None:
+                self._fail()
+            if self._has_ended:
+                raise StopAsyncIteration
+            self._parts = await self._more()
+
+    async def _more(self) -> Iterator[T]:
+        try:
+            piece = await self._read()
+        except Exception as error:
+            self._error, self._has_ended = error, True
+            return self._chunker.fail()
+        self._has_ended = not piece
+        return self._chunker.add(piece) if piece else self._chunker.end()
+
+    def _fail(self) -> NoReturn:
+        error, self._error = self._error, None
+        assert error is not None
+        try:
+            raise error
+        finally:
+            del error  # or its traceback would hold it, in a circle

@@ -1,0 +1,171 @@
+"""The logger "curlhttp": whether it takes lines of requests, and those of one request.
+
+Lines are collected while the request is under way, and logged in the caller's own thread or task
+when that is over: handlers are anybody's code, which may block, raise, or send requests itself, and
+libcurl's callbacks are no place for that. What is logged meanwhile is not logged in turn.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from itertools import count
+from sys import modules
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from curlhttp._models.redaction import display_url, escape_bytes
+from curlhttp._models.request import Request
+from curlhttp._models.response import Head
+from curlhttp._models.timings import Timings
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+__all__ = ["DEBUG", "INFO", "RequestLog", "log", "watch_of"]
+
+INFO, DEBUG = 20, 10  # as in `logging`
+_KEY = "curlhttp.watch"  # in the extensions of a request that an engine has
+_is_logging: ContextVar[bool] = ContextVar("curlhttp_is_logging", default=False)
+_numbers = count(1)
+
+
+class Source(Protocol):
+    """What collects lines about one attempt."""
+
+    def take(self) -> Iterable[str]:
+        """Return the lines so far, and collect no more."""
+
+
+class Log:
+    """The logger, once somebody has loaded `logging`: before that, nobody has set a level.
+
+    Attributes:
+        takes: returns whether lines of a level are logged; asked for each request, since that
+            may change at any time. It becomes the logger's own method, which saves a call.
+        masks: credentials are masked; the command line's --show-secrets alone says otherwise.
+    """
+
+    logger: Logger
+    masks = True
+
+    def __init__(self) -> None:
+        self.takes: Callable[[int], bool] = self._find
+
+    def _find(self, level: int) -> bool:
+        if "logging" not in modules:
+            return False
+        import logging
+
+        self.logger = logging.getLogger("curlhttp")
+        self.takes = self.logger.isEnabledFor
+        return self.takes(level)
+
+
+log = Log()
+
+
+def watch_of(request: Request) -> RequestLog | None:
+    """Return what collects the DEBUG lines of a request that an engine has, None for nothing."""
+    extensions = request.extensions
+    found = None if extensions is None else extensions.get(_KEY)
+    return found if isinstance(found, RequestLog) else None
+
+
+class RequestLog:
+    """Collects what is told of one request, and logs it at the end of the `with` block.
+
+    Args:
+        request: is handed to an engine within that block.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._sources: list[Source] = []
+        self._answer: tuple[Head, Timings] | None = None
+        self._is_silent = _is_logging.get()
+        self._is_debug = not self._is_silent and log.takes(DEBUG)
+
+    def __enter__(self) -> RequestLog:
+        request = self._request
+        self._had_extensions = request.extensions is not None
+        if self._is_debug:
+            if request.extensions is None:
+                request.extensions = {}
+            request.extensions[_KEY] = self
+        return self
+
+    def add(self, source: Source) -> None:
+        """Log what a source has collected, too, after that of the others."""
+        self._sources.append(source)
+
+    def answered(self, head: Head, timings: Timings, request: Request) -> None:
+        """Take what came of the request.
+
+        Args:
+            head: of the response.
+            timings: of the attempt that it came by.
+            request: of that attempt; with a hedge it is a copy.
+        """
+        self._answer = head, timings
+        _forget(request)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        _forget(self._request)
+        if not self._had_extensions:
+            self._request.extensions = self._request.extensions or None  # or others' by now
+        # A coroutine that is dropped ends in a finalizer: no place for handlers and their locks.
+        if self._is_silent or kind is GeneratorExit:
+            return
+        token = _is_logging.set(True)
+        try:
+            self._log(error)
+        except Exception:  # of a handler or a filter
+            if modules["logging"].raiseExceptions:
+                traceback.print_exc()
+        finally:
+            _is_logging.reset(token)
+
+    def _log(self, error: BaseException | None) -> None:
+        logger, request = log.logger, self._request
+        method, url = request.method, display_url(request.url)
+        if self._is_debug:
+            number = next(_numbers)
+            logger.debug("#%d %s %s", number, method, url)
+            for source in self._sources:
+                for line in source.take():
+                    logger.debug("#%d %s", number, line)
+            if error is not None:
+                # As text: a handler that keeps records would keep the error's frames alive.
+                logger.debug("#%d failed: %s: %s", number, type(error).__name__, str(error))
+            elif self._answer is not None:
+                logger.debug("#%d times: %s", number, _times(self._answer[1]))
+        if self._answer is not None:
+            head = self._answer[0]
+            reason = escape_bytes(head.reason_phrase.encode("latin-1", "replace"))
+            logger.info(
+                'HTTP Request: %s %s "%s %d%s"',
+                method,
+                url,
+                head.http_version,
+                head.status_code,
+                reason and f" {reason}",
+            )
+
+
+def _forget(request: Request) -> None:
+    if request.extensions is not None:
+        request.extensions.pop(_KEY, None)
+
+
+def _times(timings: Timings) -> str:
+    """Return where the time went, in seconds."""
+    first = f"queue {timings.queue:.6f} s"
+    if not timings.reused:
+        first += f", dns {timings.dns:.6f} s, connect {timings.connect:.6f} s"
+        first += f", tls {timings.tls:.6f} s"
+    last = f"first byte after {timings.first_byte:.6f} s, total {timings.total:.6f} s"
+    return f"{first}, {last}; {'reused' if timings.reused else 'new'} connection"
