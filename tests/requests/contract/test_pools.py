@@ -728,6 +728,21 @@ def test_what_makes_managers_can_be_replaced(
     ]
 
 
+def test_urllib3s_proxy_manager_can_be_replaced(
+    requests: Any, urllib3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def make_one(proxy_url: str, **kwargs: Any) -> str:
+        made.append((proxy_url, kwargs["ssl_version"]))
+        return "a manager"
+
+    adapter = requests.adapters.HTTPAdapter()
+    monkeypatch.setattr(urllib3.poolmanager, "ProxyManager", make_one)
+    assert adapter.proxy_manager_for("http://proxy:1", ssl_version="TLS") == "a manager"
+    assert made == [("http://proxy:1", "TLS")]
+
+
 def test_what_selects_the_proxy_can_be_replaced(
     requests: Any, app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
