@@ -1,4 +1,4 @@
-"""What both clients are: settings, checked once, and the flow that comes of them."""
+"""Base class of both clients: validated settings and the request pipeline built from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the settings of a client to values; those that say how requests travel: _routing.py."""
+"""From the settings of a client to values; those that say how requests travel: routing.py."""
 
 from __future__ import annotations
 

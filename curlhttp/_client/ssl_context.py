@@ -1,4 +1,4 @@
-"""What an ssl.SSLContext comes to for libcurl, for those who take one over from another library.
+"""Translate an `ssl.SSLContext` into TLS settings for libcurl.
 
 A client certificate that was loaded into a context cannot be read from it.
 """

@@ -1,4 +1,4 @@
-"""What is known of each open connection, so that only a clean one carries the next request.
+"""Track open connections, and refuse one that is closed or has unread data.
 
 libcurl looks at a kept-alive connection only when its last look is over a second ago (8.22 on).
 What a server sent meanwhile would pass for the answer to the next request, and a connection that
@@ -51,7 +51,7 @@ _SUSPECTS = 1000  # servers that are remembered
 
 
 class Quarantine:
-    """The servers that spoke out of turn just now: who does so once does it again.
+    """List servers that sent data unasked; their connections are not reused for a while.
 
     Between our look and the request there is always a moment in which more may arrive. So none
     of their connections is used twice, for a while. May be shared by threads.

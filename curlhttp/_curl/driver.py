@@ -1,4 +1,4 @@
-"""A curl_multi and its sockets behind one descriptor, for whichever loop waits on that.
+"""Run transfers on one curl_multi, and give a loop one descriptor to wait on.
 
 One driver belongs to one thread or event loop at a time. It knows no request but by its transfer,
 and leaves to its owner how to wait.

@@ -1,4 +1,4 @@
-"""The drivers of the blocking engine: each serves one thread at a time, whichever borrows it.
+"""Drivers for the blocking engine. A thread acquires one, uses it alone, and releases it.
 
 The transfers that run on one bring their own connections along. So a driver keeps none; what it
 keeps is what its curl_multi has learned: names, TLS sessions, and the authorities, which libcurl

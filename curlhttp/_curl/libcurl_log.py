@@ -1,4 +1,4 @@
-"""What libcurl says in its log and in its messages alone, of HTTP/2 and of new connections."""
+"""Parse what libcurl reports only in log text: refused streams, GOAWAY, ALPN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which origins share a connection among requests, and who waits for such a connection.
+"""Remember which origins speak HTTP/2, and let requests wait to share a connection.
 
 A transfer can wait for a connection that another one is opening (CURLOPT_PIPEWAIT). Where the
 server then speaks HTTP/1.1 alone, libcurl (8.23) would leave it waiting until the first response

@@ -1,7 +1,4 @@
-"""Several attempts of one request at once: which run, when the next is due, which one wins.
-
-Decides nothing of its own: the plan says when, whether and what is good. Waits for nothing.
-"""
+"""Run the attempts of a hedged request, and return the one that the plan accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a transfer: the response, or the exception that says what went wrong.
+"""Turn a finished transfer into a response or an exception.
 
 libcurl takes much for a success that is none. So each end is looked at twice: at once, while its
 connection is known, and when the caller asks for the response.

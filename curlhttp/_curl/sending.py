@@ -1,4 +1,4 @@
-"""The outgoing half of an attempt: the connection that the request goes out on, and how often.
+"""Check the connection that libcurl chose for an attempt, and stop unsafe resends.
 
 libcurl sends a request again by itself when a kept-alive connection turns out to be dead, or when
 an HTTP/2 server refused it. Once is fine for an idempotent request; a second POST must never

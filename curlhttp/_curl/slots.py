@@ -1,7 +1,7 @@
-"""How many transfers may run at once, and who waits until one more may.
+"""Limit how many transfers run at once; callers queue for a slot.
 
 It is the bound on sockets: callers wait here, in FIFO order, so that ten thousand tasks never
-mean ten thousand connections. Knows no transfer: a slot is a number.
+mean ten thousand connections.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The transfers of the blocking engine: each keeps one connection of its own, for any thread.
+"""Choose an idle transfer, with its connection, for each request of a blocking client.
 
 A transfer that was used is idle under the key of what it is connected to. The last used of some
 keys are kept ready, together with their slots: a loop of requests takes and gives those without

@@ -1,4 +1,4 @@
-"""What libcurl did for one attempt, collected in its callback and told when that is over.
+"""Collect libcurl's debug output of one attempt, and log it when the attempt ends.
 
 Heads are told as they were on the wire; of bodies, only how many bytes there were. Nothing of it is
 decided upon: that is libcurl_log's.

@@ -190,7 +190,7 @@ class _Race:
 
 
 class _Run:
-    """One attempt's way through the middleware, which stops where that sends.
+    """Run the middleware for one attempt, and pause it where it calls `send`.
 
     Args:
         through: takes a request through it, and stops.

@@ -30,7 +30,7 @@ _END = object()
 
 
 class SignIn(NamedTuple):
-    """What an Auth needs of a client beside the request's own way.
+    """Hold what an Auth uses of the client: clock, gates, and a way to send other requests.
 
     Attributes:
         clock: tells the time.

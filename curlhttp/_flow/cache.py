@@ -1,4 +1,4 @@
-"""Answer from the cache what may be, and store what comes; _policy/cache decides what may.
+"""Answer requests from the cache and store responses; _policy/cache.py decides which.
 
 Nothing that goes wrong in a store fails a request: the store says so in the log by itself.
 """

@@ -1,4 +1,4 @@
-"""The order of the layers, in one visible tuple, and how they become one function.
+"""Put the layers in order, and build one `send` function from them.
 
 A layer is made around the `send` below it. One that has nothing to do for a request returns
 send(request) itself: that costs a call and no coroutine of its own. What is in every chain is one

@@ -78,7 +78,7 @@ class Ticket:
 
 
 class ExtraAttempts:
-    """Let further attempts in by all that an attempt must be let in by.
+    """Admit an extra attempt only if budget, limits and breaker all admit it.
 
     Args:
         rate: requests per second, or None.

@@ -1,7 +1,7 @@
-"""A request from its first hop to its last: deadline, redirects, credentials and cookies.
+"""Follow redirects; apply the deadline, credentials and cookies to each hop.
 
 These are in every chain, and most requests need none of them. So they are one coroutine, which asks
-before and after each exchange whether there is something to do; how it is done, their files say.
+before and after each exchange whether there is something to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ask hosts by HTTPS that want that (RFC 6797), and keep in a file which those are."""
+"""Change http URLs to https for hosts that require it (RFC 6797), and save those hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hold requests back until the limits have room for them, which the policies tell.
+"""Delay each request until the concurrency limit, then the rate limit, admits it.
 
 A place among those under way comes first, and the rate after it: what was let go by the rate
 goes at once, so that the server sees the rate.

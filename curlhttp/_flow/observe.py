@@ -1,4 +1,4 @@
-"""Log an attempt, of whichever engine, when the logger "curlhttp" takes it. See _watch.py."""
+"""Log each attempt to the logger "curlhttp"; _engine/log.py formats the lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Send again what failed, as long as the policy says so. What may be, is decided in _policy/.
+"""Retry failed attempts; _policy/retry.py decides which failures allow that.
 
 An attempt's response is let go of before the wait: no connection is held during a wait.
 """
@@ -40,7 +40,7 @@ __all__ = ["is_paid_at", "retry"]
 
 # --- The attempts of one request: what came of each, and what follows from that ---
 #
-# It waits and sends nothing; _flow/retry.py does.
+# This part waits for nothing and sends nothing; `retry` below does.
 
 _LEVEL = 20  # logging.INFO
 # The other objections say no more than the error itself, or than the number of attempts.
@@ -48,7 +48,7 @@ _WORTH_A_NOTE = ("retry_after", "breaker", "deadline", "body", "budget")
 
 
 class Attempts:
-    """The attempts of one request so far, and what follows the one under way."""
+    """Record the attempts of one request, and decide whether another one follows."""
 
     # On the class, since most requests are sent once and need none of their own.
     _number = 0

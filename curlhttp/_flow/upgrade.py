@@ -1,4 +1,4 @@
-"""The last step of a flow whose requests ask for another protocol on their connection (101).
+"""Send a request that asks to switch protocols (101); return the reply and the connection.
 
 The head goes out and the answer comes in as bytes of HTTP/1.1 on a connection of the engine's
 (RFC 9110, section 7.8). What protocol that is, and what is said in it, is not known here.
@@ -180,7 +180,7 @@ def _head_of(request: Request) -> bytes:
 
 
 class Reply:
-    """The answer on its way: pieces of a connection, up to what the caller looks for.
+    """Read the reply to an upgrade request from the connection, head first.
 
     Attributes:
         stream: the connection; whoever has the reply aborts it.

@@ -1,4 +1,4 @@
-"""Bodies that nobody asked for: those of redirects that are followed and of answered challenges.
+"""Keep the start of bodies that nobody asked for: of followed redirects and of challenges.
 
 A little of such a body is kept, as it came. It is decoded when somebody looks, and no further than
 that: a few hundred bytes may decode to gigabytes, and some bodies never end.

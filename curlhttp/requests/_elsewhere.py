@@ -1,4 +1,4 @@
-"""Names that requests' modules have because they import them, found when somebody asks."""
+"""Look up, on first use, names that a module re-exports from another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that are not libcurl's: an adapter may bring urllib3 pools of its own."""
+"""Send a request through an adapter's own urllib3 pool instead of libcurl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which attempt of a request each one is, over the hops of a Session, where somebody asks."""
+"""Continue the attempt numbers of a request over the redirects of a Session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""requests.sessions: what many requests have in common.
+"""requests.sessions: prepare and send requests with shared settings and cookies.
 
 Each call goes request -> prepare_request -> send -> get_adapter -> adapter.send, since code that
 extends requests takes hold at each of these.

@@ -103,7 +103,7 @@ async def test_a_connection_that_ends_amid_a_request_is_an_error_that_says_so(
     server.closes_amid = True
     with pytest.raises(curlhttp.ConnectionError) as caught:
         await h3_client.post(server.url, content=b"abc")
-    assert caught.value.request_sent
     assert server.requests == {"POST": 1}
+    assert caught.value.request_sent
     assert "ngtcp2" not in str(caught.value)
     assert "nghttp3" not in str(caught.value)

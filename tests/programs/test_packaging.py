@@ -125,7 +125,8 @@ def test_the_wheel_alone_runs_the_quickstart(wheel: Path, tmp_path: Path) -> Non
 def test_the_wheel_has_each_script_that_redis_runs(wheel: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site")
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from curlhttp.redis import scripts;"
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from curlhttp.redis import _scripts as scripts\n"
         "assert scripts.__file__.startswith(sys.argv[1]), scripts.__file__;"
         "print(sum(bool(scripts.script(kind).text) for kind in scripts._KEYS))"
     )

@@ -1,7 +1,7 @@
 """client.download, for both clients: from requests to bytes on disk. Loaded with the first.
 
 What answers mean is decided in _policy/resume.py, whether there is another attempt in
-_policy/retry.py; _download/partial_file.py writes.
+_policy/retry.py; partial_file.py writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What there is to do in one map: items taken, requests under way, results ahead of the consumer.
+"""Track one map: take items, count requests under way, keep results for the consumer.
 
 Sends nothing and waits for nothing. Used by one thread, or by the tasks of one event loop.
 """

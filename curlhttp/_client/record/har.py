@@ -1,4 +1,4 @@
-"""HAR 1.2: exchanges as entries of a log, and a file of them. They are read in reading.py.
+"""HAR 1.2: exchanges as entries of a log, and a file of them.
 
 What is ours in an entry begins with "_", as the format has it for additions.
 
@@ -40,7 +40,7 @@ __all__ = [
 
 _WORDS = re.compile(r"[^\s&;=,:\"'/?#@(){}\[\]<>]{4,}").findall
 
-# Any: what JSON gives and takes; what is used of a file is looked at first, in reading.py.
+# Any: what JSON gives and takes; what is used of a file is checked first.
 JSONObject: TypeAlias = "dict[str, Any]"
 
 

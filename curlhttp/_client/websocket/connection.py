@@ -187,7 +187,7 @@ _ABNORMAL, _NORMAL, _GONE, _FAILED = 1006, 1000, 1001, 1011
 
 
 class WebSocketConnection:
-    """One WebSocket.
+    """Read and write the messages, pings and close frames of one WebSocket.
 
     Args:
         response: that of the server, with the stream.

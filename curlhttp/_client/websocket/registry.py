@@ -1,4 +1,4 @@
-"""What keeps WebSockets alive while their program does something else: one for all of them.
+"""Answer pings on WebSockets that nobody reads, and send keepalive pings.
 
 About once a second it lets each that nobody receives on read what is there, which answers pings
 and notices the end; and it has each send its own pings. It decides nothing.

@@ -1,4 +1,4 @@
-"""Tasks beside the caller's own, on asyncio and on trio: no group of tasks surrounds a loop body.
+"""Start background tasks on asyncio and trio without a task group.
 
 anyio has none without a group, which must not be held open while an iterator is between two
 results.

@@ -1,4 +1,4 @@
-"""What tasks of trio wait at until another one lets them go on."""
+"""Make trio tasks wait until another task opens their gate."""
 
 from __future__ import annotations
 

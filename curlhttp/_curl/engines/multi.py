@@ -1,4 +1,4 @@
-"""What the engines on one curl_multi share: the exchanges.
+"""Base class of the engines that run many requests on one curl_multi.
 
 How a coroutine waits is left to the subclasses. One engine belongs to one event loop, or to one
 thread at a time.

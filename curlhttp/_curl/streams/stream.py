@@ -60,7 +60,7 @@ def connection_to(request: Request) -> Request:
 
 
 class Stream:
-    """One such connection; see `ByteStream`, which it is with a subclass's ways to wait.
+    """Send and receive bytes on a connection; subclasses wait for the socket (`ByteStream`).
 
     Args:
         transfer: has connected, and is this stream's until `let_go`.
