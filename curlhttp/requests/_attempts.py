@@ -60,7 +60,7 @@ def send_again(
     Raises:
         RequestException: no response came of it.
     """
-    from curlhttp.requests._retries import after_error, after_response, pause
+    from curlhttp.requests._retries import after_error, after_response
 
     method, url = sent.method, str(request.url)
     while True:
@@ -71,7 +71,7 @@ def send_again(
             if error.response is not None and error.response._head.redirects:
                 return _broken_off(error)
             retries = after_error(retries, method, url, error)
-            pause(retries, None)
+            _pause(retries, None, sent, request)
         else:
             raw = RawResponse(received)
             try:
@@ -84,9 +84,21 @@ def send_again(
                 return raw
             retries = again
             raw.drain_conn()
-            pause(retries, raw)
+            _pause(retries, raw, sent, request)
         if sent.body is not None:
             sent.body.rewind()
+
+
+def _pause(
+    retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest, request: PreparedRequest
+) -> None:
+    from curlhttp.requests._retries import pause
+
+    try:
+        pause(retries, raw, sent)
+    except RequestException as error:
+        error.request = request  # type: ignore[assignment]
+        raise
 
 
 def _broken_off(error: RequestException) -> RawResponse:

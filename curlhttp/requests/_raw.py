@@ -223,8 +223,11 @@ class RawResponse(RawHead):
         return self._as_it_came(amt, some=True)
 
     def read1(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
-        """Return what is there next, at most amt bytes."""
-        return self._read_some(amt, self._decodes(decode_content))
+        """Return what is there next, at most amt bytes unless that is None or negative."""
+        if amt == 0:
+            return b""
+        wanted = None if amt is None or amt < 0 else amt
+        return self._read_some(wanted, self._decodes(decode_content))
 
     def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill a buffer, and return how many bytes that took."""

@@ -15,10 +15,12 @@ from urllib3 import exceptions as names
 from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
+from curlhttp._engine.network import now
 from curlhttp._models.redaction import redact_text
 from curlhttp._policy.resume import content_length
 
 if TYPE_CHECKING:
+    from curlhttp._models.request import Request as CoreRequest
     from curlhttp.requests._raw import RawResponse
     from curlhttp.requests._types import AnyRaw, AnyRetry
 
@@ -116,16 +118,30 @@ def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> Any
         raise e.RetryError(given_up, request_sent=True) from given_up.reason
 
 
-def pause(retries: AnyRetry, raw: RawResponse | None) -> None:
-    """Wait as long as a Retry says before the next attempt.
+def pause(retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest) -> None:
+    """Wait as long as a Retry says before the next attempt of a request.
 
     Raises:
-        InvalidHeader: the Retry-After of the answer cannot be read.
+        DeadlineExceeded: the total time limit ends before that.
+        InvalidHeader: the Retry-After of the response cannot be read.
     """
     try:
+        if sent.deadline is not None and now() + _delay(retries, raw) > sent.deadline:
+            raise e.DeadlineExceeded(
+                f"{sent}: the total of {sent.timeout.total} s ends before the next attempt",
+                request_sent=True,
+            )
         retries.sleep(raw)
-    except names.InvalidHeader as error:
-        raise e.InvalidHeader(error) from error
+    except (names.InvalidHeader, ValueError, OverflowError) as error:  # or too large for Python
+        raise e.InvalidHeader(error, request_sent=True) from error
+
+
+def _delay(retries: AnyRetry, raw: RawResponse | None) -> float:
+    """Return how many seconds a Retry is about to wait."""
+    seconds = None
+    if raw is not None and getattr(retries, "respect_retry_after_header", False):
+        seconds = retries.get_retry_after(raw)
+    return float(seconds or retries.get_backoff_time())
 
 
 class _Pool:

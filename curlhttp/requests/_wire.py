@@ -129,26 +129,27 @@ class Wire(Head, Body):
         received: Any = self.received
         return received._content is None and not self.closed and not received.is_closed
 
-    def read1(self, amt: int) -> bytes:
-        """Return what is there next, at most amt bytes."""
+    def read1(self, amt: int = -1) -> bytes:
+        """Return what is there next, at most amt bytes unless that is negative."""
         if not self._fill():
             if self._failed is not None:
                 self._fail()
             return b""
-        piece = bytes(self._rest[:amt])
-        self._rest = self._rest[amt:]
+        end = len(self._rest) if amt < 0 else amt
+        piece = bytes(self._rest[:end])
+        self._rest = self._rest[end:]
         return piece
 
     def read(self, amt: int | None = None) -> bytes:
-        """Return the next amt bytes, fewer at the end; all of them for None."""
-        data, left = BytesIO(), amt
+        """Return the next amt bytes, fewer at the end; all of them for None or less than 0."""
+        data, left = BytesIO(), None if amt is None or amt < 0 else amt
         while (left is None or left > 0) and self._fill():
             piece = self._rest if left is None else self._rest[:left]
             self._rest = self._rest[len(piece) :]
             data.write(piece)
             if left is not None:
                 left -= len(piece)
-        if self._failed is not None and (amt is None or not data.tell()):
+        if self._failed is not None and (left is None or not data.tell()):
             self._fail()  # else what came before it counts, and the next read fails
         if not self._rest and left == 0 and self._is_streamed and self._has_come_whole():
             self._fill()  # the end is noticed with the last byte, as in http.client
@@ -183,7 +184,9 @@ class Wire(Head, Body):
         return socket_of(self.received)
 
     def isclosed(self) -> bool:
-        """Return whether there is nothing more to come."""
+        """Return whether there is nothing more to come; what ended the body too early comes yet."""
+        if self._failed is not None and self._translated is None and not self.closed:
+            return False
         return not (self._rest or self._is_streamed)
 
     def close(self) -> None:

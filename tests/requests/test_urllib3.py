@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import urllib3
 
-from curlhttp import Timeout
+from curlhttp import Timeout, requests
 from curlhttp import exceptions as e
+from curlhttp._models.request import Request
 from curlhttp.requests._attempts import is_plain
 from curlhttp.requests._retries import (
     after_error,
@@ -26,6 +27,7 @@ from tests.servers import AppServer
 from tests.support.inner import run_script
 
 URL = "https://host:8443/path?q=1#f"
+SENT = Request("GET", "https://host:8443/path?q=1")
 
 
 # --- what loads urllib3 ---
@@ -233,7 +235,7 @@ def test_something_that_only_works_like_a_retry_will_do() -> None:
     error = fail(e.ConnectionError)
     following = after_error(Alike(1), "GET", URL, error)
     assert following.left == 0
-    pause(following, None)
+    pause(following, None, SENT)
     assert following.slept
     with pytest.raises(e.ConnectionError) as caught:
         after_error(following, "GET", URL, error)
@@ -267,9 +269,32 @@ def test_a_response_is_asked_for_again_until_the_attempts_are_used_up() -> None:
     assert after_response(fewer.new(raise_on_status=False), "GET", URL, Raw(500)) is None
 
 
-def test_a_retry_after_that_cannot_be_read_is_requests_error() -> None:
-    with pytest.raises(e.InvalidHeader, match="Retry-After"):
-        pause(urllib3.Retry(1), Raw(503, Retry_After="x"))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "value",
+    ["x", "9" * 5000, "Fri, 31 Dec 99999 23:59:59 GMT", f"Fri, 31 Dec {'9' * 22} 23:59:59 GMT"],
+)
+def test_a_retry_after_that_cannot_be_read_is_requests_error(app: AppServer, value: str) -> None:
+    app.route("/later", lambda record, conn: conn.reply(503, b"", [("Retry-After", value)]))
+    with requests.Session() as session:
+        session.mount("http://", requests.adapters.HTTPAdapter(max_retries=_AFTER_503))
+        with pytest.raises(e.InvalidHeader) as caught:
+            session.get(app.url + "/later")
+    request: Any = caught.value.request
+    assert isinstance(request, requests.PreparedRequest)
+    assert caught.value.request_sent
+
+
+_AFTER_503 = urllib3.Retry(1, status_forcelist=[503])
+
+
+def test_no_wait_for_another_attempt_outlasts_the_total(app: AppServer) -> None:
+    app.route("/later", lambda record, conn: conn.reply(503, b"", [("Retry-After", "3600")]))
+    with requests.Session() as session:
+        session.mount("http://", requests.adapters.HTTPAdapter(max_retries=_AFTER_503))
+        with pytest.raises(e.DeadlineExceeded) as caught:
+            session.get(app.url + "/later", timeout=Timeout(total=30))
+    assert caught.value.request_sent
+    assert len(app.requests) == 1
 
 
 # --- timeouts ---

@@ -15,8 +15,17 @@ import zlib
 from typing import Any
 
 import pytest
+import urllib3
 
-from tests.servers import AppConnection, AppServer, RawConnection, RawServer, Record, payload
+from tests.servers import (
+    AppConnection,
+    AppServer,
+    RawConnection,
+    RawServer,
+    Record,
+    payload,
+    respond_and_close,
+)
 
 
 def stream(requests: Any, url: str, **kwargs: Any) -> Any:
@@ -56,6 +65,34 @@ def test_read_reads_as_much_as_asked(requests: Any, app: AppServer) -> None:
         assert answer.raw.read(4000) == payload(5000)[7:4007]
         assert answer.raw.read(4000) == payload(5000)[4007:]
         assert answer.raw.read(4000) == b""
+
+
+@pytest.mark.parametrize("path", ["/bytes/5000", "/chunked/5000"])
+def test_less_than_zero_bytes_are_all_of_them(requests: Any, app: AppServer, path: str) -> None:
+    with stream(requests, app.url + path) as answer:
+        assert answer.raw.read(-1) == payload(5000)
+    with stream(requests, app.url + path) as answer:
+        assert answer.raw.read1(0) == b""
+        found = b""
+        while piece := answer.raw.read1(-1):
+            found += piece
+        assert found == payload(5000)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + b"x" * 50,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n32\r\n" + b"x" * 50 + b"\r\n",
+    ],
+)
+def test_a_cut_body_does_not_look_like_a_whole_one(requests: Any, cut: bytes) -> None:
+    with RawServer(respond_and_close(cut)) as server, stream(requests, server.url) as answer:
+        found = b""
+        with pytest.raises(urllib3.exceptions.ProtocolError, match="Connection broken"):
+            while not answer.raw.closed:
+                found += answer.raw.read(64)
+        assert found in (b"x" * 50, b"")  # requests loses a chunk whose end is missing
 
 
 def test_read_reads_as_much_as_asked_across_chunks(requests: Any, app: AppServer) -> None:
