@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._engine.run import run_sync
+from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException
 from curlhttp.requests._raw_head import Head
@@ -110,6 +111,8 @@ class Wire(Head, Body):
             except RequestException as error:
                 self._failed = error
                 return False
+        if not self._rest and not self.closed and getattr(self.received, "is_cut_off", False):
+            self._failed = closed_while_reading(self.received.request)
         return bool(self._rest)
 
     def _fail(self) -> NoReturn:
@@ -276,12 +279,14 @@ class Socket:
             change(incoming, seconds)
 
     def shutdown(self, how: int) -> None:
-        """Give up the rest of the response, from any thread; who reads it gets an error."""
-        self._received.close()
+        """Give up the rest of the response, from any thread; whoever reads it gets an error."""
+        self.close()
 
     def close(self) -> None:
-        """Give up the rest of the response, from any thread; who reads it gets an error."""
-        self._received.close()
+        """Give up the rest of the response, from any thread; whoever reads it gets an error."""
+        received: Any = self._received
+        received.is_cut_off = not received.is_closed
+        received.close()
 
     @staticmethod
     def _known(address: tuple[str, int] | None) -> tuple[str, int]:

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import shutil
+import socket
 import tarfile
 import threading
 import zipfile
@@ -93,6 +94,16 @@ def test_a_cut_body_does_not_look_like_a_whole_one(requests: Any, cut: bytes) ->
             while not answer.raw.closed:
                 found += answer.raw.read(64)
         assert found in (b"x" * 50, b"")  # requests loses a chunk whose end is missing
+
+
+def test_a_body_that_is_cut_off_by_its_socket_is_an_error(requests: Any, app: AppServer) -> None:
+    with stream(requests, app.url + "/bytes/10000000") as answer:
+        pieces = answer.iter_content(10)
+        next(pieces)
+        answer.raw._fp.fp.raw._sock.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(requests.exceptions.RequestException):
+            for _ in pieces:
+                pass
 
 
 def test_read_reads_as_much_as_asked_across_chunks(requests: Any, app: AppServer) -> None:
