@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import suppress
 from math import inf
-from typing import NamedTuple, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, cast
 
 from curlhttp._engine.engine import Clock, Gate, MakeGate, Send
 from curlhttp._engine.run import Offload
@@ -15,9 +15,10 @@ from curlhttp._models.body import rewind
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, flow_method
-from curlhttp._policy.single_flight import CachedToken, TokenAuth, TokenRequest, Waiter
-from curlhttp._policy.subrequest import request_beside
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._policy.single_flight import CachedToken, TokenAuth, TokenRequest, Waiter
 
 __all__ = ["FindCredentials", "SignIn", "authenticate", "method_from_netrc"]
 
@@ -224,7 +225,7 @@ async def send_with_obtained(
     Raises:
         RequestException: nothing was obtained, or no response came of it.
     """
-    obtaining = cast(TokenAuth, method)
+    obtaining = cast("TokenAuth", method)
     if not client.is_async and any(map(inspect.iscoroutinefunction, obtaining.functions)):
         raise _needs_async_client(obtaining)
     obtained = await _obtain(obtaining, request, beside, client)
@@ -247,6 +248,8 @@ async def send_with_obtained(
 
 
 async def _obtain(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
+    from curlhttp._policy.single_flight import Waiter  # few clients need it
+
     shared, now = method.shared, client.clock.now
 
     def is_usable(obtained: CachedToken) -> bool:
@@ -304,6 +307,9 @@ async def _wait_in_line(
 
 async def _fetch(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
     """Run the steps of a method."""
+    from curlhttp._policy.single_flight import TokenRequest
+    from curlhttp._policy.subrequest import request_beside
+
     steps = method.steps(client.clock.now)
     try:
         step = next(steps)
@@ -324,7 +330,7 @@ async def _fetch(method: TokenAuth, request: Request, beside: Send, client: Sign
             try:
                 step = steps.send(result)
             except StopIteration as end:
-                return cast(CachedToken, end.value)
+                return cast("CachedToken", end.value)
     finally:
         steps.close()
 

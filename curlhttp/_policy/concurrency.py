@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import secrets
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -218,8 +217,10 @@ class ConcurrencyLimit(Limit["Lease"]):
         """Return the key of an origin's places at a store, and the name of a new place."""
         name = self._name
         if not name:
+            from secrets import token_hex  # slow to import, and only limits of a store need it
+
             with self._lock:  # else the first threads would get names that is_own does not know
-                name = self._name = self._name or secrets.token_hex(8)
+                name = self._name = self._name or token_hex(8)
             self._release_leavers()
         return f"{self.limit}:{self._key(origin)}", f"{name}-{next(self._numbers)}"
 

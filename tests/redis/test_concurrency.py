@@ -92,7 +92,7 @@ def test_threads_that_are_the_first_at_the_same_time_give_their_places_back(
         time.sleep(0.02)
         return str(next(names)).zfill(2 * size)
 
-    monkeypatch.setattr("curlhttp._policy.concurrency.secrets.token_hex", slow_name)
+    monkeypatch.setattr("secrets.token_hex", slow_name)
     limit = ConcurrencyLimit(1)
     with ThreadPoolExecutor(8) as threads:
         places = list(threads.map(limit.shared_place, [ORIGIN] * 8))
