@@ -155,17 +155,24 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
         if adapter is None or self.is_left_alone:
             return super()._new_conn()
         try:
-            connection = adapter._connection_of(self)
+            return adapter._connection_of(self)
         except CannotCarry as error:
             adapter._check_unguarded()
             if "_socks_options" in self.conn_kw:
                 raise ValueError(str(error)) from None
             return super()._new_conn()
+
+    def _unused_connection(self) -> Any:
+        """Return what urllib3 would connect; it has the attributes that libcurl's has not."""
         if "_socks_options" in self.conn_kw:  # urllib3 would need PySocks
-            self.num_connections += 1
-        else:
-            connection.like = super()._new_conn()
-        return connection
+            return None
+        self.num_connections -= 1
+        return super()._new_conn()
+
+    def _put_conn(self, conn: Any) -> None:
+        # libcurl keeps the connections. Here one would keep the adapter, and so this pool, because
+        # the finalizer of a pool holds what is in its queue.
+        super()._put_conn(None if hasattr(conn, "is_curls") else conn)
 
     def _prepare_proxy(self, conn: Any) -> None:
         if not hasattr(conn, "is_curls"):

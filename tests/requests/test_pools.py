@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import ssl
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -88,6 +90,46 @@ def test_a_pool_outlives_its_adapter(app: AppServer) -> None:
     pool = HTTPAdapter().poolmanager.connection_from_url(app.url)
     assert pool.urlopen("GET", "/").data == b"hello"
     pool.close()
+
+
+def test_an_adapter_whose_pools_were_used_by_themselves_is_freed(app: AppServer) -> None:
+    adapter = HTTPAdapter()
+    pool = adapter.poolmanager.connection_from_url(app.url)
+    for _ in range(2):
+        assert pool.urlopen("GET", "/").data == b"hello"
+    assert pool.num_connections == app.connections == 1
+    seen = weakref.ref(adapter)
+    del adapter, pool
+    gc.collect()
+    assert seen() is None
+    assert app.wait_for(lambda: app.open_connections == 0)
+
+
+@pytest.mark.parametrize("release_conn", [None, True])
+def test_a_body_is_read_whose_adapter_nobody_holds(
+    app: AppServer, release_conn: bool | None
+) -> None:
+    adapter = HTTPAdapter()
+    manager = adapter.poolmanager
+    seen = weakref.ref(adapter)
+    answer = manager.urlopen(
+        "GET", app.url + "/bytes/1000000", preload_content=False, release_conn=release_conn
+    )
+    del adapter, manager
+    gc.collect()
+    assert len(answer.read()) == 1_000_000
+    del answer
+    gc.collect()
+    assert seen() is None
+
+
+def test_the_connection_of_a_stream_has_urllib3s_attributes(app: AppServer) -> None:
+    adapter = HTTPAdapter()
+    pool = adapter.poolmanager.connection_from_url(app.url)
+    with pool.urlopen("GET", "/bytes/1000000", preload_content=False) as answer:
+        assert answer.connection.default_port == 80
+    assert pool.num_connections == 1
+    adapter.close()
 
 
 def test_what_a_context_asks_of_urllib3_alone_is_left_to_it(
