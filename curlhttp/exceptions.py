@@ -239,9 +239,12 @@ class SSLError(ConnectionError):
     Attributes:
         tls_failure: "handshake" if the server aborted it or sent an alert, "untrusted" if its
             certificate or key is not trusted, None for anything else.
+        wants_certificate: the server refused TLS because it got no client certificate. With TLS 1.3
+            it says so when part of the request may have been sent, but it handles none of it.
     """
 
     tls_failure: Literal["handshake", "untrusted"] | None = None
+    wants_certificate: bool = False
 
 
 class RemoteProtocolError(ConnectionError):

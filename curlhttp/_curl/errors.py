@@ -31,6 +31,7 @@ from curlhttp.exceptions import (
 __all__ = [
     "HTTP2_STREAM",
     "INTERNAL",
+    "LACKS_CERTIFICATE",
     "TransferFailure",
     "body_differs",
     "came_early",
@@ -173,6 +174,8 @@ def error_for(failure: TransferFailure) -> e.RequestException:
         timings=failure.timings,
     )
     _note_facts(error, failure)
+    if isinstance(error, e.SSLError):
+        error.wants_certificate = what in LACKS_CERTIFICATE
     return error
 
 
@@ -367,6 +370,14 @@ def _not_connected(failure: TransferFailure) -> tuple[_Kind, str]:
     return e.ProxyError, "the proxy could not be reached"
 
 
+_WANTS_CERTIFICATE = "the server wants a client certificate; pass cert="
+_MAY_WANT_CERTIFICATE = (
+    "the server ended TLS right after the handshake; "
+    "most likely it wants a client certificate (cert=)"
+)
+# What says that a server got no client certificate, and wants one.
+LACKS_CERTIFICATE = (_WANTS_CERTIFICATE, _MAY_WANT_CERTIFICATE)
+
 # In OpenSSL's names for the alerts by which a server refuses a client (RFC 8446, section 6.2).
 _ABOUT_CERTIFICATES = ("certificate", "unknown ca", "access denied")
 
@@ -387,7 +398,7 @@ def refused_tls(message: str, transport: Transport, is_hidden: bool = False) -> 
         if any(name in message for name in _ABOUT_CERTIFICATES):
             if has_cert:
                 return "the server rejected the client certificate"
-            return "the server wants a client certificate; pass cert="
+            return _WANTS_CERTIFICATE
         if "handshake failure" in message and not has_cert:  # TLS 1.2 has no other alert for it
             return "the server refused the TLS handshake; maybe it wants a client certificate"
         return "the server refused the TLS connection"
@@ -395,8 +406,12 @@ def refused_tls(message: str, transport: Transport, is_hidden: bool = False) -> 
     if not is_hidden or (proxy is not None and proxy.url.startswith("https:")):
         return ""
     # Nothing else is refused at that time.
-    why = "rejected the client certificate" if has_cert else "wants a client certificate (cert=)"
-    return f"the server ended TLS right after the handshake; most likely it {why}"
+    if has_cert:
+        return (
+            "the server ended TLS right after the handshake; "
+            "most likely it rejected the client certificate"
+        )
+    return _MAY_WANT_CERTIFICATE
 
 
 def _is_of_proxy(failure: TransferFailure) -> bool:

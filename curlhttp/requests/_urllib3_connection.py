@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from urllib3 import HTTPResponse
@@ -23,19 +23,17 @@ __all__ = ["CurlConnection"]
 
 
 class CurlConnection:
-    """Be one of a pool's connections; the sockets are libcurl's.
+    """Be one of a pool's connections, for one request; the sockets are libcurl's.
 
     Attributes:
         timeout: seconds, None for no limit: for connecting until request() was called, for silence
             from then on.
-        like: what urllib3 would have made; it has the attributes that are not here.
     """
 
     is_curls = is_connected = is_verified = True
     is_closed = proxy_is_verified = has_connected_to_proxy = False
     proxy = sock = None
     timeout: float | None = None
-    like: Any = None
 
     def __init__(self, pool: Any, adapter: HTTPAdapter) -> None:
         """Take part in a pool.
@@ -46,11 +44,14 @@ class CurlConnection:
         self.host, self.port = pool.host, pool.port
         self._at = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
         route_of(pool, parse_url(self._at), adapter._http2)  # can libcurl do that?
-        # A pool's finalizer holds its connections.
-        self._pool, self._adapter = weakref.ref(pool), adapter
+        self._pool, self._adapter = pool, adapter
+
+    @cached_property
+    def _like(self) -> Any:
+        return self._pool._unused_connection()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.like, name)
+        return getattr(self._like, name)
 
     def request(
         self,
@@ -79,8 +80,7 @@ class CurlConnection:
         Raises:
             HTTPError: urllib3's, no response came of it.
         """
-        pool, request = self._pool(), self._request
-        assert pool is not None
+        pool, request = self._pool, self._request
         target = self._target
         request.url = target if "://" in target else self._at[:-1] + target
         route = route_of(pool, parse_url(request.url), self._adapter._http2)
@@ -94,7 +94,10 @@ class CurlConnection:
         except RequestException as error:
             error.request = request  # type: ignore[assignment]
             raise as_urllib3(error) from error
-        return _as_urllib3s(raw, request, target, self._options)
+        pool.num_connections += not raw.received.timings.reused
+        response = _as_urllib3s(raw, request, target, self._options)
+        response._adapter = self._adapter  # type: ignore[attr-defined]  # has what is to be read
+        return response
 
     def close(self) -> None:
         """Do nothing: libcurl has the connection."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ssl
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ __all__ = [
     "Route",
     "adopt",
     "check_is_ours",
+    "left_alone",
     "needs_its_context",
     "pool_manager_for",
     "proxy_manager_for",
@@ -153,17 +155,24 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
         if adapter is None or self.is_left_alone:
             return super()._new_conn()
         try:
-            connection = adapter._connection_of(self)
+            return adapter._connection_of(self)
         except CannotCarry as error:
             adapter._check_unguarded()
             if "_socks_options" in self.conn_kw:
                 raise ValueError(str(error)) from None
             return super()._new_conn()
+
+    def _unused_connection(self) -> Any:
+        """Return what urllib3 would connect; it has the attributes that libcurl's has not."""
         if "_socks_options" in self.conn_kw:  # urllib3 would need PySocks
-            self.num_connections += 1
-        else:
-            connection.like = super()._new_conn()
-        return connection
+            return None
+        self.num_connections -= 1
+        return super()._new_conn()
+
+    def _put_conn(self, conn: Any) -> None:
+        # libcurl keeps the connections. Here one would keep the adapter, and so this pool, because
+        # the finalizer of a pool holds what is in its queue.
+        super()._put_conn(None if hasattr(conn, "is_curls") else conn)
 
     def _prepare_proxy(self, conn: Any) -> None:
         if not hasattr(conn, "is_curls"):
@@ -238,19 +247,29 @@ def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
 def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:
     """Return whether urllib3 is to try again, because the pool's context may have a certificate.
 
-    Nobody can see it there. A server that wants one has refused the handshake, and so the request.
+    Nobody can see it there. A server that wants one has refused the handshake, and so the request;
+    any other failure of TLS may come after the server has read the request.
     """
     first = error.__cause__ if isinstance(error.__cause__, SSLError) else error
-    if (
+    return not (
         first.tls_failure != "handshake"
+        or (first.request_sent and not first.wants_certificate)
         or pool.conn_kw.get("ssl_context") is None
         or "_socks_options" in pool.conn_kw  # urllib3 would need PySocks
         or pool.cert_file
         or not (body is None or isinstance(body, (str, bytes)))
-    ):
-        return False
+    )
+
+
+@contextmanager
+def left_alone(pool: Any) -> Iterator[None]:
+    """Let urllib3 send what goes by a pool; if it succeeds, then from now on."""
     pool.is_left_alone = True
-    return True
+    try:
+        yield
+    except BaseException:
+        vars(pool).pop("is_left_alone", None)  # another thread may have done so
+        raise
 
 
 # What is put in place on a pool, and libcurl would pass by.

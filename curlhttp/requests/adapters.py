@@ -343,6 +343,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         from curlhttp.requests._urllib3_pools import (
             CannotCarry,
             check_is_ours,
+            left_alone,
             needs_its_context,
             route_of,
         )
@@ -358,6 +359,10 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         except SSLError as error:
             if self._checkpoint is not None or not needs_its_context(pool, request.body, error):
                 raise
+            pool.num_requests -= 1  # urllib3 counts it, too
+            with left_alone(pool):
+                answer = send_through(self, pool, request, timeout, proxies)
+            return self.build_response(request, answer)
         else:
             pool.num_connections += not raw.received.timings.reused
             return self.build_response(request, raw)

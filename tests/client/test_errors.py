@@ -203,6 +203,16 @@ def test_an_error_says_what_its_code_means(code: int, facts: dict[str, Any]) -> 
     assert {name: getattr(twin, name) for name in facts} == facts
 
 
+@pytest.mark.parametrize(
+    ("alert", "wants"),
+    [("tlsv13 alert certificate required", True), ("alert bad record mac", False)],
+)
+def test_an_alert_says_whether_a_client_certificate_is_wanted(alert: str, wants: bool) -> None:
+    error = error_for(failure(56, message=f"error:0A00045C:SSL routines::{alert}"))
+    assert isinstance(error, e.SSLError)
+    assert error.wants_certificate is wants
+
+
 def test_an_error_says_that_a_length_is_broken() -> None:
     error = error_for(failure(8, message="Invalid Content-Length: value"))
     assert isinstance(error, e.RemoteProtocolError)

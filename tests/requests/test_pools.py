@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import ssl
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import urllib3
 
 from curlhttp import BlockedAddress, PublicOnly, requests
 from curlhttp.requests.adapters import HTTPAdapter
-from tests.servers import AppServer, Certs, H2Server, HTTPProxy
+from tests.servers import AppServer, Certs, H2Server, HTTPProxy, RawConnection, RawServer
 
 
 @pytest.fixture
@@ -88,6 +92,46 @@ def test_a_pool_outlives_its_adapter(app: AppServer) -> None:
     pool.close()
 
 
+def test_an_adapter_whose_pools_were_used_by_themselves_is_freed(app: AppServer) -> None:
+    adapter = HTTPAdapter()
+    pool = adapter.poolmanager.connection_from_url(app.url)
+    for _ in range(2):
+        assert pool.urlopen("GET", "/").data == b"hello"
+    assert pool.num_connections == app.connections == 1
+    seen = weakref.ref(adapter)
+    del adapter, pool
+    gc.collect()
+    assert seen() is None
+    assert app.wait_for(lambda: app.open_connections == 0)
+
+
+@pytest.mark.parametrize("release_conn", [None, True])
+def test_a_body_is_read_whose_adapter_nobody_holds(
+    app: AppServer, release_conn: bool | None
+) -> None:
+    adapter = HTTPAdapter()
+    manager = adapter.poolmanager
+    seen = weakref.ref(adapter)
+    answer = manager.urlopen(
+        "GET", app.url + "/bytes/1000000", preload_content=False, release_conn=release_conn
+    )
+    del adapter, manager
+    gc.collect()
+    assert len(answer.read()) == 1_000_000
+    del answer
+    gc.collect()
+    assert seen() is None
+
+
+def test_the_connection_of_a_stream_has_urllib3s_attributes(app: AppServer) -> None:
+    adapter = HTTPAdapter()
+    pool = adapter.poolmanager.connection_from_url(app.url)
+    with pool.urlopen("GET", "/bytes/1000000", preload_content=False) as answer:
+        assert answer.connection.default_port == 80
+    assert pool.num_connections == 1
+    adapter.close()
+
+
 def test_what_a_context_asks_of_urllib3_alone_is_left_to_it(
     tls_app: AppServer, certs: Certs
 ) -> None:
@@ -151,6 +195,80 @@ def test_an_https_proxy_of_a_plain_request_is_verified_once_somebody_looked(
             session.get(app.url, proxies=proxies)
         session.verify = str(certs.ca_path)
         assert session.get(app.url, proxies=proxies).text == "hello"
+
+
+# --- what urllib3 sends in libcurl's place ---
+
+
+def with_context(context: ssl.SSLContext) -> HTTPAdapter:
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, ssl_context=context, **kwargs)
+
+    return Adapter()
+
+
+def pool_of(adapter: HTTPAdapter, url: str) -> Any:
+    return adapter.get_connection_with_tls_context(requests.Request("GET", url).prepare(), True)
+
+
+def test_a_post_that_the_server_has_read_is_not_sent_again(certs: Certs) -> None:
+    def read_and_refuse(conn: RawConnection) -> None:
+        came, gone = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = certs.server_context().wrap_bio(came, gone, server_side=True)
+
+        def act(action: Callable[[], Any]) -> Any:
+            while True:
+                try:
+                    return action()
+                except ssl.SSLWantReadError:
+                    conn.send(gone.read())
+                    came.write(conn.sock.recv(65536))
+                finally:
+                    conn.send(gone.read())
+
+        act(tls.do_handshake)
+        request = b""
+        while not request.endswith(b"pay 100"):
+            request += act(lambda: tls.read(65536))
+        conn.server.requests.append(request)
+        came.write(b"\x17\x03\x03\x00\x20" + bytes(32))  # of which it says bad_record_mac
+        with suppress(ssl.SSLError):
+            act(lambda: tls.read(1))
+
+    adapter = with_context(certs.client_context())
+    with RawServer(read_and_refuse) as server, mounted(adapter) as session:
+        url = server.url.replace("http", "https")
+        with pytest.raises(requests.exceptions.SSLError, match="bad record mac"):
+            session.post(url, data=b"pay 100")
+        assert len(server.requests) == 1
+        pool = pool_of(adapter, url)
+        assert (pool.num_requests, pool.is_left_alone) == (1, False)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_post_for_which_the_context_has_the_certificate_is_sent_and_counted_once(
+    certs: Certs, version: ssl.TLSVersion
+) -> None:
+    context, of_server = certs.client_context(), certs.client_auth_context()
+    context.load_cert_chain(*certs.client_cert_pair())
+    of_server.minimum_version = of_server.maximum_version = version
+    adapter = with_context(context)
+    with AppServer(of_server) as server, mounted(adapter) as session:
+        assert session.post(server.url + "/echo", data=b"pay 100").ok
+        assert [request.body for request in server.requests] == [b"pay 100"]
+        pool = pool_of(adapter, server.url)
+        assert (pool.num_requests, pool.is_left_alone) == (1, True)
+
+
+def test_a_pool_is_left_alone_only_once_urllib3_has_succeeded(certs: Certs) -> None:
+    context = certs.client_context()
+    adapter = with_context(context)
+    of_server = certs.client_auth_context()
+    with AppServer(of_server) as server, mounted(adapter) as session:
+        with pytest.raises(requests.ConnectionError):
+            session.get(server.url)
+        assert not pool_of(adapter, server.url).is_left_alone
 
 
 # --- guards ---

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pycurl
 
 from curlhttp._curl.connections import Connection
-from curlhttp._curl.errors import refused_tls
+from curlhttp._curl.errors import LACKS_CERTIFICATE, refused_tls
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
@@ -189,6 +189,7 @@ class Stream:
         if why:
             self._error = SSLError(text, curl_code=code)
             self._error.tls_failure = "handshake"
+            self._error.wants_certificate = why in LACKS_CERTIFICATE
         else:
             self._error = ConnectionError(text, curl_code=code)
         return self._error
