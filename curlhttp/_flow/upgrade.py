@@ -35,6 +35,7 @@ _LONGEST_BODY = 64 * 1024  # bytes of a refusal that are read
 _PATIENCE = 5.0  # seconds for the body of a refusal
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n").match
+_LINE_ENDS = re.compile(rb"[\r\n]*").match
 _LONGEST_SIZE = 4096  # bytes of the line ahead of a chunk
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _FRAMING = (b"content-length", b"transfer-encoding", b"proxy-authorization")
@@ -357,28 +358,28 @@ class _Unchunked:
 
     def feed(self, piece: bytes) -> bytes:
         """Return what a piece holds of the body."""
-        self._raw += piece
-        found = b""
-        while self._raw and not self.has_ended:
+        # By position: to cut off each chunk would copy all that is behind it.
+        raw, at, found = self._raw + piece, 0, []
+        while at < len(raw) and not self.has_ended:
             if self._left:
-                part = self._raw[: self._left]
-                found += part
+                part = raw[at : at + self._left]
+                found.append(part)
                 self._left -= len(part)
-                self._raw = self._raw[len(part) :]
+                at += len(part)
                 continue
-            rest = self._raw.lstrip(b"\r\n")
-            self._line_ends += len(self._raw) - len(rest)
-            self._raw = rest
-            size = _CHUNK_SIZE(rest)
+            begin, at = at, _LINE_ENDS(raw, at).end()  # type: ignore[union-attr]  # matches always
+            self._line_ends += at - begin
+            size = _CHUNK_SIZE(raw, at)
             if size is None:
                 # A size, or the line ends ahead of it, that go on for ever are none.
-                self.is_broken = self._line_ends + len(rest) > _LONGEST_SIZE
+                self.is_broken = self._line_ends + len(raw) - at > _LONGEST_SIZE
                 break
             self._line_ends = 0
             self._left = int(size[1], 16)
-            self._raw = self._raw[size.end() :]
+            at = size.end()
             self.has_ended = not self._left
-        return found
+        self._raw = raw[at:]
+        return b"".join(found)
 
 
 def _decoded(response: Response, content: bytes) -> bytes:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from time import thread_time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from curlhttp import Client, Timeout
 from curlhttp._engine.run import send_sync
-from curlhttp._flow.upgrade import Upgraded, upgrade
+from curlhttp._flow.upgrade import Upgraded, _Unchunked, upgrade
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
@@ -194,3 +197,31 @@ def test_an_engine_that_opens_no_connections_says_so() -> None:
     request = Client(transport=engine).build_request("GET", "http://a.test")
     with pytest.raises(TypeError, match="ScriptedEngine has no connect"):
         upgrade(lambda: engine, engine.now)(request)
+
+
+# -- bodies in chunks
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40)), st.lists(st.integers(1, 30), min_size=1))
+def test_a_body_comes_out_of_its_chunks_however_they_are_split(
+    chunks: list[bytes], splits: list[int]
+) -> None:
+    raw = b"".join(b"%x;x\r\n%s\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
+    unchunked, found, at, turn = _Unchunked(), b"", 0, 0
+    while at < len(raw):
+        size = splits[turn % len(splits)]
+        found += unchunked.feed(raw[at : at + size])
+        at, turn = at + size, turn + 1
+    assert found == b"".join(chunks)
+    assert unchunked.has_ended
+    assert not unchunked.is_broken
+
+
+def test_many_small_chunks_take_time_by_their_number_not_by_its_square() -> None:
+    def seconds(count: int) -> float:
+        raw, start = b"1\r\nx\r\n" * count, thread_time()
+        assert _Unchunked().feed(raw) == b"x" * count
+        return thread_time() - start
+
+    few, many = (min(seconds(count) for _ in range(4)) for count in (3_000, 48_000))
+    assert many < 48 * few  # 16 times as many; the square would be 256
