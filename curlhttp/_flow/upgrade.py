@@ -36,6 +36,7 @@ _PATIENCE = 5.0  # seconds for the body of a refusal
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n").match
 _LINE_ENDS = re.compile(rb"[\r\n]*").match
+_LENGTH = re.compile(r"0*(\d{1,18})", re.ASCII).fullmatch
 _LONGEST_SIZE = 4096  # bytes of the line ahead of a chunk
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _FRAMING = (b"content-length", b"transfer-encoding", b"proxy-authorization")
@@ -198,6 +199,7 @@ class Reply:
         self._now = now
         self._left: int | None = None  # bytes of the body, if its length is known
         self._unchunked: _Unchunked | None = None
+        self._has_bad_length = False
         self._until = math.inf  # when nobody wants the rest of a refusal any more
 
     @property
@@ -230,10 +232,34 @@ class Reply:
                 if self.has_switched or self._request.method == "HEAD":
                     self._left = 0
                 else:
-                    self._left, self._unchunked = _framing(head)
+                    self._frame(head)
                 return
             if size > _LONGEST_HEAD:
                 raise self._broken("the response's header block is too large")
+
+    def _frame(self, head: Head) -> None:
+        """Learn from the head of a refusal where its body ends."""
+        if head.status_code in (204, 304):
+            self._left = 0
+            return
+        fields = Headers.from_block(head.block)
+        if "chunked" in (fields.get("transfer-encoding") or "").lower():
+            self._unchunked = _Unchunked()
+        elif (length := fields.get("content-length")) is not None:
+            self._left = _parse_length(length)
+            self._has_bad_length = self._left is None
+
+    def length(self) -> int | None:
+        """Return how many bytes of a body are still to come, None if the head does not tell.
+
+        Raises:
+            RemoteProtocolError: what it tells is no number.
+        """
+        if self._has_bad_length:
+            error = self._broken("the Content-Length is no number")
+            error.broken_part = "content-length"
+            raise error
+        return self._left
 
     def _seconds(self, limit: float | None) -> float | None:
         """Return how long to wait: as long as a limit says, but not beyond the deadline."""
@@ -280,7 +306,8 @@ class Reply:
             raise ReadTimeout(f"{request}: the rest of a refusal took too long")
 
     def _broken(self, what: str) -> RemoteProtocolError:
-        return RemoteProtocolError(f"{self._request}: {what}")
+        request = self._request
+        return RemoteProtocolError(f"{request}: {what}", request=request, request_sent=True)
 
     async def read(self) -> bytes:
         """Return the next piece of the body of a refusal as it came, b"" at its end.
@@ -288,6 +315,7 @@ class Reply:
         Raises:
             RequestException: the body broke off, or does not come in time.
         """
+        self.length()
         return await self._read(self._request.timeout.read)
 
     async def _read(self, limit: float | None) -> bytes:
@@ -330,16 +358,11 @@ class Reply:
         return content[:_LONGEST_BODY]
 
 
-def _framing(head: Head) -> tuple[int | None, _Unchunked | None]:
-    """Return how many bytes the body has, if that is known, and what undoes its chunks, if any."""
-    if head.status_code in (204, 304):
-        return 0, None
-    fields = Headers.from_block(head.block)
-    if "chunked" in (fields.get("transfer-encoding") or "").lower():
-        return None, _Unchunked()
-    length = fields.get("content-length") or ""
-    known = length.isascii() and length.isdigit()
-    return (int(length[:12]) if known else None), None
+def _parse_length(text: str) -> int | None:
+    """Return the number in a Content-Length, None if there is none or several (RFC 9112, 6.3)."""
+    matches = [_LENGTH(each.strip(" \t")) for each in text.split(",")]
+    found = {int(each[1]) if each else None for each in matches}
+    return found.pop() if len(found) == 1 else None
 
 
 class _Unchunked:

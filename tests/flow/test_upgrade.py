@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from functools import partial
 from time import thread_time
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import Client, Timeout
-from curlhttp._engine.run import send_sync
+from curlhttp._engine.run import run_sync, send_sync
 from curlhttp._flow.upgrade import Upgraded, _Unchunked, upgrade
+from curlhttp._flow.upgrade import ask as ask_engine
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
@@ -121,6 +123,9 @@ def test_heads_that_only_inform_are_passed_over() -> None:
         (b"Content-Length: 4\r\n", [b"no", b"pe, and more"], b"nope"),
         (b"Content-Length: 9\r\n", [b"nope"], b"nope"),
         (b"Content-Length: 9\r\n", [b"nope", None], b"nope"),
+        (b"Content-Length: 0000000000004\r\n", [b"nope, and more"], b"nope"),
+        (b"Content-Length: 4, 4\r\n", [b"nope, and more"], b"nope"),
+        (b"Content-Length: four\r\n", [b"nope", b""], b"nope"),
         (b"", [b"nope", b""], b"nope"),
         (b"Transfer-Encoding: chunked\r\n", [b"2\r", b"\nno\r\n2;x\r\npe\r\n0\r\n\r\n"], b"nope"),
         (b"Transfer-Encoding: chunked\r\n", [b"4\r\nnope\r\nXYZ", b""], b"nope"),
@@ -136,6 +141,18 @@ def test_a_refusal_is_a_finished_response(
     assert not isinstance(response, Upgraded)
     assert (response.status_code, response.content) == (403, body)
     assert stream.aborted == 1
+
+
+@pytest.mark.parametrize("length", [b"four", b"-4", b"4, 5", b"", b"9" * 19, b"9" * 5_000])
+def test_a_refusal_whose_length_is_no_number_is_an_error_for_who_reads_it(length: bytes) -> None:
+    engine = Connecting(b"HTTP/1.1 403 x\r\nContent-Length: " + length + b"\r\n\r\nnope")
+    request = Client(transport=engine).build_request("GET", "http://a.test/")
+    reply = run_sync(partial(ask_engine, engine, request, engine.now))
+    with pytest.raises(RemoteProtocolError, match="Content-Length is no number") as caught:
+        run_sync(reply.read)
+    assert caught.value.broken_part == "content-length"
+    assert caught.value.request is request
+    assert caught.value.request_sent
 
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
