@@ -33,6 +33,7 @@ __all__ = ["Reply", "Upgraded", "ask", "upgrade"]
 _LONGEST_HEAD = 64 * 1024  # bytes, of all heads up to the final one
 _LONGEST_BODY = 64 * 1024  # bytes of a refusal that are read
 _PATIENCE = 5.0  # seconds for the body of a refusal
+_STEP = 0.1  # seconds from one look for an answer to the next, while the request goes out
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n").match
 _LINE_ENDS = re.compile(rb"[\r\n]*").match
@@ -229,7 +230,10 @@ class Reply:
                 raise self._broken("the response does not begin as HTTP does")
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
-                if self.has_switched or self._request.method == "HEAD":
+                if self.has_switched:
+                    await self._send_all()
+                    self._left = 0
+                elif self._request.method == "HEAD":
                     self._left = 0
                 else:
                     self._frame(head)
@@ -271,21 +275,49 @@ class Reply:
         return left if limit is None else min(limit, left)
 
     async def _more(self) -> None:
-        request = self._request
-        timeout = request.timeout
-        limit = timeout.read if timeout.write is None else timeout.write
-        # A head may be too long for the system's buffers.
-        if not await self.stream.drain(self._seconds(limit)):
-            self._check_deadline()
-            raise WriteTimeout(f"{request}: the server did not take the request in {limit} s")
-        piece = await self._receive(timeout.read)
+        piece = await self._answer_while_sending()
+        if piece is None:
+            piece = await self._receive(self._request.timeout.read)
         if not piece:
             if self.rest:
                 error = self._broken("the response ended within its header block")
                 error.broken_part = "head"
                 raise error
-            raise ConnectionError(f"{request}: the server closed the connection without an answer")
+            raise ConnectionError(
+                f"{self._request}: the server closed the connection without an answer"
+            )
         self.rest += piece
+
+    async def _answer_while_sending(self) -> bytes | None:
+        """Send what is left of the request; return what comes meanwhile, None once all is sent.
+
+        A request may be too long for the system's buffers, and a server that refuses it may
+        answer at once and read no more of it.
+        """
+        limit = self._write_limit()
+        end = math.inf if limit is None else self._now() + limit
+        while not await self.stream.drain(self._seconds(min(_STEP, max(0.0, end - self._now())))):
+            piece = await self.stream.receive(0)
+            if piece is not None:
+                return piece
+            self._check_sending(self._now() >= end)
+        return None
+
+    async def _send_all(self) -> None:
+        """Send what is left of the request, because nobody does once the protocol is another."""
+        limit = self._write_limit()
+        if not await self.stream.drain(self._seconds(limit)):
+            self._check_sending(is_over=True)
+
+    def _write_limit(self) -> float | None:
+        timeout = self._request.timeout
+        return timeout.read if timeout.write is None else timeout.write
+
+    def _check_sending(self, is_over: bool) -> None:
+        self._check_deadline()
+        if is_over:
+            limit = self._write_limit()
+            raise WriteTimeout(f"{self._request}: the server did not take the request in {limit} s")
 
     async def _receive(self, limit: float | None) -> bytes:
         self._check_deadline()  # a server may send without end what gives no byte of a body

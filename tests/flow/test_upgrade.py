@@ -24,6 +24,7 @@ from curlhttp.exceptions import (
     ReadTimeout,
     RemoteProtocolError,
     RequestException,
+    WriteTimeout,
 )
 from curlhttp.testing import ScriptedEngine
 
@@ -39,10 +40,11 @@ class ScriptedStream:
         self.aborted = 0
         self.error: Exception | None = None
         self.clock = clock
+        self.drains: list[bool] = []  # what comes of them, until all is sent
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         piece = self.pieces.pop(0) if self.pieces else b""
-        if piece is None:
+        if piece is None and seconds != 0:
             assert seconds is not None
             self.clock[0] += seconds
         return piece
@@ -54,7 +56,11 @@ class ScriptedStream:
         self.written += data
 
     async def drain(self, seconds: float | None = None) -> bool:
-        return True
+        if not self.drains or self.drains.pop(0):
+            return True
+        assert seconds is not None
+        self.clock[0] += seconds
+        return False
 
     def unsent(self) -> int:
         return 0
@@ -176,6 +182,36 @@ def test_a_refusal_without_a_body_is_not_waited_for(status: bytes) -> None:
 def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         ask(answer)
+
+
+def ask_slowly(drains: list[bool], *pieces: bytes | None) -> Connecting:
+    """Ask where the connection takes the request by and by."""
+    engine = Connecting(*pieces)
+    engine.stream.drains = drains
+    request = Client(transport=engine).build_request("POST", "http://a.test/", timeout=3.0)
+    run_sync(partial(ask_engine, engine, request, lambda: engine.clock[0]))
+    return engine
+
+
+def test_the_answer_may_come_while_the_request_goes_out() -> None:
+    refusal = b"HTTP/1.1 413 Content Too Large\r\n\r\n"
+    engine = ask_slowly([False] * 9, None, refusal[:9], refusal[9:])
+    assert engine.stream.drains == [False] * 6
+    assert engine.clock[0] < 1
+
+
+def test_the_request_goes_out_before_another_protocol_is_spoken() -> None:
+    engine = ask_slowly([False, True], SWITCHED)
+    assert engine.stream.drains == []
+
+
+def test_a_server_that_takes_no_more_of_the_request_is_an_error() -> None:
+    with pytest.raises(WriteTimeout, match=r"in 3\.0 s"):
+        ask_slowly([False] * 99, *[None] * 99)
+    with pytest.raises(WriteTimeout, match=r"in 3\.0 s"):
+        ask_slowly([False] * 99, SWITCHED)
+    with pytest.raises(ConnectionError, match="without an answer"):
+        ask_slowly([False] * 99, b"")
 
 
 def test_a_server_that_hangs_up_or_is_silent_is_an_error() -> None:

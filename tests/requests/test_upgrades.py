@@ -270,3 +270,16 @@ def test_the_head_is_shown_in_the_timings(session: Session, context: Any) -> Non
         assert answer.http_version == "HTTP/1.1"
         assert answer.timings.peer == ("127.0.0.1", server.port)
         assert answer.elapsed.total_seconds() > 0
+
+
+def test_a_large_body_may_be_refused_unread(session: Session, context: Any) -> None:
+    def serve(conn: RawConnection) -> None:
+        conn.sock.recv(1000)
+        conn.send(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
+        conn.stall()
+
+    with (
+        RawServer(serve, context) as server,
+        upgrade(session, server, data=b"x" * 20_000_000, timeout=30) as answer,
+    ):
+        assert (answer.status_code, answer.content) == (413, b"no")
