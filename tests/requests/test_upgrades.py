@@ -6,6 +6,7 @@ import gc
 import select
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -203,6 +204,28 @@ def test_a_response_may_be_collected_while_connections_are_taken(
             answer.raw._fp.fp.raw._response = answer
             del answer
             gc.collect()
+
+
+def test_a_session_and_its_response_may_be_collected_together(
+    certs: Certs, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed, failures = threading.Event(), list[Any]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda failure: failures.append(failure.exc_value))
+
+    def serve(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(SWITCHED)
+        conn.stall()
+        closed.set()
+
+    with RawServer(serve, context) as server:
+        session: Any = Session()
+        session.verify = str(certs.ca_path)
+        session.itself, session.answer = session, upgrade(session, server)
+        del session
+        gc.collect()
+        assert closed.wait(30)
+    assert not failures
 
 
 def test_a_body_that_was_read_closes_its_connection(session: Session, context: Any) -> None:
