@@ -216,6 +216,18 @@ class Driver:
             self.multi.remove_handle(transfer.easy)
         except SystemError as error:
             self._give_up(error)
+        except pycurl.error:
+            if not self._is_collected(transfer):
+                raise
+
+    def _is_collected(self, transfer: Transfer) -> bool:
+        """Return whether the garbage collector closed either of libcurl's parts before this."""
+        try:
+            self.multi.timeout()
+            transfer.easy.getinfo(pycurl.TOTAL_TIME_T)
+        except pycurl.error:
+            return True
+        return False
 
     def resume(self, transfer: Transfer) -> None:
         """Go on with a transfer that paused because its reader or its body was behind."""

@@ -185,5 +185,8 @@ def _is_resolving(transfer: Transfer) -> bool:
     """Return whether the name may be being looked up still."""
     if transfer.code == pycurl.E_COULDNT_RESOLVE_HOST:
         return False
-    seconds: int = transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T)
+    try:
+        seconds: int = transfer.easy.getinfo(pycurl.NAMELOOKUP_TIME_T)
+    except pycurl.error:  # the garbage collector has closed the handle
+        return False
     return not seconds

@@ -365,7 +365,9 @@ class Transfer(GuardedSending):
     def close(self) -> None:
         """Close the handle, and the connections that are its own."""
         self._close_body()
-        if self.driver is not None:
-            self.driver.give_up(self)
-        self.handle.close()
-        del self.shares
+        try:
+            if self.driver is not None:
+                self.driver.give_up(self)
+        finally:
+            self.handle.close()
+            del self.shares

@@ -33,8 +33,11 @@ __all__ = ["Reply", "Upgraded", "ask", "upgrade"]
 _LONGEST_HEAD = 64 * 1024  # bytes, of all heads up to the final one
 _LONGEST_BODY = 64 * 1024  # bytes of a refusal that are read
 _PATIENCE = 5.0  # seconds for the body of a refusal
+_STEP = 0.1  # seconds from one look for an answer to the next, while the request goes out
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n").match
+_LINE_ENDS = re.compile(rb"[\r\n]*").match
+_LENGTH = re.compile(r"0*(\d{1,18})", re.ASCII).fullmatch
 _LONGEST_SIZE = 4096  # bytes of the line ahead of a chunk
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 _FRAMING = (b"content-length", b"transfer-encoding", b"proxy-authorization")
@@ -197,6 +200,7 @@ class Reply:
         self._now = now
         self._left: int | None = None  # bytes of the body, if its length is known
         self._unchunked: _Unchunked | None = None
+        self._has_bad_length = False
         self._until = math.inf  # when nobody wants the rest of a refusal any more
 
     @property
@@ -226,13 +230,40 @@ class Reply:
                 raise self._broken("the response does not begin as HTTP does")
             if head.status_code >= 200 or head.status_code == 101:
                 self.head = head
-                if self.has_switched or self._request.method == "HEAD":
+                if self.has_switched:
+                    await self._send_all()
+                    self._left = 0
+                elif self._request.method == "HEAD":
                     self._left = 0
                 else:
-                    self._left, self._unchunked = _framing(head)
+                    self._frame(head)
                 return
             if size > _LONGEST_HEAD:
                 raise self._broken("the response's header block is too large")
+
+    def _frame(self, head: Head) -> None:
+        """Learn from the head of a refusal where its body ends."""
+        if head.status_code in (204, 304):
+            self._left = 0
+            return
+        fields = Headers.from_block(head.block)
+        if "chunked" in (fields.get("transfer-encoding") or "").lower():
+            self._unchunked = _Unchunked()
+        elif (length := fields.get("content-length")) is not None:
+            self._left = _parse_length(length)
+            self._has_bad_length = self._left is None
+
+    def length(self) -> int | None:
+        """Return how many bytes of a body are still to come, None if the head does not tell.
+
+        Raises:
+            RemoteProtocolError: what it tells is no number.
+        """
+        if self._has_bad_length:
+            error = self._broken("the Content-Length is no number")
+            error.broken_part = "content-length"
+            raise error
+        return self._left
 
     def _seconds(self, limit: float | None) -> float | None:
         """Return how long to wait: as long as a limit says, but not beyond the deadline."""
@@ -244,21 +275,49 @@ class Reply:
         return left if limit is None else min(limit, left)
 
     async def _more(self) -> None:
-        request = self._request
-        timeout = request.timeout
-        limit = timeout.read if timeout.write is None else timeout.write
-        # A head may be too long for the system's buffers.
-        if not await self.stream.drain(self._seconds(limit)):
-            self._check_deadline()
-            raise WriteTimeout(f"{request}: the server did not take the request in {limit} s")
-        piece = await self._receive(timeout.read)
+        piece = await self._answer_while_sending()
+        if piece is None:
+            piece = await self._receive(self._request.timeout.read)
         if not piece:
             if self.rest:
                 error = self._broken("the response ended within its header block")
                 error.broken_part = "head"
                 raise error
-            raise ConnectionError(f"{request}: the server closed the connection without an answer")
+            raise ConnectionError(
+                f"{self._request}: the server closed the connection without an answer"
+            )
         self.rest += piece
+
+    async def _answer_while_sending(self) -> bytes | None:
+        """Send what is left of the request; return what comes meanwhile, None once all is sent.
+
+        A request may be too long for the system's buffers, and a server that refuses it may
+        answer at once and read no more of it.
+        """
+        limit = self._write_limit()
+        end = math.inf if limit is None else self._now() + limit
+        while not await self.stream.drain(self._seconds(min(_STEP, max(0.0, end - self._now())))):
+            piece = await self.stream.receive(0)
+            if piece is not None:
+                return piece
+            self._check_sending(self._now() >= end)
+        return None
+
+    async def _send_all(self) -> None:
+        """Send what is left of the request, because nobody does once the protocol is another."""
+        limit = self._write_limit()
+        if not await self.stream.drain(self._seconds(limit)):
+            self._check_sending(is_over=True)
+
+    def _write_limit(self) -> float | None:
+        timeout = self._request.timeout
+        return timeout.read if timeout.write is None else timeout.write
+
+    def _check_sending(self, is_over: bool) -> None:
+        self._check_deadline()
+        if is_over:
+            limit = self._write_limit()
+            raise WriteTimeout(f"{self._request}: the server did not take the request in {limit} s")
 
     async def _receive(self, limit: float | None) -> bytes:
         self._check_deadline()  # a server may send without end what gives no byte of a body
@@ -279,7 +338,8 @@ class Reply:
             raise ReadTimeout(f"{request}: the rest of a refusal took too long")
 
     def _broken(self, what: str) -> RemoteProtocolError:
-        return RemoteProtocolError(f"{self._request}: {what}")
+        request = self._request
+        return RemoteProtocolError(f"{request}: {what}", request=request, request_sent=True)
 
     async def read(self) -> bytes:
         """Return the next piece of the body of a refusal as it came, b"" at its end.
@@ -287,6 +347,7 @@ class Reply:
         Raises:
             RequestException: the body broke off, or does not come in time.
         """
+        self.length()
         return await self._read(self._request.timeout.read)
 
     async def _read(self, limit: float | None) -> bytes:
@@ -329,16 +390,11 @@ class Reply:
         return content[:_LONGEST_BODY]
 
 
-def _framing(head: Head) -> tuple[int | None, _Unchunked | None]:
-    """Return how many bytes the body has, if that is known, and what undoes its chunks, if any."""
-    if head.status_code in (204, 304):
-        return 0, None
-    fields = Headers.from_block(head.block)
-    if "chunked" in (fields.get("transfer-encoding") or "").lower():
-        return None, _Unchunked()
-    length = fields.get("content-length") or ""
-    known = length.isascii() and length.isdigit()
-    return (int(length[:12]) if known else None), None
+def _parse_length(text: str) -> int | None:
+    """Return the number in a Content-Length, None if there is none or several (RFC 9112, 6.3)."""
+    matches = [_LENGTH(each.strip(" \t")) for each in text.split(",")]
+    found = {int(each[1]) if each else None for each in matches}
+    return found.pop() if len(found) == 1 else None
 
 
 class _Unchunked:
@@ -357,28 +413,28 @@ class _Unchunked:
 
     def feed(self, piece: bytes) -> bytes:
         """Return what a piece holds of the body."""
-        self._raw += piece
-        found = b""
-        while self._raw and not self.has_ended:
+        # By position: to cut off each chunk would copy all that is behind it.
+        raw, at, found = self._raw + piece, 0, []
+        while at < len(raw) and not self.has_ended:
             if self._left:
-                part = self._raw[: self._left]
-                found += part
+                part = raw[at : at + self._left]
+                found.append(part)
                 self._left -= len(part)
-                self._raw = self._raw[len(part) :]
+                at += len(part)
                 continue
-            rest = self._raw.lstrip(b"\r\n")
-            self._line_ends += len(self._raw) - len(rest)
-            self._raw = rest
-            size = _CHUNK_SIZE(rest)
+            begin, at = at, _LINE_ENDS(raw, at).end()  # type: ignore[union-attr]  # matches always
+            self._line_ends += at - begin
+            size = _CHUNK_SIZE(raw, at)
             if size is None:
                 # A size, or the line ends ahead of it, that go on for ever are none.
-                self.is_broken = self._line_ends + len(rest) > _LONGEST_SIZE
+                self.is_broken = self._line_ends + len(raw) - at > _LONGEST_SIZE
                 break
             self._line_ends = 0
             self._left = int(size[1], 16)
-            self._raw = self._raw[size.end() :]
+            at = size.end()
             self.has_ended = not self._left
-        return found
+        self._raw = raw[at:]
+        return b"".join(found)
 
 
 def _decoded(response: Response, content: bytes) -> bytes:

@@ -6,10 +6,14 @@ read from there as well, by http.client, since that is what code that goes down 
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from http.client import HTTPException, HTTPResponse, IncompleteRead
-from io import BytesIO
+from io import BufferedReader, BytesIO
+from socket import SHUT_RDWR, SocketIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from curlhttp._curl.streams.sockets import SocketStream, as_socket
@@ -20,6 +24,7 @@ from curlhttp._models.response import Response
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ConnectionError,
+    DeadlineExceeded,
     ReadTimeout,
     RemoteProtocolError,
     RequestException,
@@ -29,11 +34,14 @@ from curlhttp.requests._wire import Body
 if TYPE_CHECKING:
     import socket
 
+    from _typeshed import WriteableBuffer
+
+    from curlhttp._flow.upgrade import Reply
     from curlhttp._models.request import Request
-    from curlhttp._models.response import Head
-    from curlhttp._models.timings import Timings
 
 __all__ = ["open_upgrade"]
+
+_PIECE = 64 * 1024  # bytes
 
 
 def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
@@ -47,11 +55,14 @@ def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
         RequestException: no response came of it.
     """
     reply = run_sync(partial(ask, connector(engine), request, engine.now))
+    sock = None
     try:
         sock = as_socket(cast("SocketStream", reply.stream), reply.rest)
         sock.settimeout(request.timeout.read)
-        return UpgradeResponse(request, reply.head, reply.stream.timings(), sock)
+        return UpgradeResponse(request, reply, sock, engine.now)
     except BaseException as error:
+        if sock is not None:
+            sock.close()  # whoever keeps the error keeps the socket, and the threads that carry
         reply.stream.abort()
         if type(error) is OSError:
             raise ConnectionError(f"{request}: {error.strerror}", request=request) from error
@@ -66,10 +77,12 @@ class UpgradeResponse(Response):
         file: the body, as http.client's response; after a 101 it is empty.
     """
 
-    def __init__(self, request: Request, head: Head, timings: Timings, sock: socket.socket) -> None:
-        super().__init__(request, head, None, timings)
+    def __init__(
+        self, request: Request, reply: Reply, sock: socket.socket, now: Callable[[], float]
+    ) -> None:
+        super().__init__(request, reply.head, None, reply.stream.timings())
         self.sock = sock
-        self.file = _File(request, head, sock)
+        self.file = _File(request, reply, sock, now)
 
     @property
     def is_closed(self) -> bool:
@@ -88,14 +101,21 @@ class UpgradeResponse(Response):
 class _File(HTTPResponse, Body):
     """The body on a socket, which is closed at its end; errors are urllib3's."""
 
-    def __init__(self, request: Request, head: Head, sock: socket.socket) -> None:
-        super().__init__(cast("Any", _Heard(head.block)), method=request.method)
+    _received: _Received | None = None
+
+    def __init__(
+        self, request: Request, reply: Reply, sock: socket.socket, now: Callable[[], float]
+    ) -> None:
+        super().__init__(cast("Any", _Heard(reply.head.block)), method=request.method)
         self._request = request
         try:
             self.begin()
         except HTTPException as error:
             raise RemoteProtocolError(f"{request}: {error}", request_sent=True) from error
-        self.fp = cast("Any", sock.makefile("rb"))
+        if not self.chunked:
+            self.length = reply.length()
+        self._received = _Received(sock, None if reply.has_switched else request, now)
+        self.fp = cast("Any", BufferedReader(self._received))
         sock.close()  # with the file, that is
 
     @property
@@ -103,22 +123,48 @@ class _File(HTTPResponse, Body):
         """Return whether the body was read to its end or given up."""
         return self.isclosed()
 
+    def close(self) -> None:
+        """Close the connection, from any thread; whoever reads gets an error."""
+        if self._received is not None:
+            self._received.give_up()
+        super().close()
+
     def read(self, amt: int | None = None) -> bytes:
         """Return the next amt bytes, fewer at the end; all of them for None."""
-        return self._read(super().read, amt)
+        body, left = BytesIO(), math.inf if amt is None or amt < 0 else amt
+        while left > 0:
+            # Not at once: a server may announce more than there is memory.
+            wanted = int(min(left, _PIECE))
+            piece = self._read(super().read, wanted)
+            body.write(piece)
+            left -= len(piece)
+            if not piece or (left < math.inf and len(piece) < wanted):
+                break
+        return body.getvalue()
 
     def read1(self, n: int = -1) -> bytes:
         """Return what is there next, at most n bytes."""
         # Before Python 3.12 read1() does not count what is left.
         read = super().read1 if self.chunked or self.length is None else super().read
-        return self._read(read, n)
+        return self._read(read, _PIECE if n < 0 else n)
 
-    def _read(self, read: Callable[[Any], bytes], amt: int | None) -> bytes:
+    def _read_next_chunk_size(self) -> int:
+        size: int = super()._read_next_chunk_size()  # type: ignore[misc]
+        if size < 0:
+            self._close_conn()  # type: ignore[attr-defined]
+            raise ValueError("a chunk has no negative size")  # as for what is no number
+        return size
+
+    def _read(self, read: Callable[[Any], bytes], amt: int) -> bytes:
         try:
             data = read(amt)
             if not data and amt and self.length:  # http.client takes that for an end
                 raise IncompleteRead(data, self.length)
-        except (HTTPException, OSError) as error:
+        except (HTTPException, OSError, ValueError, OverflowError, MemoryError) as error:
+            self._fail(error)
+        except AttributeError as error:  # close() took the file away meanwhile
+            if not self.isclosed():
+                raise
             self._fail(error)
         return data
 
@@ -127,12 +173,78 @@ class _File(HTTPResponse, Body):
 
         request = self._request
         failure: RequestException
-        if isinstance(error, TimeoutError):
+        if isinstance(error, RequestException):
+            failure = error
+        elif isinstance(error, TimeoutError):
             failure = ReadTimeout(f"{request}: the server was silent for too long")
         else:
             failure = ChunkedEncodingError(f"{request}: the body broke off: {error}")
         failure.request, failure.request_sent = request, True
         raise as_urllib3(failure) from failure
+
+
+class _Received(SocketIO):
+    """What comes in on a socket; closing it closes the socket.
+
+    Args:
+        sock: is read from; its timeout holds.
+        request: its total time limit holds as well; None for no such limit.
+        now: gives monotonic seconds.
+    """
+
+    def __init__(
+        self, sock: socket.socket, request: Request | None, now: Callable[[], float]
+    ) -> None:
+        super().__init__(sock, "r")
+        sock._io_refs += 1  # type: ignore[attr-defined]  # as makefile() does
+        self._request = request
+        self._now = now
+        self._is_waiting = self._is_given_up = False
+        self._process = os.getpid()
+
+    def give_up(self) -> None:
+        """Wake the thread that reads, if one does: it has the lock that close() takes."""
+        self._is_given_up = True
+        sock = cast("socket.socket | None", self._sock)  # type: ignore[attr-defined]
+        # In a forked child there is no such thread, and the connection is the parent's.
+        if self._is_waiting and sock is not None and self._process == os.getpid():
+            with suppress(OSError):
+                sock.shutdown(SHUT_RDWR)
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        """Read what is there next."""
+        self._is_waiting = True  # before the look whether it was given up: give_up() looks last
+        try:
+            self._check_given_up()
+            size = self._receive(buffer)
+            self._check_given_up()
+        finally:
+            self._is_waiting = False
+        return size
+
+    def _check_given_up(self) -> None:
+        if self._is_given_up:
+            raise ConnectionAbortedError("this response was closed while it was read")
+
+    def _receive(self, buffer: WriteableBuffer) -> int | None:
+        request = self._request
+        if request is None or request.deadline is None:
+            return super().readinto(buffer)
+        sock = cast("socket.socket", self._sock)  # type: ignore[attr-defined]
+        limit, left = sock.gettimeout(), request.deadline - self._now()
+        if limit is not None and limit <= left:
+            return super().readinto(buffer)
+        late = DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+        if left <= 0:
+            raise late
+        sock.settimeout(left)
+        try:
+            return super().readinto(buffer)
+        except TimeoutError:
+            raise late from None
+        finally:
+            with suppress(OSError):  # it may be closed
+                sock.settimeout(limit)
 
 
 class _Heard:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from functools import partial
+from time import thread_time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from curlhttp import Client, Timeout
-from curlhttp._engine.run import send_sync
-from curlhttp._flow.upgrade import Upgraded, upgrade
+from curlhttp._engine.run import run_sync, send_sync
+from curlhttp._flow.upgrade import Upgraded, _Unchunked, upgrade
+from curlhttp._flow.upgrade import ask as ask_engine
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.timings import Timings
@@ -19,6 +24,7 @@ from curlhttp.exceptions import (
     ReadTimeout,
     RemoteProtocolError,
     RequestException,
+    WriteTimeout,
 )
 from curlhttp.testing import ScriptedEngine
 
@@ -34,10 +40,11 @@ class ScriptedStream:
         self.aborted = 0
         self.error: Exception | None = None
         self.clock = clock
+        self.drains: list[bool] = []  # what comes of them, until all is sent
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         piece = self.pieces.pop(0) if self.pieces else b""
-        if piece is None:
+        if piece is None and seconds != 0:
             assert seconds is not None
             self.clock[0] += seconds
         return piece
@@ -49,7 +56,11 @@ class ScriptedStream:
         self.written += data
 
     async def drain(self, seconds: float | None = None) -> bool:
-        return True
+        if not self.drains or self.drains.pop(0):
+            return True
+        assert seconds is not None
+        self.clock[0] += seconds
+        return False
 
     def unsent(self) -> int:
         return 0
@@ -118,6 +129,9 @@ def test_heads_that_only_inform_are_passed_over() -> None:
         (b"Content-Length: 4\r\n", [b"no", b"pe, and more"], b"nope"),
         (b"Content-Length: 9\r\n", [b"nope"], b"nope"),
         (b"Content-Length: 9\r\n", [b"nope", None], b"nope"),
+        (b"Content-Length: 0000000000004\r\n", [b"nope, and more"], b"nope"),
+        (b"Content-Length: 4, 4\r\n", [b"nope, and more"], b"nope"),
+        (b"Content-Length: four\r\n", [b"nope", b""], b"nope"),
         (b"", [b"nope", b""], b"nope"),
         (b"Transfer-Encoding: chunked\r\n", [b"2\r", b"\nno\r\n2;x\r\npe\r\n0\r\n\r\n"], b"nope"),
         (b"Transfer-Encoding: chunked\r\n", [b"4\r\nnope\r\nXYZ", b""], b"nope"),
@@ -133,6 +147,18 @@ def test_a_refusal_is_a_finished_response(
     assert not isinstance(response, Upgraded)
     assert (response.status_code, response.content) == (403, body)
     assert stream.aborted == 1
+
+
+@pytest.mark.parametrize("length", [b"four", b"-4", b"4, 5", b"", b"9" * 19, b"9" * 5_000])
+def test_a_refusal_whose_length_is_no_number_is_an_error_for_who_reads_it(length: bytes) -> None:
+    engine = Connecting(b"HTTP/1.1 403 x\r\nContent-Length: " + length + b"\r\n\r\nnope")
+    request = Client(transport=engine).build_request("GET", "http://a.test/")
+    reply = run_sync(partial(ask_engine, engine, request, engine.now))
+    with pytest.raises(RemoteProtocolError, match="Content-Length is no number") as caught:
+        run_sync(reply.read)
+    assert caught.value.broken_part == "content-length"
+    assert caught.value.request is request
+    assert caught.value.request_sent
 
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
@@ -156,6 +182,36 @@ def test_a_refusal_without_a_body_is_not_waited_for(status: bytes) -> None:
 def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         ask(answer)
+
+
+def ask_slowly(drains: list[bool], *pieces: bytes | None) -> Connecting:
+    """Ask where the connection takes the request by and by."""
+    engine = Connecting(*pieces)
+    engine.stream.drains = drains
+    request = Client(transport=engine).build_request("POST", "http://a.test/", timeout=3.0)
+    run_sync(partial(ask_engine, engine, request, lambda: engine.clock[0]))
+    return engine
+
+
+def test_the_answer_may_come_while_the_request_goes_out() -> None:
+    refusal = b"HTTP/1.1 413 Content Too Large\r\n\r\n"
+    engine = ask_slowly([False] * 9, None, refusal[:9], refusal[9:])
+    assert engine.stream.drains == [False] * 6
+    assert engine.clock[0] < 1
+
+
+def test_the_request_goes_out_before_another_protocol_is_spoken() -> None:
+    engine = ask_slowly([False, True], SWITCHED)
+    assert engine.stream.drains == []
+
+
+def test_a_server_that_takes_no_more_of_the_request_is_an_error() -> None:
+    with pytest.raises(WriteTimeout, match=r"in 3\.0 s"):
+        ask_slowly([False] * 99, *[None] * 99)
+    with pytest.raises(WriteTimeout, match=r"in 3\.0 s"):
+        ask_slowly([False] * 99, SWITCHED)
+    with pytest.raises(ConnectionError, match="without an answer"):
+        ask_slowly([False] * 99, b"")
 
 
 def test_a_server_that_hangs_up_or_is_silent_is_an_error() -> None:
@@ -194,3 +250,31 @@ def test_an_engine_that_opens_no_connections_says_so() -> None:
     request = Client(transport=engine).build_request("GET", "http://a.test")
     with pytest.raises(TypeError, match="ScriptedEngine has no connect"):
         upgrade(lambda: engine, engine.now)(request)
+
+
+# -- bodies in chunks
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40)), st.lists(st.integers(1, 30), min_size=1))
+def test_a_body_comes_out_of_its_chunks_however_they_are_split(
+    chunks: list[bytes], splits: list[int]
+) -> None:
+    raw = b"".join(b"%x;x\r\n%s\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
+    unchunked, found, at, turn = _Unchunked(), b"", 0, 0
+    while at < len(raw):
+        size = splits[turn % len(splits)]
+        found += unchunked.feed(raw[at : at + size])
+        at, turn = at + size, turn + 1
+    assert found == b"".join(chunks)
+    assert unchunked.has_ended
+    assert not unchunked.is_broken
+
+
+def test_many_small_chunks_take_time_by_their_number_not_by_its_square() -> None:
+    def seconds(count: int) -> float:
+        raw, start = b"1\r\nx\r\n" * count, thread_time()
+        assert _Unchunked().feed(raw) == b"x" * count
+        return thread_time() - start
+
+    few, many = (min(seconds(count) for _ in range(4)) for count in (3_000, 48_000))
+    assert many < 48 * few  # 16 times as many; the square would be 256

@@ -392,3 +392,15 @@ async def test_a_body_goes_out_with_the_request_as_ever(
         assert answer.content == b"ok"
         assert server.requests[0].endswith(b"\r\n\r\nbody")
         assert b"\r\nUpgrade: shout\r\n" in server.requests[0]
+
+
+async def test_a_large_body_may_be_refused_unread(httpx_client: AnyHTTPX) -> None:
+    def serve(conn: RawConnection) -> None:
+        conn.sock.recv(1000)
+        conn.send(response(b"no", "413 Content Too Large"))
+        conn.stall()
+
+    with RawServer(serve) as server:
+        options: Any = {"headers": HEADERS, "content": b"x" * 20_000_000, "timeout": 30}
+        answer = await httpx_client.post(server.url, **options)
+        assert (answer.status_code, answer.content) == (413, b"no")

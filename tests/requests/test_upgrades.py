@@ -6,17 +6,29 @@ import gc
 import select
 import socket
 import struct
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from urllib3.exceptions import ProtocolError
 
 import curlhttp
-from curlhttp import PublicOnly
+from curlhttp import PublicOnly, Timeout
 from curlhttp.requests import Session
+from curlhttp.requests._upgrade import _Received
+from curlhttp.requests.exceptions import ChunkedEncodingError, InvalidHeader
 from curlhttp.testing import mock
-from tests.servers import Certs, HTTPProxy, RawConnection, RawServer
+from tests.servers import (
+    Certs,
+    HTTPProxy,
+    RawConnection,
+    RawServer,
+    respond_and_close,
+)
+from tests.support import pace
 
 ASKS = {"Connection": "Upgrade", "Upgrade": "tcp"}
 SWITCHED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
@@ -205,6 +217,28 @@ def test_a_response_may_be_collected_while_connections_are_taken(
             gc.collect()
 
 
+def test_a_session_and_its_response_may_be_collected_together(
+    certs: Certs, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed, failures = threading.Event(), list[Any]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda failure: failures.append(failure.exc_value))
+
+    def serve(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(SWITCHED)
+        conn.stall()
+        closed.set()
+
+    with RawServer(serve, context) as server:
+        session: Any = Session()
+        session.verify = str(certs.ca_path)
+        session.itself, session.answer = session, upgrade(session, server)
+        del session
+        gc.collect()
+        assert closed.wait(30)
+    assert not failures
+
+
 def test_a_body_that_was_read_closes_its_connection(session: Session, context: Any) -> None:
     closed = threading.Event()
 
@@ -270,3 +304,201 @@ def test_the_head_is_shown_in_the_timings(session: Session, context: Any) -> Non
         assert answer.http_version == "HTTP/1.1"
         assert answer.timings.peer == ("127.0.0.1", server.port)
         assert answer.elapsed.total_seconds() > 0
+
+
+def refuse(fields: bytes, body: bytes = b"") -> Callable[[RawConnection], None]:
+    """Answer each request in HTTP, and close the connection (a handler)."""
+    return respond_and_close(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n" + body)
+
+
+READERS: list[Callable[[Any], Any]] = [
+    lambda answer: answer.raw.read(),
+    lambda answer: answer.raw.read(5),
+    lambda answer: answer.raw._fp.read(-1),
+    lambda answer: answer.raw._fp.read1(),
+    lambda answer: answer.content,
+]
+
+
+@pytest.mark.parametrize("length", [b"-1", b"+5", b"five", b"5, 6", b"9" * 30, b"9" * 5_000])
+def test_a_length_that_is_no_number_is_an_error(session: Session, length: bytes) -> None:
+    with (
+        RawServer(refuse(b"Content-Length: " + length, b"abcde")) as server,
+        pytest.raises(InvalidHeader, match="Content-Length is no number") as caught,
+    ):
+        upgrade(session, server)
+    assert isinstance(caught.value, curlhttp.RemoteProtocolError)
+    assert caught.value.request_sent
+
+
+@pytest.mark.parametrize("length", [b"5", b"5, 5", b"0" * 20 + b"5", b"0" * 5_000 + b"5"])
+def test_a_length_is_read_in_whatever_way_it_is_written(session: Session, length: bytes) -> None:
+    with RawServer(refuse(b"Content-Length: " + length, b"abcde, and more")) as server:
+        for read in READERS:
+            with upgrade(session, server) as answer:
+                assert read(answer) == b"abcde"
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        (b"Transfer-Encoding: chunked", b"-5\r\nhello\r\n0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", b"-1\r\nhello\r\n0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", b"five\r\nhello\r\n0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", b"f" * 15 + b"\r\n"),
+        (b"Content-Length: " + b"9" * 14, b""),
+        (b"Content-Length: " + b"9" * 18, b""),
+    ],
+)
+def test_a_body_that_is_not_what_its_head_says_is_an_error(
+    session: Session, fields: bytes, body: bytes, read: Callable[[Any], object]
+) -> None:
+    with (
+        RawServer(refuse(fields, body)) as server,
+        upgrade(session, server) as answer,
+        pytest.raises((ProtocolError, ChunkedEncodingError)),
+    ):
+        read(answer)
+
+
+def test_the_whole_body_may_be_read_by_and_by(session: Session, context: Any) -> None:
+    much = bytes(range(256)) * 1000
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in (much, b"x", much))
+    for handler, whole in (
+        (refuse(b"Content-Length: %d" % len(much), much), much),
+        (refuse(b"Connection: close", much), much),
+        (refuse(b"Transfer-Encoding: chunked", chunks + b"0\r\n\r\n"), much + b"x" + much),
+    ):
+        with RawServer(handler, context) as server:
+            with upgrade(session, server) as answer:
+                assert answer.raw.read() == whole
+            with upgrade(session, server) as answer:
+                assert answer.raw.read(100_000) == whole[:100_000]
+                assert answer.raw.read(10) == whole[100_000:100_010]
+                assert answer.raw.read() == whole[100_010:]
+
+
+@pytest.mark.parametrize(
+    ("fields", "piece"), [(b"Content-Length: 40", b"x"), (b"Transfer-Encoding: chunked", b"0")]
+)
+def test_the_total_time_limit_holds_for_the_body(
+    session: Session, context: Any, fields: bytes, piece: bytes
+) -> None:
+    limit = pace.paced(0.5)
+
+    def serve(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n")
+        for _ in range(40):
+            conn.wait_closed(limit / 10)
+            conn.send(piece)
+
+    with (
+        RawServer(serve, context) as server,
+        upgrade(session, server, timeout=Timeout(total=limit)) as answer,
+    ):
+        answer.raw._connection.sock.settimeout(30)
+        with pytest.raises(curlhttp.DeadlineExceeded, match="ran out"):
+            _ = answer.content
+        assert answer.raw._connection.sock.gettimeout() == 30
+
+
+def test_a_body_that_is_in_time_keeps_the_sockets_limit(session: Session) -> None:
+    with (
+        RawServer(refuse(b"Content-Length: 5", b"abcde")) as server,
+        upgrade(session, server, timeout=Timeout(total=30, read=60)) as answer,
+    ):
+        sock = answer.raw._connection.sock
+        assert answer.raw.read(3) == b"abc"
+        assert sock.gettimeout() == 60
+        assert answer.content == b"de"
+
+
+def test_another_protocol_is_spoken_beyond_the_total_time_limit(session: Session) -> None:
+    limit = pace.paced(0.3)
+
+    def serve(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(SWITCHED)
+        conn.wait_closed(2 * limit)
+        conn.send(b"late")
+
+    with (
+        RawServer(serve) as server,
+        upgrade(session, server, timeout=Timeout(total=limit, read=30)) as answer,
+    ):
+        assert answer.raw._fp.fp.raw.read(4) == b"late"
+
+
+def test_closing_wakes_the_thread_that_reads(session: Session, context: Any) -> None:
+    def serve(conn: RawConnection) -> None:
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        conn.stall()
+
+    def read() -> None:
+        try:
+            answer.raw.read(10)
+        except Exception as error:
+            errors.append(str(error))
+
+    errors: list[str] = []
+    with RawServer(serve, context) as server:
+        answer = upgrade(session, server, timeout=30)
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert server.wait_for(lambda: answer.raw._fp.fp.raw._is_waiting)
+        answer.close()
+        reader.join()
+    assert ["closed while it was read" in error for error in errors] == [True]
+
+
+def test_a_forked_child_leaves_the_connection_to_the_reader_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    near, far = socket.socketpair()
+    with near, far, _Received(near, None, time.monotonic) as received:
+        received._is_waiting = True  # as it is copied
+        with monkeypatch.context() as patch:
+            patch.setattr("os.getpid", lambda: -1)
+            received.give_up()
+        far.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            far.recv(1)
+        received.give_up()
+        assert far.recv(1) == b""
+
+
+def test_an_error_that_is_kept_keeps_no_connection(session: Session, context: Any) -> None:
+    closed = threading.Event()
+
+    def serve(conn: RawConnection) -> None:
+        conn.read_request()
+        fields = b"".join(b"X-%d: x\r\n" % number for number in range(150))
+        conn.send(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\nand some of the body")
+        conn.stall()
+        closed.set()
+
+    with RawServer(serve, context) as server:
+        with pytest.raises(curlhttp.RemoteProtocolError, match="100 headers") as kept:
+            upgrade(session, server)
+        assert closed.wait(30)
+        for thread in threading.enumerate():
+            if thread.name == "curlhttp-upgraded":
+                thread.join(30)
+                assert not thread.is_alive()
+    assert kept.value
+
+
+def test_a_large_body_may_be_refused_unread(session: Session, context: Any) -> None:
+    def serve(conn: RawConnection) -> None:
+        conn.sock.recv(1000)
+        conn.send(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
+        conn.stall()
+
+    with (
+        RawServer(serve, context) as server,
+        upgrade(session, server, data=b"x" * 20_000_000, timeout=30) as answer,
+    ):
+        assert (answer.status_code, answer.content) == (413, b"no")
