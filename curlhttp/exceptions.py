@@ -239,8 +239,8 @@ class SSLError(ConnectionError):
     Attributes:
         tls_failure: "handshake" if the server aborted it or sent an alert, "untrusted" if its
             certificate or key is not trusted, None for anything else.
-        wants_certificate: the server refused TLS because it got no client certificate. With TLS 1.3
-            it says so when part of the request may have been sent, but it handles none of it.
+        wants_certificate: the server said that it wants a client certificate, and got none. With
+            TLS 1.3 the request may have been sent by then, but the server handles none of it.
     """
 
     tls_failure: Literal["handshake", "untrusted"] | None = None

@@ -17,6 +17,10 @@ _TTL = 60.0  # seconds that an address is good for, as Limits has it
 class GuardedAdapter:
     """An adapter whose connections are judged, if it is given a guard."""
 
+    if TYPE_CHECKING:
+
+        def _tell_pools_of_guard(self) -> None: ...  # see Pooling
+
     _checkpoint: Checkpoint | None = None
     _guard: GuardInput = None
 
@@ -34,6 +38,7 @@ class GuardedAdapter:
 
             checkpoint = Checkpoint(guard_of(guard), _TTL)
         self._checkpoint, self._guard = checkpoint, guard
+        self._tell_pools_of_guard()
 
 
 class GuardedSession:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from curlhttp.requests._transports import ca_paths, proxy_url
 if TYPE_CHECKING:
     from curlhttp.requests import _types as t
     from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests._urllib3_pools import Owner
     from curlhttp.requests.adapters import HTTPAdapter
 
 __all__ = ["Pooling", "Seen"]
@@ -57,7 +59,7 @@ class Pooling:
     _pool_connections: int
     _pool_maxsize: int
     _pool_block: bool
-    _pool_kw: t.PoolKeywords
+    _pool_kw: t.PoolKeywords = {}  # an adapter has its own where there are some
     _seen: Seen
 
     def init_poolmanager(
@@ -74,8 +76,11 @@ class Pooling:
         self._pool_connections = connections
         self._pool_maxsize = maxsize
         self._pool_block = block
-        self._pool_kw = pool_kwargs
-        self.__dict__.pop("poolmanager", None)
+        own = self.__dict__
+        own.pop("poolmanager", None)
+        own.pop("_pool_kw", None)
+        if pool_kwargs:
+            self._pool_kw = pool_kwargs
         make = _put_in_place("PoolManager")
         if make is not None:
             self.poolmanager = make(
@@ -113,6 +118,22 @@ class Pooling:
         if make is not None:
             return make(proxy, **kw)
         return proxy_manager_for(cast("HTTPAdapter", self), proxy, **kw)
+
+    @cached_property
+    def _as_owner(self) -> Owner:
+        from curlhttp.requests._urllib3_pools import Owner
+
+        return Owner(cast("HTTPAdapter", self))
+
+    def _tell_pools_of_guard(self) -> None:
+        """Let pools know whether there is a guard, also those that outlive the adapter."""
+        adapter, own = cast("HTTPAdapter", self), self.__dict__
+        if "poolmanager" in own:
+            from curlhttp.requests._urllib3_pools import adopt
+
+            adopt(own["poolmanager"], adapter)
+        if "_as_owner" in own:
+            self._as_owner.is_guarded = adapter.guard is not None
 
     def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
         """Put verify= and cert= onto a connection's settings.

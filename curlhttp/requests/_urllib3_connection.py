@@ -53,6 +53,15 @@ class CurlConnection:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._like, name)
 
+    def connect(self) -> None:
+        """Let urllib3 connect, for who wants its socket.
+
+        Raises:
+            ValueError: there is a guard.
+        """
+        self._adapter._check_unguarded()
+        self._like.connect()
+
     def request(
         self,
         method: str,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ssl
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager, poolmanager
 from urllib3.connection import port_by_scheme
+from urllib3.exceptions import ClosedPoolError
 
 from curlhttp._client.ssl_context import tls_version, trust_of
 from curlhttp._models.config import TLS, Proxy, Transport
@@ -25,6 +26,8 @@ from curlhttp.requests._environment import for_plain_http
 from curlhttp.requests._transports import ip_version
 
 if TYPE_CHECKING:
+    from urllib3._base_connection import BaseHTTPConnection
+
     from curlhttp._models.config import HTTP2, Verify
     from curlhttp.requests._types import PoolKeywords
     from curlhttp.requests.adapters import HTTPAdapter
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CannotCarry",
     "CurlSOCKSProxyManager",
+    "Owner",
     "Route",
     "adopt",
     "check_is_ours",
@@ -42,31 +46,60 @@ __all__ = [
     "route_of",
 ]
 
-Owner = Callable[[], "HTTPAdapter | None"]
-
 
 class CannotCarry(Exception):
     """Say what a pool asks for that libcurl cannot do."""
 
 
+class Owner:
+    """What pools know of their adapter, and keep in mind when it is gone.
+
+    Args:
+        adapter: has the pools; None for pools that belong to nobody.
+
+    Attributes:
+        is_guarded: the adapter has a guard.
+    """
+
+    def __init__(self, adapter: HTTPAdapter | None) -> None:
+        self._adapter = None if adapter is None else weakref.ref(adapter)
+        self.is_guarded = adapter is not None and adapter.guard is not None
+
+    def adapter(self) -> HTTPAdapter | None:
+        """Return the adapter, None when it is gone."""
+        return None if self._adapter is None else self._adapter()
+
+    def check_unguarded(self, pool: HTTPConnectionPool) -> None:
+        """Refuse to let urllib3 dial what a guard has to judge.
+
+        Raises:
+            ValueError: there is a guard.
+            ClosedPoolError: there was one, and the adapter is gone.
+        """
+        adapter = self.adapter()
+        if adapter is not None:
+            adapter._check_unguarded()
+        elif self.is_guarded:
+            raise ClosedPoolError(pool, "the adapter of this pool, which had a guard, is gone")
+
+
+_NOBODY = Owner(None)
+
+
 # --- managers ---
-
-
-def _nobody() -> None:
-    """Stand for the adapter of a pool that has none, or no longer."""
 
 
 class _OfAdapter:
     """What the managers of an adapter have in common."""
 
-    owner: Owner = staticmethod(_nobody)
+    owner = _NOBODY
 
     if TYPE_CHECKING:
         pool_classes_by_scheme: dict[str, type[HTTPConnectionPool]]
 
     def belong_to(self, adapter: HTTPAdapter) -> None:
         """Give the pools to an adapter, whose connections they use."""
-        self.owner = weakref.ref(adapter)  # the adapter holds its manager
+        self.owner = adapter._as_owner
         self.pool_classes_by_scheme = dict(_OURS)
 
     def _new_pool(self, scheme: str, host: str, port: int, request_context: Any = None) -> Any:
@@ -78,13 +111,20 @@ class _OfAdapter:
     def clear(self) -> None:
         """Forget the pools, and let go of the adapter's connections."""
         super().clear()  # type: ignore[misc]
-        adapter = self.owner()
+        adapter = self.owner.adapter()
         if adapter is not None:
             adapter._let_go()
 
 
 class CurlPoolManager(_OfAdapter, PoolManager):
     """Make the pools for origins."""
+
+
+class _AdoptedPoolManager(CurlPoolManager):
+    """A program's own, which several adapters may share: their connections are not its own."""
+
+    def clear(self) -> None:
+        PoolManager.clear(self)
 
 
 class CurlProxyManager(_OfAdapter, ProxyManager):
@@ -135,10 +175,16 @@ def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManage
     return manager
 
 
-def adopt(manager: object) -> None:
-    """Let the pools of a manager that is urllib3's own, as many adapters have it, be ours."""
+def adopt(manager: object, adapter: HTTPAdapter) -> None:
+    """Let a manager that is urllib3's own, as many adapters have it, be one of the adapter's."""
     if type(manager) is PoolManager and manager.pool_classes_by_scheme == _URLLIB3S:
-        manager.pool_classes_by_scheme = dict(_OURS)
+        manager.__class__ = _AdoptedPoolManager
+        cast("_AdoptedPoolManager", manager).belong_to(adapter)
+        for key in manager.pools.keys():  # noqa: SIM118  # it has no iterator
+            pool = manager.pools.get(key)
+            if pool is not None and type(pool) in _URLLIB3S.values():
+                pool.__class__ = _OURS[str(pool.scheme)]
+                cast("CurlHTTPConnectionPool", pool).owner = adapter._as_owner
 
 
 # --- pools ---
@@ -147,39 +193,40 @@ def adopt(manager: object) -> None:
 class CurlHTTPConnectionPool(HTTPConnectionPool):
     """A pool whose connections are those of an adapter."""
 
-    owner: Owner = staticmethod(_nobody)
+    owner = _NOBODY
     is_left_alone = False
 
     def _new_conn(self) -> Any:
-        adapter = self.owner()
-        if adapter is None or self.is_left_alone:
-            return super()._new_conn()
-        try:
-            return adapter._connection_of(self)
-        except CannotCarry as error:
-            adapter._check_unguarded()
-            if "_socks_options" in self.conn_kw:
-                raise ValueError(str(error)) from None
-            return super()._new_conn()
+        adapter = self.owner.adapter()
+        if adapter is not None and not self.is_left_alone:
+            try:
+                return adapter._connection_of(self)
+            except CannotCarry as error:
+                if "_socks_options" in self.conn_kw:
+                    raise ValueError(str(error)) from None
+        self.owner.check_unguarded(self)
+        return super()._new_conn()
 
-    def _unused_connection(self) -> Any:
+    def _unused_connection(self) -> object:
         """Return what urllib3 would connect; it has the attributes that libcurl's has not."""
         if "_socks_options" in self.conn_kw:  # urllib3 would need PySocks
             return None
         self.num_connections -= 1
         return super()._new_conn()
 
-    def _put_conn(self, conn: Any) -> None:
+    def _put_conn(self, conn: BaseHTTPConnection | None) -> None:
         # libcurl keeps the connections. Here one would keep the adapter, and so this pool, because
         # the finalizer of a pool holds what is in its queue.
         super()._put_conn(None if hasattr(conn, "is_curls") else conn)
 
     def _prepare_proxy(self, conn: Any) -> None:
         if not hasattr(conn, "is_curls"):
+            self.owner.check_unguarded(self)
             super()._prepare_proxy(conn)
 
     def _validate_conn(self, conn: Any) -> None:
         if not hasattr(conn, "is_curls"):
+            self.owner.check_unguarded(self)  # it may be from before there was a guard
             super()._validate_conn(conn)
 
 
@@ -188,7 +235,10 @@ class CurlHTTPSConnectionPool(CurlHTTPConnectionPool, HTTPSConnectionPool):
 
 
 _URLLIB3S = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
-_OURS = {"http": CurlHTTPConnectionPool, "https": CurlHTTPSConnectionPool}
+_OURS: dict[str, type[HTTPConnectionPool]] = {
+    "http": CurlHTTPConnectionPool,
+    "https": CurlHTTPSConnectionPool,
+}
 
 
 # --- from a pool to libcurl ---
@@ -262,7 +312,7 @@ def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:
 
 
 @contextmanager
-def left_alone(pool: Any) -> Iterator[None]:
+def left_alone(pool: CurlHTTPConnectionPool) -> Iterator[None]:
     """Let urllib3 send what goes by a pool; if it succeeds, then from now on."""
     pool.is_left_alone = True
     try:

@@ -80,6 +80,19 @@ __getattr__: Names = names_of(
 
 _MANY = 10_000  # connections at once, where requests has no bound; the process's own comes first
 
+# What a subclass has, or who has put something on an adapter, that decides on pools.
+_ABOUT_POOLS = frozenset(
+    {
+        "_pool_kw",
+        "build_connection_pool_key_attributes",
+        "cert_verify",
+        "get_connection_with_tls_context",
+        "poolmanager",
+        "proxy_headers",
+        "proxy_manager_for",
+    }
+)
+
 
 class BaseAdapter:
     """Carry prepared requests; subclasses say how."""
@@ -150,7 +163,6 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         self._pool_connections = pool_connections
         self._pool_maxsize = pool_maxsize
         self._pool_block = pool_block
-        self._pool_kw: t.PoolKeywords = {}
         self._seen: Seen = {}
         self.init_poolmanager(pool_connections, pool_maxsize, block=pool_block)
 
@@ -160,7 +172,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
     def __setstate__(self, state: t.PickledState) -> None:
         self.proxy_manager = {}
         self.config = {}
-        self._pool_kw, self._seen = {}, {}
+        self._seen = {}
         for name, value in state.items():
             setattr(self, name, value)
         self.init_poolmanager(self._pool_connections, self._pool_maxsize, block=self._pool_block)
@@ -253,9 +265,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             verify = verify is None or bool(verify)  # None is the default, never a "no"
         kind, pool = type(self), None
         if (
-            self._pool_kw
-            or kind._makes_pools
-            or "poolmanager" in self.__dict__
+            kind._makes_pools
+            or not _ABOUT_POOLS.isdisjoint(self.__dict__)
             or kind.get_connection_with_tls_context is not _GET_CONNECTION
         ):
             pool = self._pool_for(request, verify, cert, proxies)
@@ -320,7 +331,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
 
         from curlhttp.requests._urllib3_pools import adopt
 
-        adopt(self.__dict__.get("poolmanager"))
+        adopt(self.__dict__.get("poolmanager"), self)
         try:
             pool = self.get_connection_with_tls_context(request, verify, proxies=proxies, cert=cert)
         except LocationValueError as error:
@@ -402,13 +413,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         super().__init_subclass__(**kwargs)
         cls._makes_pools = any(
             getattr(cls, name) is not getattr(HTTPAdapter, name)
-            for name in (
-                "build_connection_pool_key_attributes",
-                "cert_verify",
-                "get_connection_with_tls_context",
-                "proxy_headers",
-                "proxy_manager_for",
-            )
+            for name in _ABOUT_POOLS - {"poolmanager"}  # a class has none of its own
         )
         cls._adds_headers = cls.add_headers is not HTTPAdapter.add_headers
         cls._writes_targets = cls.request_url is not HTTPAdapter.request_url

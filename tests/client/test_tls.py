@@ -18,6 +18,7 @@ from cryptography import x509
 
 import curlhttp
 from curlhttp import TLS
+from curlhttp._curl.errors import LACKS_CERTIFICATE
 from curlhttp._models.config import Transport
 from tests.servers import AppConnection, AppServer, Certs, HTTPProxy, Record
 from tests.servers.certs import HTTP1, HTTP2
@@ -323,6 +324,9 @@ async def _refusals(send: Callable[[], Awaitable[object]], server: AppServer) ->
         with pytest.raises(curlhttp.SSLError) as caught:
             await send()
         said.append(str(caught.value))
+        cause = caught.value.__cause__  # of requests' exception, which has no such attributes
+        error = cause if isinstance(cause, curlhttp.SSLError) else caught.value
+        assert error.wants_certificate is any(words in said[-1] for words in LACKS_CERTIFICATE)
     assert not server.requests
     assert server.connections == _TIMES
     return said

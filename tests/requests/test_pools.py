@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import urllib3
@@ -303,6 +304,101 @@ def test_what_urllib3_would_dial_is_refused_on_guard(tls_app: AppServer) -> None
         with pytest.raises(ValueError, match="guard"):
             adapter.poolmanager.request("GET", tls_app.url)
     assert tls_app.connections == 0
+
+
+def manager_of(session: requests.Session) -> Any:
+    adapter: Any = session.get_adapter("http://")
+    return adapter.poolmanager
+
+
+class WithItsOwnManager(HTTPAdapter):
+    """As many are, and not told of before there is a request."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        self.poolmanager = urllib3.PoolManager()
+
+
+@pytest.mark.parametrize("sends_first", [False, True])
+@pytest.mark.parametrize("has_pools", [False, True])
+def test_a_manager_that_was_put_in_place_is_on_guard(
+    app: AppServer, sends_first: bool, has_pools: bool
+) -> None:
+    adapter = WithItsOwnManager()
+    manager = adapter.poolmanager
+    if has_pools:
+        assert manager.urlopen("GET", app.url).data == b"hello"
+    with requests.Session(guard=PublicOnly()) as session:
+        session.mount("http://", adapter)
+        if sends_first:
+            with pytest.raises(BlockedAddress):
+                session.get(app.url)
+        with pytest.raises((urllib3.exceptions.ProtocolError, ValueError)):
+            manager.urlopen("GET", app.url, retries=False)
+        with pytest.raises(urllib3.exceptions.ProtocolError) as caught:
+            manager.urlopen("GET", app.url, retries=False)
+        assert isinstance(caught.value.__cause__, BlockedAddress)
+    assert len(app.requests) == has_pools
+
+
+def test_a_manager_that_adapters_share_is_forgotten_by_one_of_them(app: AppServer) -> None:
+    first, second = WithItsOwnManager(), WithItsOwnManager()
+    second.poolmanager = first.poolmanager
+    with mounted(first) as session, mounted(second) as other:
+        assert session.get(app.url).text == other.get(app.url).text == "hello"
+        other.close()
+        assert session.get(app.url).text == "hello"
+    assert app.connections == 2
+
+
+@pytest.mark.parametrize("adapter", [HTTPAdapter, WithItsOwnManager])
+@pytest.mark.parametrize("how", ["pool", "manager"])
+def test_what_outlives_a_guarded_session_dials_no_more(
+    app: AppServer, how: str, adapter: type[HTTPAdapter]
+) -> None:
+    session = requests.Session(guard=PublicOnly())
+    session.mount("http://", adapter())
+    manager = manager_of(session)
+    sender, url = manager, app.url
+    if how == "pool":
+        sender, url = manager.connection_from_url(app.url), "/"
+    del session, manager
+    gc.collect()
+    with pytest.raises(urllib3.exceptions.ClosedPoolError, match="guard"):
+        sender.urlopen("GET", url)
+    assert app.connections == 0
+
+
+def test_a_guard_that_comes_later_judges_what_urllib3_has_dialled(app: AppServer) -> None:
+    with requests.Session() as session:
+        pool = manager_of(session).connection_from_url(app.url)
+        pool.is_left_alone = True
+        assert pool.urlopen("GET", "/").data == b"hello"
+        session.guard = PublicOnly()
+        for _ in range(2):  # the connection that is there, and a new one
+            with pytest.raises(ValueError, match="guard"):
+                pool.urlopen("GET", "/")
+        session.guard = None
+        assert pool.urlopen("GET", "/").data == b"hello"
+    assert len(app.requests) == 2
+
+
+def test_a_socket_of_urllib3s_is_not_to_be_had_on_guard(app: AppServer) -> None:
+    with requests.Session(guard=PublicOnly()) as session:
+        pool = manager_of(session).connection_from_url(app.url)
+        with pytest.raises(ValueError, match="guard"):
+            pool._get_conn().connect()
+    assert app.connections == 0
+
+
+def test_what_a_test_puts_on_an_adapter_is_asked_for_the_pool(app: AppServer) -> None:
+    adapter: Any = HTTPAdapter()
+    pool = urllib3.HTTPConnectionPool("127.0.0.1", app.port)
+    with (
+        mounted(adapter) as session,
+        patch.object(adapter, "get_connection_with_tls_context", return_value=pool) as asked,
+    ):
+        assert session.get("http://host.invalid/").text == "hello"
+        asked.assert_called_once()
 
 
 # --- what it costs ---
