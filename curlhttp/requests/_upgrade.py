@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["open_upgrade"]
 
 _PIECE = 64 * 1024  # bytes
+_CLOSED = "this response was closed while it was read"
 
 
 def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
@@ -178,7 +179,10 @@ class _File(HTTPResponse, Body):
         elif isinstance(error, TimeoutError):
             failure = ReadTimeout(f"{request}: the server was silent for too long")
         else:
-            failure = ChunkedEncodingError(f"{request}: the body broke off: {error}")
+            # What a read that was woken meets first depends on the threads.
+            was_closed = self._received is not None and self._received.is_given_up
+            reason = _CLOSED if was_closed else error
+            failure = ChunkedEncodingError(f"{request}: the body broke off: {reason}")
         failure.request, failure.request_sent = request, True
         raise as_urllib3(failure) from failure
 
@@ -190,6 +194,9 @@ class _Received(SocketIO):
         sock: is read from; its timeout holds.
         request: its total time limit holds as well; None for no such limit.
         now: gives monotonic seconds.
+
+    Attributes:
+        is_given_up: give_up() was called.
     """
 
     def __init__(
@@ -199,12 +206,12 @@ class _Received(SocketIO):
         sock._io_refs += 1  # type: ignore[attr-defined]  # as makefile() does
         self._request = request
         self._now = now
-        self._is_waiting = self._is_given_up = False
+        self._is_waiting = self.is_given_up = False
         self._process = os.getpid()
 
     def give_up(self) -> None:
         """Wake the thread that reads, if one does: it has the lock that close() takes."""
-        self._is_given_up = True
+        self.is_given_up = True
         sock = cast("socket.socket | None", self._sock)  # type: ignore[attr-defined]
         # In a forked child there is no such thread, and the connection is the parent's.
         if self._is_waiting and sock is not None and self._process == os.getpid():
@@ -223,8 +230,8 @@ class _Received(SocketIO):
         return size
 
     def _check_given_up(self) -> None:
-        if self._is_given_up:
-            raise ConnectionAbortedError("this response was closed while it was read")
+        if self.is_given_up:
+            raise ConnectionAbortedError(_CLOSED)
 
     def _receive(self, buffer: WriteableBuffer) -> int | None:
         request = self._request
