@@ -16,11 +16,11 @@ from typing import Any
 from griffe import Alias, Attribute, Class, Expr, ExprName, Extension, Function, Module, Object
 
 PACKAGE = "curlhttp"
-CLIENTS = ("_client.Client", "_async_client.AsyncClient")
+CLIENTS = ("_client.client.Client", "_client.async_client.AsyncClient")
 TIMEOUT = "Timeout(connect=10, read=60)"
 # What users meet in place of a type that is not exported, or under another name.
 PUBLIC = {
-    "_async_client._Streaming": "AsyncStreamedResponse",
+    "_client.async_client._Streaming": "AsyncStreamedResponse",
     "_models.request.Request": "ClientRequest",
     "requests.models.Request": "Request",
     "requests.Request": "Request",
@@ -77,8 +77,8 @@ def exported(pkg: Module) -> dict[str, str]:
 
 def show_constructors(pkg: Module) -> None:
     """Let both clients have the constructor that they inherit, with their own defaults."""
-    inherited = pkg["_core.Core.__init__"]
-    limits = pkg["_config.Limits"].members
+    inherited = pkg["_client.base.Core.__init__"]
+    limits = pkg["_models.config.Limits"].members
     show_constants(inherited)
     for path in CLIENTS:
         client = pkg[path]
@@ -208,6 +208,6 @@ def method(found: Object, name: str) -> str:
     owner = found if isinstance(found, Class) else found.parent
     if not isinstance(owner, Class) or name not in ("build_request", "request"):
         return ""
-    if owner.path.startswith(f"{PACKAGE}._core") or owner.path.startswith(f"{PACKAGE}._building"):
-        return f"{PACKAGE}._client.Client.{name}"
+    if owner.path.startswith((f"{PACKAGE}._client.base", f"{PACKAGE}._client.building")):
+        return f"{PACKAGE}._client.client.Client.{name}"
     return f"{owner.path}.{name}"
