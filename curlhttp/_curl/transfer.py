@@ -24,7 +24,7 @@ from curlhttp._models.config import Limits
 from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head
-from curlhttp._models.timings import CurlTimings, Timings, make_timings
+from curlhttp._models.timings import CurlTimings
 
 __all__ = ["Transfer"]
 
@@ -316,12 +316,8 @@ class Transfer(GuardedSending):
         self._unread = self._folded = 0
         return taken
 
-    def timings(self) -> Timings:
-        """Return where the time went up to now."""
-        return make_timings(self.times())
-
-    def times(self) -> CurlTimings:
-        """Return the timings as libcurl counts them: most are never looked at."""
+    def timings(self) -> CurlTimings:
+        """Return where the time went up to now, as libcurl counts it: most is never looked at."""
         info = self.easy.getinfo
         # Without a byte libcurl gives the end.
         first_byte = info(_STARTTRANSFER_TIME_T) if self.lines else 0
