@@ -20,6 +20,7 @@ from curlhttp._curl.errors import no_head, too_large
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
 from curlhttp._engine.engine import DRAINED
+from curlhttp._engine.log import watch_of
 from curlhttp._models.config import Limits
 from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
@@ -163,7 +164,7 @@ class Transfer(GuardedSending):
         """
         self.request = request
         self.handle.prepare(request)
-        if request.extensions is not None:
+        if request.extensions is not None and watch_of(request) is not None:
             self._listen(request)
         body = request.body
         if body is not None and body.data is None:
