@@ -127,12 +127,12 @@ class Stream:
             sent = self._send(data)
             if sent < len(data):
                 self._unsent.append(memoryview(data)[sent:])
-                return
+            return
         self._push()
 
     def unsent(self) -> int:
         """Return how many bytes were written and wait to be sent."""
-        return sum(map(len, self._unsent))
+        return sum(map(len, self._unsent)) if self._unsent else 0
 
     def _push(self) -> None:
         """Send what goes out at once of what waits."""
