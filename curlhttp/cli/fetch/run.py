@@ -15,10 +15,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from curlhttp._models.cookies import LazyCookies
+from curlhttp.cli.bench import LatencyHistogram
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
-from curlhttp.cli.histogram import LatencyHistogram
 from curlhttp.cli.terminal import (
     console,
     format_bytes,
