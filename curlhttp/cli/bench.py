@@ -11,14 +11,20 @@ import math
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
-from curlhttp.cli.options import ConnectionOptions, connection_options, integer, parse_seconds
+from curlhttp.cli.options import (
+    ConnectionOptions,
+    add_options,
+    connection_options,
+    integer,
+    parse_seconds,
+)
 from curlhttp.cli.terminal import console, format_bytes, format_counts, format_seconds
 from curlhttp.exceptions import RequestException
 
@@ -58,6 +64,21 @@ Examples:
   curlhttp bench http://127.0.0.1:8080/ --rate 200 -z 30 --plot latencies.svg
   curlhttp bench http://127.0.0.1:8080/old http://127.0.0.1:8080/new
 """
+_OPTIONS = (
+    click.option("-c", "--concurrency", type=integer(1, 10_000), default=64, show_default=True,
+                 metavar="N", help="Number of concurrent requests."),
+    click.option("-n", "--requests", type=integer(most=10**12), metavar="N",
+                 help=f"Total number of requests.  [default: {_REQUESTS} without -z]"),
+    click.option("-z", "--duration", type=parse_seconds, metavar="SECONDS",
+                 help="Do not start requests after this time."),
+    click.option("--rate", type=parse_seconds, metavar="N",
+                 help="Start N requests per second, even if earlier ones are still running."),
+    click.option("-X", "--method", default="GET", show_default=True, help="HTTP method."),
+    click.option("-d", "--data", metavar="DATA", help="Request body, which is sent unchanged."),
+    click.option("--plot", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+                 help="Plot latencies by percentile to an SVG file."),
+    click.option("--json", "as_json", is_flag=True, help="Print the results as JSON."),
+)  # fmt: skip
 
 
 class _BenchOptions(TypedDict):
@@ -73,49 +94,9 @@ class _BenchOptions(TypedDict):
     as_json: bool
 
 
-@click.command(
-    help="Load-test one URL, or compare two.",
-    epilog=_EPILOG,
-)
+@click.command(help="Load-test one URL, or compare two.", epilog=_EPILOG)
 @click.argument("urls", nargs=-1, required=True, metavar="URL [URL]")
-@click.option(
-    "-c",
-    "--concurrency",
-    type=integer(1, 10_000),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Number of concurrent requests.",
-)
-@click.option(
-    "-n",
-    "--requests",
-    type=integer(most=10**12),
-    metavar="N",
-    help=f"Total number of requests.  [default: {_REQUESTS} without -z]",
-)
-@click.option(
-    "-z",
-    "--duration",
-    type=parse_seconds,
-    metavar="SECONDS",
-    help="Do not start requests after this time.",
-)
-@click.option(
-    "--rate",
-    type=parse_seconds,
-    metavar="N",
-    help="Start N requests per second, even if earlier ones are still running.",
-)
-@click.option("-X", "--method", default="GET", show_default=True, help="HTTP method.")
-@click.option("-d", "--data", metavar="DATA", help="Request body, which is sent unchanged.")
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, writable=True),
-    metavar="FILE",
-    help="Plot latencies by percentile to an SVG file.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@add_options(_OPTIONS)
 @connection_options
 def bench(
     urls: tuple[str, ...], connection: ConnectionOptions, **options: Unpack[_BenchOptions]
@@ -171,16 +152,12 @@ def _run(connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult
             if plan.rate is None:
                 _run_closed_loop(client, plan, results)
             else:
-                _run_open_loop(_client_factory(connection, plan.concurrency), plan, results)
+                import asyncio
+
+                asyncio.run(_run_open_loop(connection, plan, results))
         except KeyboardInterrupt:
             return INTERRUPTED
     return 0
-
-
-def _client_factory(connection: ConnectionOptions, concurrency: int) -> Callable[[], AsyncClient]:
-    from curlhttp._client.async_client import AsyncClient
-
-    return lambda: AsyncClient(**{**connection.settings(), "max_connections": concurrency})
 
 
 # --- send requests ---
@@ -271,8 +248,8 @@ def _raise_if_unreachable(outcome: Response | RequestException) -> None:
 # --- open loop ---
 
 
-def _run_open_loop(
-    create_client: Callable[[], AsyncClient], plan: LoadPlan, results: list[LoadResult]
+async def _run_open_loop(
+    connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult]
 ) -> None:
     """Start a number of requests per second, whether or not earlier ones have ended.
 
@@ -281,21 +258,16 @@ def _run_open_loop(
     not have sent these requests ("coordinated omission").
 
     Args:
-        create_client: creates the client, in the event loop.
+        connection: the options of the client.
         plan: what to send, and at which rate. Two URLs take turns.
         results: one for each URL, updated while this runs.
     """
-    import asyncio  # only here, because every command imports this module
+    import asyncio  # here, because every command imports this module
 
-    asyncio.run(_send_at_rate(create_client, plan, results))
+    from curlhttp._client.async_client import AsyncClient
 
-
-async def _send_at_rate(
-    create_client: Callable[[], AsyncClient], plan: LoadPlan, results: list[LoadResult]
-) -> None:
-    import asyncio
-
-    async with create_client() as client:
+    settings = {**connection.settings(), "max_connections": plan.concurrency}
+    async with AsyncClient(**settings) as client:
         requests = [plan.build_request(client, url) for url in plan.urls]
         for request in requests:
             warm_up = (_send(client, request) for _ in range(min(plan.concurrency, 16)))

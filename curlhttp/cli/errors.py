@@ -7,14 +7,7 @@ import click
 from curlhttp import exceptions as e
 from curlhttp.cli.terminal import printable
 
-__all__ = [
-    "INTERRUPTED",
-    "READ_ERROR",
-    "WRITE_ERROR",
-    "CommandFailed",
-    "get_exit_status",
-    "to_failure",
-]
+__all__ = ["INTERRUPTED", "READ_ERROR", "WRITE_ERROR", "CommandFailed", "to_failure"]
 
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 _USAGE = 2
@@ -59,7 +52,7 @@ class CommandFailed(Exception):
             click.echo(f"curlhttp: {message}", err=True)
 
 
-def get_exit_status(error: e.RequestException) -> int:
+def _get_exit_status(error: e.RequestException) -> int:
     """Return curl's exit code for an error: its libcurl code if it has one, else by its type."""
     if error.curl_code and not isinstance(error, e.Timeout):
         return error.curl_code
@@ -71,7 +64,7 @@ def to_failure(error: Exception) -> CommandFailed | None:
     if isinstance(error, CommandFailed):
         return error
     if isinstance(error, e.RequestException):
-        return CommandFailed(str(error), get_exit_status(error))
+        return CommandFailed(str(error), _get_exit_status(error))
     if isinstance(error, UnicodeEncodeError):
         text = error.object[error.start : error.end]
         return CommandFailed(f"{text!r} cannot be encoded, so it cannot be sent or written", _USAGE)

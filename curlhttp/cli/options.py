@@ -306,13 +306,12 @@ _OPTIONS = (
 
 
 def add_options(
-    command: Callable[..., _T],
     options: Sequence[Callable[[Callable[..., _T]], Callable[..., _T]]],
-) -> Callable[..., _T]:
-    """Add options to a command. Its help lists them in this order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+) -> Callable[[Callable[..., _T]], Callable[..., _T]]:
+    """Return a decorator that adds options to a command. The help lists them in this order."""
+    return lambda command: functools.reduce(
+        lambda decorated, option: option(decorated), reversed(options), command
+    )
 
 
 def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
@@ -326,4 +325,4 @@ def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
         values = {name: options.pop(name) for name in names}
         return command(connection=ConnectionOptions(**values), **options)
 
-    return add_options(wrapped, _OPTIONS)
+    return add_options(_OPTIONS)(wrapped)

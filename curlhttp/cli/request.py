@@ -385,7 +385,7 @@ def _create_command(name: str) -> click.Command:
             method = method or ("POST" if content.keywords else "GET")
             _send(_RequestSpec(method, url, parsed.params, content), connection, output)
 
-    decorated: Callable[..., None] = body_options(add_options(command, _OUTPUT_OPTIONS))
+    decorated: Callable[..., None] = body_options(add_options(_OUTPUT_OPTIONS)(command))
     if name == "request":
         option = click.option("-X", "--method", "--request", "method", help="HTTP method.")
         decorated = option(decorated)

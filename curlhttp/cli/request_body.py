@@ -72,7 +72,7 @@ _OPTIONS = (
 
 def body_options(command: Callable[..., _T]) -> Callable[..., _T]:
     """Add the body options to a command. pop_content() reads their values."""
-    return add_options(command, _OPTIONS)
+    return add_options(_OPTIONS)(command)
 
 
 # --- items ---

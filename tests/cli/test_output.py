@@ -92,7 +92,7 @@ def test_a_terminal_is_spared_binaries(app: AppServer) -> None:
     status, shown = on_terminal("get", app.url + "/bytes/300")
     assert status == 23
     assert shown == (
-        "curlhttp: the body is binary (application/octet-stream): "
+        "curlhttp: the body is binary (application/octet-stream); "
         "save it with -o FILE, or pipe it\n"
     )
 

@@ -19,6 +19,7 @@ import click
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
 from curlhttp.cli.options import (
     ConnectionOptions,
+    add_options,
     connection_options,
     integer,
     parse_rate,
@@ -60,6 +61,54 @@ Examples:
   curlhttp fetch urls.txt -o pages --processes 4 --per-host 4
   sed 's|^|https://example.org/|' names | curlhttp fetch - | jq .status
 """
+_OPTIONS = (
+    click.option("-o", "--output", metavar="PATH",
+                 help="Where to write records: a .jsonl file, a .db file (SQLite) or a folder.  "
+                 "[default: JSONL on stdout]"),
+    click.option("--format", "kind", type=click.Choice(["jsonl", "folder", "sqlite", "parquet"]),
+                 help="Format of PATH, if its name does not imply it. With workers: format of the "
+                 "parts, parquet (the default) or jsonl."),
+    click.option("--resume", is_flag=True, help="Skip the lines that have a record in PATH."),
+    click.option("--retry-failed", is_flag=True,
+                 help="With --resume: fetch failed lines again."),
+    click.option("--overwrite", is_flag=True, help="Replace PATH if it exists."),
+    click.option("--no-body", is_flag=True, help="Do not record bodies."),
+    click.option("--max-body", type=parse_size, default="100M", show_default=True, metavar="SIZE",
+                 help="Maximum size of a body. A larger one is an error."),
+    click.option("-c", "--concurrency", type=integer(1, 100_000), default=64, show_default=True,
+                 metavar="N", help="Maximum number of concurrent requests."),
+    click.option("--per-host", type=integer(), metavar="N",
+                 help="Maximum number of concurrent requests to one origin."),
+    click.option("--rate", type=parse_rate, metavar="N[/s|/m|/h]",
+                 help="Maximum number of requests per second, minute or hour."),
+    click.option("--burst", type=integer(), default=1, show_default=True, metavar="N",
+                 help="With --rate: maximum number of requests at once, after a pause."),
+    click.option("--rate-per", type=click.Choice(["origin", "all"]), default="origin",
+                 show_default=True,
+                 help="Apply --rate to each origin, or to all requests together."),
+    click.option("--breaker", type=integer(), metavar="N",
+                 help="After N failures in a row, send nothing to an origin for 30 s. Its lines "
+                 "fail."),
+    click.option("-X", "--method", default="GET", show_default=True,
+                 help="HTTP method for lines that have none."),
+    click.option("-q", "--quiet", is_flag=True, help="Show no progress and no summary."),
+    click.option("--summary", type=click.Choice(["text", "json"]), default="text",
+                 show_default=True,
+                 help="Format of the summary. JSON goes to stdout if PATH is given."),
+    click.option("--engine", metavar="ENGINE",
+                 help="Use many workers: processes, dask, ray, or the address of a cluster such as "
+                 "dask://HOST:8786. PATH is a folder of parts, or its URL (s3://...). The same "
+                 "command resumes an interrupted run."),
+    click.option("--processes", type=integer(1, 10_000), metavar="N",
+                 help="Use N processes on this machine as workers, like --engine processes."),
+    click.option("--partition", type=integer(1, 100_000_000), metavar="N",
+                 help="With workers: maximum number of URLs in a part.  [default: 10000]"),
+    click.option("--column", metavar="NAME",
+                 help="With workers: read URLs from this column of a Parquet FILE."),
+    click.option("--store", metavar="URL",
+                 help="With workers: URL of a Redis server that shares --per-host and --rate among "
+                 "them."),
+)  # fmt: skip
 
 
 class _FetchOptions(TypedDict):
@@ -90,116 +139,7 @@ class _FetchOptions(TypedDict):
 
 @click.command(help="Fetch a list of URLs. An interrupted run can be resumed.", epilog=_EPILOG)
 @click.argument("file", metavar="FILE|-")
-@click.option(
-    "-o",
-    "--output",
-    metavar="PATH",
-    help="Where to write records: a .jsonl file, a .db file (SQLite) or a folder.  "
-    "[default: JSONL on stdout]",
-)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["jsonl", "folder", "sqlite", "parquet"]),
-    help="Format of PATH, if its name does not imply it. With workers: format of the parts, "
-    "parquet (the default) or jsonl.",
-)
-@click.option("--resume", is_flag=True, help="Skip the lines that have a record in PATH.")
-@click.option(
-    "--retry-failed",
-    is_flag=True,
-    help="With --resume: fetch failed lines again.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace PATH if it exists.")
-@click.option("--no-body", is_flag=True, help="Do not record bodies.")
-@click.option(
-    "--max-body",
-    type=parse_size,
-    default="100M",
-    show_default=True,
-    metavar="SIZE",
-    help="Maximum size of a body. A larger one is an error.",
-)
-@click.option(
-    "-c",
-    "--concurrency",
-    type=integer(1, 100_000),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of concurrent requests.",
-)
-@click.option(
-    "--per-host",
-    type=integer(),
-    metavar="N",
-    help="Maximum number of concurrent requests to one origin.",
-)
-@click.option(
-    "--rate",
-    type=parse_rate,
-    metavar="N[/s|/m|/h]",
-    help="Maximum number of requests per second, minute or hour.",
-)
-@click.option(
-    "--burst",
-    type=integer(),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="With --rate: maximum number of requests at once, after a pause.",
-)
-@click.option(
-    "--rate-per",
-    type=click.Choice(["origin", "all"]),
-    default="origin",
-    show_default=True,
-    help="Apply --rate to each origin, or to all requests together.",
-)
-@click.option(
-    "--breaker",
-    type=integer(),
-    metavar="N",
-    help="After N failures in a row, send nothing to an origin for 30 s. Its lines fail.",
-)
-@click.option(
-    "-X", "--method", default="GET", show_default=True, help="HTTP method for lines that have none."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress and no summary.")
-@click.option(
-    "--summary",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the summary. JSON goes to stdout if PATH is given.",
-)
-@click.option(
-    "--engine",
-    metavar="ENGINE",
-    help="Use many workers: processes, dask, ray, or the address of a cluster such as "
-    "dask://HOST:8786. PATH is a folder of parts, or its URL (s3://...). The same command "
-    "resumes an interrupted run.",
-)
-@click.option(
-    "--processes",
-    type=integer(1, 10_000),
-    metavar="N",
-    help="Use N processes on this machine as workers, like --engine processes.",
-)
-@click.option(
-    "--partition",
-    type=integer(1, 100_000_000),
-    metavar="N",
-    help="With workers: maximum number of URLs in a part.  [default: 10000]",
-)
-@click.option(
-    "--column", metavar="NAME", help="With workers: read URLs from this column of a Parquet FILE."
-)
-@click.option(
-    "--store",
-    metavar="URL",
-    help="With workers: URL of a Redis server that shares --per-host and --rate among them.",
-)
+@add_options(_OPTIONS)
 @connection_options
 def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOptions]) -> int:
     """Fetch a list of URLs."""
