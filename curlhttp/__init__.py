@@ -51,24 +51,23 @@ if TYPE_CHECKING:
     from curlhttp._models.url import URL
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
-    from curlhttp._policy.backoff import (
+    from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
+    from curlhttp._policy.breaker.circuit import BreakerMetrics
+    from curlhttp._policy.digest import DigestAuth
+    from curlhttp._policy.guard import PublicOnly
+    from curlhttp._policy.hedge import Hedge
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._policy.oauth2 import OAuth2ClientCredentials, OAuth2RefreshToken
+    from curlhttp._policy.retry import (
         DecorrelatedJitterBackoff,
         EqualJitterBackoff,
         ExponentialBackoff,
         FullJitterBackoff,
+        RetryBudget,
+        RetryPolicy,
     )
-    from curlhttp._policy.bearer import BearerAuth
-    from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
-    from curlhttp._policy.breaker.circuit import BreakerMetrics
-    from curlhttp._policy.budget import RetryBudget
-    from curlhttp._policy.concurrency import ConcurrencyLimit
-    from curlhttp._policy.digest import DigestAuth
-    from curlhttp._policy.guard import PublicOnly
-    from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.oauth2 import OAuth2ClientCredentials, OAuth2RefreshToken
-    from curlhttp._policy.rate import RateLimit
-    from curlhttp._policy.retry import RetryPolicy
     from curlhttp._policy.store import Store
+    from curlhttp._policy.token_auth import BearerAuth
     from curlhttp.exceptions import (
         BlockedAddress,
         ChecksumMismatch,
@@ -296,20 +295,18 @@ _HOMES = {
     "curlhttp._client.negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
     "curlhttp._policy.aws": "AWSSigV4",
-    "curlhttp._policy.bearer": "BearerAuth",
-    "curlhttp._policy.backoff": (
-        "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff"
+    "curlhttp._policy.token_auth": "BearerAuth",
+    "curlhttp._policy.retry": (
+        "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff "
+        "RetryBudget RetryPolicy"
     ),
     "curlhttp._policy.breaker.breaker": "CircuitBreaker Transition",
-    "curlhttp._policy.budget": "RetryBudget",
     "curlhttp._policy.breaker.circuit": "BreakerMetrics",
-    "curlhttp._policy.concurrency": "ConcurrencyLimit",
+    "curlhttp._policy.limits": "ConcurrencyLimit RateLimit",
     "curlhttp._policy.digest": "DigestAuth",
     "curlhttp._policy.guard": "PublicOnly",
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
-    "curlhttp._policy.rate": "RateLimit",
-    "curlhttp._policy.retry": "RetryPolicy",
     "curlhttp._policy.store": "Store",
     "curlhttp._client.cache.cache": "Cache",
     "curlhttp._client.record.record": "HarLog Record",

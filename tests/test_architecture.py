@@ -50,8 +50,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_engine/network.py": (VALUES + SEAM, PURE - {"time"}),
     "_flow": (VALUES + SEAM + POLICY + FLOW, PURE - CLOCKS),
     "_curl": (VALUES + SEAM + CURL, {"http.client", "http.cookiejar"}),
-    "_curl/engines/loops.py": (VALUES + CURL, PURE - LOOPS),
-    "_curl/engines/background.py": (VALUES + SEAM + CURL, PURE - LOOPS),
+    "_curl/engines/loops.py": (VALUES + SEAM + CURL, PURE - LOOPS),
     # what users hold
     "_client": (BELOW_CLIENTS, PURE),
     "_client/client.py": (BELOW_CLIENTS + CLIENT, PURE - CLOCKS),
@@ -215,8 +214,8 @@ def test_the_rules_find_what_they_forbid(tmp_path: Path) -> None:
     )
     found = set(imports_of(bad))
     assert "select" not in found
-    assert {"curlhttp._curl.slots", "socket", "time"} <= found
-    assert not is_within("curlhttp._curl.slots", VALUES)
+    assert {"curlhttp._curl.connection_pool", "socket", "time"} <= found
+    assert not is_within("curlhttp._curl.connection_pool", VALUES)
     assert is_within("asyncio.events", LOOPS)
 
 

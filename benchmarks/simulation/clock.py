@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from curlhttp._models.request import Request
 from curlhttp.testing import ScriptedEngine
-from curlhttp.testing._attempt import Attempted
-from curlhttp.testing._script import Step, as_step
+from curlhttp.testing._scripted import Attempted, Step, as_step
 
 __all__ = ["ScriptedNetwork", "run"]
 

@@ -56,10 +56,9 @@ if TYPE_CHECKING:
         ParamsInput,
     )
     from curlhttp._policy.breaker.breaker import CircuitBreaker
-    from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.guard import GuardInput
     from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.rate import RateLimit
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
     from curlhttp._policy.retry import RetryInput, RetryPolicy
     from curlhttp.requests import Request as UserRequest
 

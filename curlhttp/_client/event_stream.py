@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from curlhttp._engine.run import run_sync
-from curlhttp._flow.events import Events
+from curlhttp._flow.sse import Events
 from curlhttp._models.errors import Unpicklable, closed_with_client
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Response

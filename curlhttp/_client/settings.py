@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import HeaderChanges, Hook, HooksInput
     from curlhttp._policy.breaker.shared import SharedCircuits
-    from curlhttp._policy.budget import RetryBudget
-    from curlhttp._policy.concurrency import ConcurrencyLimit
-    from curlhttp._policy.rate import RateLimit
-    from curlhttp._policy.retry import RetryInput, RetryPolicy
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._policy.retry import RetryBudget, RetryInput, RetryPolicy
 
 __all__ = [
     *("checked_hooks", "client_headers", "connect_stores", "hsts_in", "limits_of", "netrc_of"),

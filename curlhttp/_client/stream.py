@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Generic, NoReturn, TypeVar
 
 from curlhttp._engine.run import run_sync
-from curlhttp._flow.streamed import CONSUMED, Read, Streamed
+from curlhttp._flow.streamed_response import CONSUMED, Read, Streamed
 from curlhttp._models.decoding import ByteChunks, Chunker, LineChunks, TextChunks, rechunk
 
 __all__ = ["AsyncStreamedResponse", "StreamedResponse"]

@@ -27,7 +27,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
-    from curlhttp._curl.wire_log import WireLog
+    from curlhttp._curl.libcurl_log import WireLog
 
 __all__ = ["Callbacks", "Handle", "Shares"]
 

@@ -18,7 +18,7 @@ from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, flow_method
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._policy.single_flight import CachedToken, TokenAuth, TokenRequest, Waiter
+    from curlhttp._policy.token_auth import CachedToken, TokenAuth, TokenRequest, Waiter
 
 __all__ = ["FindCredentials", "SignIn", "authenticate", "method_from_netrc"]
 
@@ -248,7 +248,7 @@ async def send_with_obtained(
 
 
 async def _obtain(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
-    from curlhttp._policy.single_flight import Waiter  # few clients need it
+    from curlhttp._policy.token_auth import Waiter  # few clients need it
 
     shared, now = method.shared, client.clock.now
 
@@ -307,8 +307,8 @@ async def _wait_in_line(
 
 async def _fetch(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
     """Run the steps of a method."""
-    from curlhttp._policy.single_flight import TokenRequest
     from curlhttp._policy.subrequest import request_beside
+    from curlhttp._policy.token_auth import TokenRequest
 
     steps = method.steps(client.clock.now)
     try:

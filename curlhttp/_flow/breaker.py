@@ -17,7 +17,7 @@ from curlhttp._flow.limits import asked
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key, refusal
-from curlhttp._policy.breaker.health import Outcome, OutcomeClassifier, ProxyJudge
+from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyJudge
 from curlhttp._policy.breaker.shared import Reading, SharedCircuits, SharedPermit
 from curlhttp.exceptions import CircuitBreakerOpen, StoreError
 

@@ -13,7 +13,7 @@ import hishel
 
 from curlhttp._engine.engine import Clock, Engine, Layer, Send
 from curlhttp._engine.run import Offload
-from curlhttp._flow.streamed import Streamed
+from curlhttp._flow.streamed_response import Streamed
 from curlhttp._models.config import Transport
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request

@@ -16,7 +16,7 @@ from curlhttp._engine.engine import Clock, Exchange, Layer, MakeGate, Middleware
 from curlhttp._engine.run import Offload
 from curlhttp._flow.auth import SignIn
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_answer, observe
-from curlhttp._flow.hops import cookies, hops
+from curlhttp._flow.redirects import cookies, hops
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import Hook
     from curlhttp._policy.alt_svc import Alternatives
     from curlhttp._policy.breaker.breaker import CircuitBreaker
-    from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.rate import RateLimit
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
     from curlhttp._policy.retry import RetryPolicy
 
 __all__ = ["Chain"]
@@ -202,7 +201,7 @@ class Chain:
         return (alt_svc(self._alternatives),)
 
     def _with_certificates(self, last: Exchange) -> Exchange:
-        from curlhttp._flow.certificates import with_certificates
+        from curlhttp._flow.exchange import with_certificates
 
         return with_certificates(last)
 

@@ -18,12 +18,11 @@ from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
-from curlhttp._policy.breaker.health import Outcome, OutcomeClassifier, ProxyJudge
-from curlhttp._policy.budget import RetryBudget
-from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
+from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyJudge
 from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge
-from curlhttp._policy.rate import RateLimit
-from curlhttp._policy.single_flight import SharedLease
+from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit
+from curlhttp._policy.retry import RetryBudget
+from curlhttp._policy.token_auth import SharedLease
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException, StoreError
 
 if TYPE_CHECKING:

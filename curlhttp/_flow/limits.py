@@ -12,13 +12,12 @@ from functools import partial
 from typing import cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
-from curlhttp._flow.hops import LEAST
+from curlhttp._flow.redirects import LEAST
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
-from curlhttp._policy.rate import RateLimit, Reservation
-from curlhttp._policy.single_flight import SharedLease, pause
+from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit, Reservation
 from curlhttp._policy.store import Answer, Store, StoreCommand, seconds
+from curlhttp._policy.token_auth import SharedLease, pause
 from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
 
 __all__ = ["asked", "limits"]

@@ -13,8 +13,7 @@ from contextlib import suppress
 
 from curlhttp._engine.engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
 from curlhttp._engine.log import INFO, log
-from curlhttp._flow.exchange import fit
-from curlhttp._flow.observe import logged, note_head
+from curlhttp._flow.exchange import fit, logged, note_head
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request

@@ -27,6 +27,7 @@ __all__ = [
     "flow_method",
 ]
 
+
 AuthFlow: TypeAlias = Generator["Request | UserRequest", "Response", None]
 """What auth_flow and sync_auth_flow return: yields requests, is sent their responses."""
 
@@ -66,7 +67,7 @@ class Auth:
     requires_request_body = False
     requires_response_body = False
 
-    # It obtains something first that requests share: see curlhttp._policy.single_flight.
+    # It obtains something first that requests share: see curlhttp._policy.token_auth.
     obtains = False
 
     def auth_flow(self, request: Request) -> AuthFlow:

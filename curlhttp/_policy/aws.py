@@ -15,7 +15,7 @@ from curlhttp._models.body import Body
 from curlhttp._models.redaction import display_text
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL
-from curlhttp._policy.single_flight import CachedToken, Steps, TokenAuth, TokenRequest, Value
+from curlhttp._policy.token_auth import CachedToken, Steps, TokenAuth, TokenRequest, Value
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from curlhttp._models.fork import register
 from curlhttp._models.request import Request
-from curlhttp._policy.budget import RetryBudget
+from curlhttp._policy.retry import RetryBudget
 
 __all__ = ["HEDGED_STATUSES", "HeadTimes", "Hedge", "may_hedge"]
 

@@ -17,14 +17,15 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import Auth, BasicAuth
-from curlhttp._policy.bearer import bearer_refused, is_token
-from curlhttp._policy.single_flight import (
+from curlhttp._policy.token_auth import (
     CachedToken,
     Function,
     Steps,
     TokenAuth,
     TokenRequest,
     Value,
+    bearer_refused,
+    is_token,
 )
 from curlhttp.exceptions import OAuth2Error, RequestException
 

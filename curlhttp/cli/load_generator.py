@@ -1,10 +1,14 @@
-"""Generate load in a closed loop, or in an open loop at a given rate; plot the latencies."""
+"""Generate load in a closed loop, or in an open loop at a given rate; plot the latencies.
+
+A histogram counts any number of latencies in a limited number of counters.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +18,87 @@ from curlhttp._client.async_client import AsyncClient
 from curlhttp._client.client import Client
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp.cli.histogram import LatencyHistogram
 from curlhttp.cli.terminal import format_seconds
 from curlhttp.exceptions import RequestException
 
-__all__ = ["PERCENTILES", "LoadPlan", "LoadResult", "draw", "run_closed", "run_open"]
+__all__ = [
+    "PERCENTILES",
+    "LatencyHistogram",
+    "LoadPlan",
+    "LoadResult",
+    "draw",
+    "run_closed",
+    "run_open",
+]
+
+
+# --- A latency histogram: any number of latencies in a limited number of counters ---
+
+_STEP = math.log(1.01)  # each counter covers one per cent
+_SHORTEST = 1e-6  # seconds; shorter latencies count as this
+
+
+class LatencyHistogram:
+    """Count latencies, and return percentiles that are accurate to within one per cent."""
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.total: float = 0.0
+        self.least: float = math.inf
+        self.most: float = 0.0
+        self._counts: Counter[int] = Counter()
+
+    def add(self, seconds: float) -> None:
+        """Count a latency.
+
+        Args:
+            seconds: zero or more.
+        """
+        self.count += 1
+        self.total += seconds
+        self.least = min(self.least, seconds)
+        self.most = max(self.most, seconds)
+        self._counts[round(math.log(max(seconds, _SHORTEST)) / _STEP)] += 1
+
+    @property
+    def mean(self) -> float:
+        """Return the mean, or 0 if there are no latencies."""
+        return self.total / self.count if self.count else 0.0
+
+    def percentile(self, percent: float) -> float:
+        """Return the seconds that `percent` of the latencies did not exceed; 0 if there are none.
+
+        Args:
+            percent: above 0 and up to 100.
+        """
+        remaining = math.ceil(self.count * percent / 100)
+        for step in sorted(self._counts):
+            remaining -= self._counts[step]
+            if remaining <= 0:
+                return min(max(math.exp(step * _STEP), self.least), self.most)
+        return 0.0
+
+    def rows(self, count: int) -> list[tuple[float, int]]:
+        """Return rows of equal width: their upper bounds in seconds, and their counts.
+
+        The last row goes from the 99th percentile to the slowest latency.
+
+        Args:
+            count: the maximum number of rows, at least two.
+        """
+        if not self.count:
+            return []
+        end = self.percentile(99)
+        width = (end - self.least) / (count - 1)
+        bounds = [self.least + width * number for number in range(1, count - 1)] if width else []
+        bounds += [end, self.most]
+        rows = [0] * len(bounds)
+        for step, times in self._counts.items():
+            rows[min(bisect_left(bounds, math.exp(step * _STEP)), len(bounds) - 1)] += times
+        while not rows[-1]:
+            rows.pop()
+        return list(zip(bounds, rows, strict=False))
+
 
 PERCENTILES = (50, 75, 90, 95, 99, 99.9)
 _ROUNDS = 10  # of each URL, if there are two

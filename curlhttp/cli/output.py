@@ -1,7 +1,7 @@
-"""Show requests and responses: bodies, and what -v, -i, --print, --json and -w ask for.
+"""Print requests and responses: bodies, and what -v, -i, --print, --json and -w ask for.
 
-Bodies go unchanged to a pipe and in readable form to a terminal, which gets no control characters
-from a server.
+Bodies are written unchanged to a pipe, and readable to a terminal, which gets no control characters
+from a server. `TimingChart` draws a bar for each phase of each attempt (--timing).
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from contextlib import contextmanager, suppress
 from io import IncrementalNewlineDecoder
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
-from curlhttp._models.redactor import Redactor
+from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._policy.redirect import as_utf8
 from curlhttp._policy.resume import content_length
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
@@ -33,11 +35,14 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
     from curlhttp._client.stream import StreamedResponse
+    from curlhttp._engine.engine import Send
     from curlhttp._flow.hooks import AttemptEvent
+    from curlhttp._models.request import Request
     from curlhttp._models.response import Response
 
 __all__ = [
     "MeasuredBody",
+    "TimingChart",
     "check_format",
     "escape_json_controls",
     "lay_out_json",
@@ -52,6 +57,7 @@ __all__ = [
     "show_wire",
     "write_out",
 ]
+
 
 _JSON_LAYOUT_LIMIT = 1024 * 1024  # bytes of JSON that are buffered to be laid out
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
@@ -515,3 +521,80 @@ def write_out(text: str, body: MeasuredBody) -> None:
 
     sys.stdout.write(_VARIABLE.sub(replace, text))
     sys.stdout.flush()
+
+
+# --- --timing: draw a bar for each phase of each attempt and redirect, on one scale ---
+
+_CHART_PHASES = ("queue", "dns", "connect", "tls", "wait", "body")
+_ALWAYS_SHOWN = ("wait", "body")
+
+
+class _TimedAttempt(NamedTuple):
+    title: str
+    started: float
+    ended: float
+    timings: Timings
+
+
+class TimingChart:
+    """Record and draw the timings of all attempts of one request."""
+
+    def __init__(self) -> None:
+        self._attempts: list[_TimedAttempt] = []
+
+    async def record(self, request: Request, send: Send) -> Response:
+        """Record the timings of an attempt; an attempt middleware."""
+        started, title = perf_counter(), f"{request.method} {display_url(request.url)}"
+        try:
+            response = await send(request)
+        except RequestException as error:
+            title = f"{title}: {type(error).__name__}"
+            timings = error.timings or NO_TIME
+            self._attempts.append(_TimedAttempt(title, started, perf_counter(), timings))
+            raise
+        title = f"{title}: {response.status_code}"
+        self._attempts.append(_TimedAttempt(title, started, perf_counter(), response.timings))
+        return response
+
+    def set_end(self, when: float) -> None:
+        """Set when the body of the last attempt ended."""
+        if self._attempts:
+            self._attempts[-1] = self._attempts[-1]._replace(ended=when)
+
+    def draw(self) -> None:
+        """Draw all attempts on stderr."""
+        attempts = self._attempts
+        if not attempts:
+            return
+        out = console(stderr=True)
+        started = attempts[0].started
+        total = max(attempt.ended for attempt in attempts) - started
+        width = max(5, min(60, out.width - 22))
+        for attempt in attempts:
+            if len(attempts) > 1:
+                _print(printable(attempt.title)[: max(20, out.width)])
+            _draw(attempt, attempt.started - started, total, width)
+        _print_row("total", total, "connection reused" if attempts[-1].timings.reused else "")
+
+
+def _draw(attempt: _TimedAttempt, offset: float, total: float, width: int) -> None:
+    times = attempt.timings
+    wait = max(0.0, times.first_byte - times.dns - times.connect - times.tls)
+    before_body = (times.queue, times.dns, times.connect, times.tls, wait)
+    durations = (*before_body, max(0.0, attempt.ended - attempt.started - sum(before_body)))
+    for name, seconds in zip(_CHART_PHASES, durations, strict=True):
+        left = round(width * offset / total) if total else 0
+        offset += seconds
+        right = round(width * offset / total) if total else 0
+        bar = " " * left + ("█" * (right - left) or "▏")
+        if seconds or name in _ALWAYS_SHOWN:
+            _print_row(name, seconds, bar[:width])
+
+
+def _print_row(name: str, seconds: float, rest: str) -> None:
+    _print(f"{name:<8}{seconds * 1000:>9.1f} ms  {rest}".rstrip())
+
+
+def _print(line: str) -> None:
+    encoding = sys.stderr.encoding or "ascii"
+    print(line.encode(encoding, "replace").decode(encoding), file=sys.stderr)  # noqa: T201

@@ -17,6 +17,7 @@ from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.options import ConnectionOptions, add_options, add_scheme, connection_options
 from curlhttp.cli.output import (
     MeasuredBody,
+    TimingChart,
     check_format,
     print_body,
     print_error_json,
@@ -35,7 +36,6 @@ from curlhttp.cli.request_body import (
     parse_items,
     pop_content,
 )
-from curlhttp.cli.timing import TimingChart
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:

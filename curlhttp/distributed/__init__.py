@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from curlhttp.distributed.driver import FetchDriver, show_progress
 from curlhttp.distributed.engines import open_engine
 from curlhttp.distributed.manifest import Format, JobConfig, Manifest, lock_folder
+from curlhttp.distributed.partition import Splitter, parse_input
 from curlhttp.distributed.settings import describe_settings, pickle_settings
-from curlhttp.distributed.splitter import Splitter, parse_input
 from curlhttp.distributed.storage import open_folder
 from curlhttp.distributed.summary import FetchSummary
 from curlhttp.distributed.worker import WorkerConfig, open_client

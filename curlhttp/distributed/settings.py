@@ -52,7 +52,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:  # Any: as in the base class
         """Pickle policies that have a lock as a call of their class."""
         from curlhttp._policy.breaker.breaker import CircuitBreaker
-        from curlhttp._policy.budget import RetryBudget
+        from curlhttp._policy.retry import RetryBudget
 
         if isinstance(value, (CircuitBreaker, RetryBudget)):
             create: Callable[..., object] = type(value)

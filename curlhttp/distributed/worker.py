@@ -80,8 +80,7 @@ def open_client(config: WorkerConfig) -> Iterator[Client]:
         config: see WorkerConfig.
     """
     from curlhttp._client.client import Client
-    from curlhttp._policy.concurrency import ConcurrencyLimit
-    from curlhttp._policy.rate import RateLimit
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
 
     settings = {
         "max_connections": config.concurrency,

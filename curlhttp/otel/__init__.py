@@ -16,8 +16,7 @@ from weakref import WeakKeyDictionary, finalize
 try:
     from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
-    from curlhttp.otel._connections import observe_connections
-    from curlhttp.otel._engine import ClientWatch, NetworkWatch
+    from curlhttp.otel._engine import ClientWatch, NetworkWatch, observe_connections
     from curlhttp.otel._tracing import RequestHook, ResponseHook, Tracing
 except ModuleNotFoundError as _missing:
     if not (_missing.name or "").startswith("opentelemetry"):

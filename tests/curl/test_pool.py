@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import Client, ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
-from curlhttp._curl.slots import Slots, SlotWaiter, open_files_bound
-from curlhttp._curl.thread_pool import KeyedTransfers
+from curlhttp._curl.connection_pool import KeyedTransfers, Slots, SlotWaiter, open_files_bound
 from curlhttp._curl.transfer import Transfer
 from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient

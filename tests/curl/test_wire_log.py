@@ -6,7 +6,7 @@ import re
 
 import pycurl
 
-from curlhttp._curl.wire_log import WireLog
+from curlhttp._curl.libcurl_log import WireLog
 
 TEXT, IN, OUT = pycurl.INFOTYPE_TEXT, pycurl.INFOTYPE_HEADER_IN, pycurl.INFOTYPE_HEADER_OUT
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import curlhttp
 from curlhttp import Record
 from curlhttp._client.record.har import Exchanged, Received, empty_log, read_log, write_log
+from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.headers import Headers
-from curlhttp._models.redactor import Redactor
 from curlhttp._models.response import Head
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer

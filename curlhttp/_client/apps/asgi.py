@@ -17,9 +17,8 @@ from curlhttp._client.apps.call import asgi_scope, check_asgi
 from curlhttp._client.apps.exchange import AppExchange
 from curlhttp._client.apps.lifespan import Lifespan
 from curlhttp._client.apps.websocket import AppSocket
-from curlhttp._curl.engines.background import BackgroundTasks, background_tasks
 from curlhttp._curl.engines.event_loop import SharedGate
-from curlhttp._curl.engines.loops import Loop, running_loop
+from curlhttp._curl.engines.loops import BackgroundTasks, Loop, background_tasks, running_loop
 from curlhttp._engine.engine import HedgePlan
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request

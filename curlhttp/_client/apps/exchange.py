@@ -11,8 +11,8 @@ from typing import Any
 import anyio.lowlevel
 
 from curlhttp._client.apps.call import ERROR, AppCall, Changes, RefusedMessage, head_of
-from curlhttp._curl.engines.background import BackgroundTasks
 from curlhttp._curl.engines.event_loop import next_piece
+from curlhttp._curl.engines.loops import BackgroundTasks
 from curlhttp._curl.errors import body_differs, too_large
 from curlhttp._curl.head import contradicts
 from curlhttp._curl.result import decode_body

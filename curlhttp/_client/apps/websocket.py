@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._client.apps.call import Changes, RefusedMessage
-from curlhttp._curl.engines.background import BackgroundTasks
+from curlhttp._curl.engines.loops import BackgroundTasks
 from curlhttp._models.request import Request
 from curlhttp._models.response import get_reason_phrase
 from curlhttp.exceptions import RemoteProtocolError

@@ -16,10 +16,9 @@ from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._client.base import Core
-    from curlhttp._curl.engines.background import BackgroundTasks
-    from curlhttp._curl.engines.loops import Loop
+    from curlhttp._curl.engines.loops import BackgroundTasks, Loop
     from curlhttp._engine.engine import Send
-    from curlhttp._flow.streamed import Streamed
+    from curlhttp._flow.streamed_response import Streamed
 
 __all__ = ["ClientCaching"]
 
@@ -108,8 +107,7 @@ class ClientCaching:
 
     def _own_tasks(self) -> BackgroundTasks:
         """Return what starts tasks in the running loop."""
-        from curlhttp._curl.engines.background import background_tasks
-        from curlhttp._curl.engines.loops import running_loop
+        from curlhttp._curl.engines.loops import background_tasks, running_loop
 
         loop = running_loop()
         tasks = self._tasks.get(loop)

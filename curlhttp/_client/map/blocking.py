@@ -11,7 +11,7 @@ from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._engine.engine import Clock, Exchange, HedgePlan
 from curlhttp._engine.run import send_sync
 from curlhttp._flow.exchange import exchange
-from curlhttp._flow.streamed import Streamed
+from curlhttp._flow.streamed_response import Streamed
 from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response

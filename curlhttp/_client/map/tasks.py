@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from curlhttp._client.map.work import Item, Job, MapResult, Work
-from curlhttp._curl.engines.background import BackgroundTasks, background_tasks
-from curlhttp._curl.engines.loops import running_loop
+from curlhttp._curl.engines.loops import BackgroundTasks, background_tasks, running_loop
 from curlhttp._engine.engine import Gate
 from curlhttp._models.errors import Unpicklable
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
+from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.decoding import decode_readable, parse_codings
 from curlhttp._models.headers import Headers
-from curlhttp._models.redactor import Redactor
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head
 from curlhttp._models.timings import NO_TIME, Timings

@@ -22,10 +22,10 @@ from curlhttp._client.record.har import (
     write_log,
 )
 from curlhttp._engine.engine import Engine
+from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.redaction import display_url
-from curlhttp._models.redactor import Redactor, parse_boundary
 from curlhttp._models.request import Request
 
 __all__ = ["HarLog", "Record", "only"]

@@ -296,8 +296,7 @@ async def _open(
     options: DownloadOptions,
 ) -> AsyncWebSocket:
     response, protocol = await shake_hands(core, choose, url, settings, options)
-    from curlhttp._curl.engines.background import background_tasks
-    from curlhttp._curl.engines.loops import running_loop
+    from curlhttp._curl.engines.loops import background_tasks, running_loop
 
     loop = running_loop()
     keeper = core.keepers.get(loop)

@@ -1,11 +1,12 @@
-"""What the engines of event loops share: waits with an end, and the pump for request bodies.
+"""Base class of the engines for event loops: waits with a timeout, and request bodies.
 
-A body may block or be awaited, so a task of its own reads it while the caller's waits.
+Reading a body may block or await, so a separate task reads it while the caller's task waits.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Protocol
@@ -15,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from curlhttp._curl.engines.multi import MultiEngine
-from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import ByteStream, Gate, connector
@@ -25,7 +26,16 @@ from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import Request
 
-__all__ = ["EventLoopEngine", "SharedGate", "next_piece", "wait_so_long"]
+__all__ = [
+    "EventGate",
+    "EventLoopEngine",
+    "Order",
+    "OrderedGate",
+    "SharedGate",
+    "next_piece",
+    "wait_so_long",
+]
+
 
 _PIECE = 64 * 1024  # bytes read at once from a body that may block
 
@@ -267,3 +277,78 @@ async def next_piece(body: Body) -> bytes:
     # A file or an iterator may block: not in the loop's thread. Only the caller's cancellation and
     # the deadline leave it behind: after them the body is not sent again.
     return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)
+
+
+# --- Make trio tasks wait until another task opens their gate ---
+
+
+class EventGate:
+    """Something one task waits at until it is opened: an event."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+        self._event.set()
+
+    def wait(self, seconds: float | None = None) -> Awaitable[None]:
+        """Return what ends when it is open, or after so many seconds."""
+        wait = self._wait
+        return wait() if seconds is None else wait_so_long(wait, seconds)
+
+    async def _wait(self) -> None:
+        await self._event.wait()
+
+
+class Order:
+    """In what order the tasks of an engine go on that wait at gates.
+
+    Attributes:
+        opened: the gates that are open, and whose tasks have not gone on.
+        early: events of tasks that ran before it was their turn.
+    """
+
+    __slots__ = ("early", "opened")
+
+    def __init__(self) -> None:
+        self.opened: OrderedDict[OrderedGate, None] = OrderedDict()
+        self.early: list[anyio.Event] = []
+
+
+class OrderedGate(EventGate):
+    """A gate whose task goes on after those whose gates were opened before.
+
+    trio runs tasks that were woken together in any order: one that runs before its turn waits
+    again, until the next one has gone on.
+    """
+
+    __slots__ = ("_has_task", "_order")
+
+    def __init__(self, order: Order) -> None:
+        super().__init__()
+        self._order = order
+        self._has_task = False
+
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+        if self._has_task:  # else no task would take the gate out again
+            self._order.opened[self] = None
+        super().open()
+
+    async def _wait(self) -> None:
+        """Wait until it is open, and the task's turn."""
+        opened, early = self._order.opened, self._order.early
+        self._has_task = True
+        try:
+            await super()._wait()
+            while self in opened and next(iter(opened)) is not self:
+                early.append(event := anyio.Event())
+                await event.wait()
+        finally:
+            self._has_task = False
+            opened.pop(self, None)
+            while early:
+                early.pop().set()

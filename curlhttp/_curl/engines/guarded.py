@@ -16,15 +16,14 @@ from curlhttp._curl.address_guard import Lookups, blocked_target, check_scheme
 from curlhttp._curl.options import addresses_of, dialled
 from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, connector
 from curlhttp._engine.network import network
-from curlhttp._models.address_guard import CheckedAddress
-from curlhttp._models.config import Transport
+from curlhttp._models.config import CheckedAddress, Transport
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
 
 if TYPE_CHECKING:
     from curlhttp._engine.engine import Gate
-    from curlhttp._models.address_guard import AddressGuard
+    from curlhttp._models.config import AddressGuard
 
 __all__ = ["Checkpoint"]
 

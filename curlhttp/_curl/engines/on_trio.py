@@ -23,10 +23,9 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from curlhttp._curl.connection_pool import Waited
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import EventLoopEngine
-from curlhttp._curl.engines.gates import EventGate, Order, OrderedGate
-from curlhttp._curl.slots import Waited
+from curlhttp._curl.engines.event_loop import EventGate, EventLoopEngine, Order, OrderedGate
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 

@@ -17,14 +17,16 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from curlhttp._models.fork import register
 from curlhttp._models.url import parse_url
 from curlhttp._policy.breaker.circuit import (
+    FAILURE_STATUSES,
     BreakerConfig,
     BreakerMetrics,
     Change,
     Circuit,
+    OriginJudge,
+    Outcome,
     Passage,
     State,
 )
-from curlhttp._policy.breaker.health import FAILURE_STATUSES, OriginJudge, Outcome
 from curlhttp._policy.breaker.shared import SharedCircuits
 from curlhttp._policy.store import Store
 from curlhttp.exceptions import CircuitBreakerOpen

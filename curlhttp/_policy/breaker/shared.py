@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from curlhttp._models.fork import register
-from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Change, State
-from curlhttp._policy.breaker.health import Outcome
+from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Change, Outcome, State
 from curlhttp._policy.store import Answer, Store, StoreCommand, micros, seconds
 
 if TYPE_CHECKING:

@@ -376,7 +376,7 @@ def _open_store(url: str | None) -> Any:  # Any: RedisStore is imported only if 
 
 def _read_urls() -> Iterator[bytes]:
     """Yield the lines of stdin as bytes: a line that is not UTF-8 becomes an error of that line."""
-    from curlhttp.distributed.splitter import reject_json_lines
+    from curlhttp.distributed.partition import reject_json_lines
 
     is_first = True
     for line in sys.stdin.buffer:

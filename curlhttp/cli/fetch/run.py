@@ -18,7 +18,7 @@ from curlhttp._models.cookies import LazyCookies
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
-from curlhttp.cli.histogram import LatencyHistogram
+from curlhttp.cli.load_generator import LatencyHistogram
 from curlhttp.cli.terminal import (
     console,
     format_bytes,

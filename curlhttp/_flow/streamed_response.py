@@ -1,6 +1,6 @@
-"""A response whose body is on the wire still. Nothing of it is read ahead of the caller.
+"""A response whose body is still on the wire. Nothing is read ahead of the caller.
 
-A response that is dropped unread gives its connection back when it is collected.
+A response that is dropped without being read releases its connection when it is collected.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
 
 __all__ = ["CONSUMED", "Read", "Streamed", "Whole"]
+
 
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
 """Gives the next piece of a body, b"" at the end."""

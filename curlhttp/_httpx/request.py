@@ -1,12 +1,15 @@
-"""From an httpx.Request to the core's: URL, headers, time limits and body, all as they are."""
+"""Convert an httpx.Request to the core's: URL, headers, timeouts and body, all unchanged.
+
+Also report the events of httpx's trace extension, as far as libcurl reveals them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from curlhttp._httpx.binding import Binding, RequestLike, URLLike
+from curlhttp._httpx.settings import Binding, RequestLike, URLLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
 from curlhttp._models.config import Transport, varied
 from curlhttp._models.headers import Headers, check_method
@@ -16,9 +19,20 @@ from curlhttp._models.url import URL, bracketed, parse_url
 from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidSchema, RequestException
 
 if TYPE_CHECKING:
+    from curlhttp._httpx.network_stream import NetworkStream
     from curlhttp._models.body import Body
 
-__all__ = ["UpgradeRequest", "core_request"]
+__all__ = [
+    "Event",
+    "Trace",
+    "UpgradeRequest",
+    "body_events",
+    "core_request",
+    "failure_events",
+    "head_events",
+    "trace_of",
+]
+
 
 _LEAST = 0.001  # seconds: httpx takes 0 for a timeout, which here is none
 
@@ -144,3 +158,107 @@ def _streamed(stream: object, raw: list[tuple[bytes, bytes]], awaits: bool) -> B
     if awaits:
         return AsyncIterBody(cast("AsyncIterable[bytes]", stream), length)
     return IterBody(cast("Iterable[bytes]", stream), length)
+
+
+# --- The events of httpx's trace extension, as far as libcurl lets them be known ---
+#
+# What happens up to the head of a response is told when that is in, in its order: libcurl does not
+# say meanwhile. How long each step took, the timings of the network stream say.
+
+Event: TypeAlias = "tuple[str, dict[str, object]]"
+Trace: TypeAlias = "Callable[[str, dict[str, object]], object]"
+
+
+def trace_of(request: RequestLike) -> Trace | None:
+    """Return the function that wants to hear of a request, or None."""
+    return cast("Trace | None", request.extensions.get("trace"))
+
+
+def _step(name: str, result: object = None, **facts: object) -> list[Event]:
+    return [(f"{name}.started", facts), (f"{name}.complete", {"return_value": result})]
+
+
+class TracedRequest(NamedTuple):
+    """What is told of a request, in the form that functions of httpx's users expect."""
+
+    method: bytes
+    url: TracedURL
+    headers: list[tuple[bytes, bytes]]
+
+
+class TracedURL(NamedTuple):
+    """Where a request goes."""
+
+    scheme: bytes
+    host: bytes
+    port: int | None
+    target: bytes
+
+
+def _traced(request: RequestLike) -> TracedRequest:
+    url = request.url
+    where = TracedURL(url.raw_scheme, url.raw_host, url.port, url.raw_path)
+    return TracedRequest(request.method.encode(), where, request.headers.raw)
+
+
+def _connecting(sent: Request) -> dict[str, object]:
+    url = sent.url
+    return {"host": url.host, "port": url.port, "timeout": sent.timeout.connect}
+
+
+def head_events(
+    sent: Request,
+    request: RequestLike,
+    extensions: Mapping[str, object],
+    answer: tuple[object, ...],
+) -> list[Event]:
+    """Return the events up to the head of a response.
+
+    Args:
+        sent: what went out.
+        request: what httpx asked for.
+        extensions: of the response.
+        answer: status and fields.
+    """
+    stream = cast("NetworkStream", extensions["network_stream"])
+    version = cast(bytes, extensions["http_version"])
+    events: list[Event] = []
+    if not stream.timings.reused:
+        events += _step("connection.connect_tcp", stream, **_connecting(sent))
+    http, told = "http2" if version == b"HTTP/2" else "http11", _traced(request)
+    events += _step(f"{http}.send_request_headers", request=told)
+    events += _step(f"{http}.send_request_body", request=told)
+    status, fields = answer
+    reason = extensions.get("reason_phrase", b"")
+    result = (version, status, reason, fields) if http == "http11" else (status, fields)
+    return events + _step(f"{http}.receive_response_headers", result, request=told)
+
+
+def failure_events(sent: Request, request: RequestLike, error: RequestException) -> list[Event]:
+    """Return the events of a request that has no response.
+
+    Args:
+        sent: what should have gone out.
+        request: what httpx asked for.
+        error: why there is none.
+    """
+    name, facts = "connection.connect_tcp", _connecting(sent)
+    if error.request_sent:
+        name, facts = "http11.receive_response_headers", {"request": _traced(request)}
+    return [(f"{name}.started", facts), (f"{name}.failed", {"exception": error})]
+
+
+def body_events(version: object, request: RequestLike, error: BaseException | None) -> list[Event]:
+    """Return the events of a body that has ended.
+
+    Args:
+        version: the http_version of the response.
+        request: what httpx asked for.
+        error: what cut it short, or None.
+    """
+    http = "http2" if version == b"HTTP/2" else "http11"
+    name = f"{http}.receive_response_body"
+    events = _step(name, request=_traced(request))
+    if error is not None:
+        events[1] = (f"{name}.failed", {"exception": error})
+    return [*events, *_step(f"{http}.response_closed")]

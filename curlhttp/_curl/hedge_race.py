@@ -15,6 +15,7 @@ from curlhttp._models.timings import make_timings
 
 __all__ = ["HedgeRace"]
 
+
 _EARLY = 0.001  # seconds that a loop's timer may be; uvloop's clock has milliseconds
 
 

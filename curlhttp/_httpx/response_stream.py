@@ -1,4 +1,4 @@
-"""The body of a response that is on the wire still, for httpx to read or to close."""
+"""The body of a response that is still on the wire, for httpx to read or close."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from curlhttp._engine.engine import Engine, Incoming, reader_of
 from curlhttp._engine.log import RequestLog
 from curlhttp._engine.run import run_sync
-from curlhttp._httpx.binding import Binding, RequestLike
-from curlhttp._httpx.trace import Event, Trace, body_events
+from curlhttp._httpx.request import Event, Trace, body_events
+from curlhttp._httpx.settings import Binding, RequestLike
 from curlhttp._models.request import Request
 from curlhttp.exceptions import RequestException
 

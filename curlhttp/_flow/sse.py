@@ -1,7 +1,7 @@
 """Read server-sent events from one connection after another, for both clients.
 
-_models/sse.py reads the bytes, _policy/reconnect.py says what follows a connection. Nothing is
-read ahead: the next piece of the body is asked for when the events of the last were taken.
+_models/sse.py parses the bytes, and _policy/reconnect.py decides what follows a connection. Nothing
+is read ahead: the next piece of the body is read when the events of the last one are consumed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from curlhttp._engine.engine import DRAINED, Clock, Gate, MakeGate, Send
 from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
-from curlhttp._flow.streamed import Read, Streamed, Whole
+from curlhttp._flow.streamed_response import Read, Streamed, Whole
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -28,6 +28,7 @@ from curlhttp.exceptions import (
 )
 
 __all__ = ["Events"]
+
 
 _MEDIA_TYPE = "text/event-stream"
 _NO_CONTENT = 204  # a server's way to say that there is no need to come back

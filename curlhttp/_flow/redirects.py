@@ -1,7 +1,7 @@
 """Follow redirects; apply the deadline, credentials and cookies to each hop.
 
-These are in every chain, and most requests need none of them. So they are one coroutine, which asks
-before and after each exchange whether there is something to do.
+This is in every chain, and most requests need none of it. So it is one coroutine, which checks
+before and after each exchange whether there is anything to do.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORM", "Redactor", "parse_boundary"]
 
+
 _MASK = "***"
 _MASKED = b"***"  # a body that is masked as a whole
 FORM = "application/x-www-form-urlencoded"

@@ -19,6 +19,7 @@ from curlhttp._curl.transfer import Transfer
 
 __all__ = ["ThreadStream"]
 
+
 _select: Any = select  # Any: no platform has all of it
 _READABLE = getattr(select, "POLLIN", 1)
 _WRITABLE = getattr(select, "POLLOUT", 4)
