@@ -18,7 +18,7 @@ from curlhttp._client.settings import (
     retry_policy,
 )
 from curlhttp._client.signatures import show_constructor
-from curlhttp._engine.engine import Around, Engine, Exchange, MakeGate, Middleware, Send
+from curlhttp._engine.engine import Engine, EngineWrapper, Exchange, MakeGate, Middleware, Send
 from curlhttp._engine.run import Offload, run_here
 from curlhttp._flow.chain import Chain
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
@@ -90,7 +90,7 @@ class Core(Unpicklable, RequestBuilder):
     is_closed = False
     _awaits_hooks = False
     _run_blocking: Offload = staticmethod(run_here)
-    _arounds: tuple[Around, ...] = ()
+    _arounds: tuple[EngineWrapper, ...] = ()
     _caching: ClientCaching | None = None
     _event_streams: Iterable[EventStream | AsyncEventStream] = ()  # of sse, once there was one
 
@@ -141,7 +141,7 @@ class Core(Unpicklable, RequestBuilder):
         hedge: Hedge | None = None,
         guard: GuardInput = None,
         cache: Cache | None = None,
-        transport: Engine | Around | None = None,
+        transport: Engine | EngineWrapper | None = None,
     ) -> None:
         self.keepers: dict[object, WebSocketRegistry] = {}
         self._base_url = parse_url(base_url) if base_url else None
@@ -198,7 +198,7 @@ class Core(Unpicklable, RequestBuilder):
         )
         found = checked_hooks(hooks, self._awaits_hooks)
         if hasattr(transport, "around"):
-            self._arounds, transport = (cast(Around, transport),), None
+            self._arounds, transport = (cast(EngineWrapper, transport),), None
         if transport is None:  # what takes libcurl's place dials nothing that could be judged
             self._arounds = (*self._routing.arounds, *self._arounds)
         self._set_engine(transport)
@@ -286,13 +286,13 @@ class Core(Unpicklable, RequestBuilder):
 
         return HarLog(path, secrets, self._put_around, self._take_away)
 
-    def _put_around(self, around: Around) -> None:
+    def _put_around(self, around: EngineWrapper) -> None:
         self._set_arounds((*self._arounds, around))
 
-    def _take_away(self, around: Around) -> None:
+    def _take_away(self, around: EngineWrapper) -> None:
         self._set_arounds(tuple(each for each in self._arounds if each is not around))
 
-    def _set_arounds(self, arounds: tuple[Around, ...]) -> None:
+    def _set_arounds(self, arounds: tuple[EngineWrapper, ...]) -> None:
         self._arounds = arounds
         self.exchange = self._last_step()
         self.flow = self.chain.ending_in(self.exchange, self.clock, self.gate)

@@ -40,8 +40,8 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     import ssl
 
-    from curlhttp._curl.engines.guarded import Checkpoint
-    from curlhttp._engine.engine import Around
+    from curlhttp._curl.engines.guarded import AddressChecker
+    from curlhttp._engine.engine import EngineWrapper
     from curlhttp._models.url import URL
     from curlhttp._policy.alt_svc import Alternatives
     from curlhttp._policy.guard import GuardFunction, GuardInput, PublicOnly
@@ -440,7 +440,7 @@ class Routing:
         self.certificates = certificates
         self._settings = settings
         checkpoint = None if guard is None else _checkpoint(guard, dns_ttl)
-        self.arounds: tuple[Around, ...] = () if checkpoint is None else (checkpoint,)
+        self.arounds: tuple[EngineWrapper, ...] = () if checkpoint is None else (checkpoint,)
         self.over: Over = _as_it_is if checkpoint is None else checkpoint.over
         self._proxies = settings.get("proxies")
         way = _Way(self, settings, (self._proxies,))
@@ -577,11 +577,11 @@ def _as_it_is(transport: Transport) -> Transport:
     return transport
 
 
-def _checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> Checkpoint:
-    from curlhttp._curl.engines.guarded import Checkpoint
+def _checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
+    from curlhttp._curl.engines.guarded import AddressChecker
     from curlhttp._policy.guard import guard_of
 
-    return Checkpoint(guard_of(guard), dns_ttl)
+    return AddressChecker(guard_of(guard), dns_ttl)
 
 
 def _checked_http2(http2: HTTP2) -> HTTP2:

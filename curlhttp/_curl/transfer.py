@@ -44,7 +44,7 @@ _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 
 
-class _Runs(Protocol):
+class _RunsTransfers(Protocol):
     unanswered: dict[int, Connection]
 
     def resume_soon(self, transfer: Transfer) -> None: ...
@@ -116,7 +116,7 @@ class Transfer(GuardedSending):
         self.driver: Any = None  # a PooledDriver, which imports this module
         self.shares = shares
         self.origin = ""
-        self.attached: _Runs | None = None
+        self.attached: _RunsTransfers | None = None
         self.timeout_queue: dict[Transfer, float] | None = None
         self.recheck_at = 0.0
         self.progress_mark: tuple[int, int] | None = None

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRAINED",
-    "Around",
     "AttemptResult",
     "ByteStream",
     "Clock",
     "Connector",
     "Engine",
+    "EngineWrapper",
     "Exchange",
     "Gate",
     "HedgePlan",
@@ -172,7 +172,7 @@ class Engine(Protocol):
         """Close all connections."""
 
 
-class Around(Protocol):
+class EngineWrapper(Protocol):
     """What stands around the engines that a client makes, and sees what they do."""
 
     def around(self, engine: Engine) -> Engine:

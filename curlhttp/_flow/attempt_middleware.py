@@ -100,12 +100,12 @@ class _Race:
         self.is_good = plan.is_good
         self._functions = functions
         self._plan = plan
-        self._runs: list[_Run] = []
-        self._surfacing: _Run | None = None
+        self._runs: list[_PausedMiddleware] = []
+        self._surfacing: _PausedMiddleware | None = None
 
-    def begin(self, request: Request) -> _Run:
+    def begin(self, request: Request) -> _PausedMiddleware:
         """Return the run of one more attempt."""
-        run = _Run(_composed(self._functions, _Stop), request)
+        run = _PausedMiddleware(_composed(self._functions, _Breakpoint), request)
         self._runs.append(run)
         return run
 
@@ -141,12 +141,12 @@ class _Race:
         self._run_of(request).outcome = result
         self._plan.dropped(request, result, elapsed, was_sent)
 
-    def _run_of(self, request: Request) -> _Run:
+    def _run_of(self, request: Request) -> _PausedMiddleware:
         # What stands around an engine may send a copy of the first one.
         return next((run for run in self._runs if run.sent is request), self._runs[0])
 
     @property
-    def surfacing(self) -> _Run:
+    def surfacing(self) -> _PausedMiddleware:
         """Return the run whose outcome is the request's."""
         return self._surfacing or self._runs[-1]
 
@@ -189,7 +189,7 @@ class _Race:
             run.close()
 
 
-class _Run:
+class _PausedMiddleware:
     """Run the middleware for one attempt, and pause it where it calls `send`.
 
     Args:
@@ -229,7 +229,7 @@ class _Run:
         coroutine = self._coroutine
         try:
             found = _resumed(coroutine, outcome)
-            while not isinstance(found, _Stop):
+            while not isinstance(found, _Breakpoint):
                 try:
                     received = yield found
                 except BaseException as error:  # a cancellation, for the one who waits
@@ -289,7 +289,7 @@ async def _begun(through: Send, request: Request) -> Response:
     return await through(request)
 
 
-class _Stop:
+class _Breakpoint:
     """What `send` gives a middleware whose attempt may run beside others: there it stops.
 
     Args:
@@ -301,7 +301,7 @@ class _Stop:
     def __init__(self, request: Request) -> None:
         self.request = request
 
-    def __await__(self) -> Generator[_Stop, Response, Response]:
+    def __await__(self) -> Generator[_Breakpoint, Response, Response]:
         return (yield self)
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, Req
 if TYPE_CHECKING:
     from curlhttp._policy.token_auth import CachedToken, TokenAuth, TokenRequest, Waiter
 
-__all__ = ["FindCredentials", "SignIn", "authenticate", "method_from_netrc"]
+__all__ = ["AuthContext", "FindCredentials", "authenticate", "method_from_netrc"]
 
 
 FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
@@ -30,7 +30,7 @@ _Flow: TypeAlias = "Generator[object, Response, None] | AsyncGenerator[object, R
 _END = object()
 
 
-class SignIn(NamedTuple):
+class AuthContext(NamedTuple):
     """Hold what an Auth uses of the client: clock, gates, and a way to send other requests.
 
     Attributes:
@@ -66,7 +66,7 @@ def method_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
 
 
 async def authenticate(
-    request: Request, send: Send, method: Auth, client: SignIn, above: tuple[Auth, ...] = ()
+    request: Request, send: Send, method: Auth, client: AuthContext, above: tuple[Auth, ...] = ()
 ) -> Response:
     """Send a request as a method wants it, and what the method sends in answer to challenges.
 
@@ -113,7 +113,7 @@ async def _run(
     changed: Request,
     send: Send,
     method: Auth,
-    client: SignIn,
+    client: AuthContext,
     above: tuple[Auth, ...],
     who: str,
 ) -> Response:
@@ -162,7 +162,7 @@ async def _next(flow: _Flow, response: Response | None) -> object:
 
 
 async def _send_beside(
-    request: Request, send: Send, client: SignIn, above: tuple[Auth, ...]
+    request: Request, send: Send, client: AuthContext, above: tuple[Auth, ...]
 ) -> Response:
     """Send another request than the one that is to be authenticated, as a part of that.
 
@@ -182,7 +182,7 @@ async def _send_beside(
     return await authenticate(request, send, method, client, above)
 
 
-async def _read_body(request: Request, client: SignIn) -> None:
+async def _read_body(request: Request, client: AuthContext) -> None:
     """Put a body that is streamed into memory."""
     body = request.body
     if body is None or body.data is not None:
@@ -211,7 +211,7 @@ _OF_ONE_REQUEST = (ClientClosed, DeadlineExceeded, PoolTimeout, _NeedsAsyncClien
 
 
 async def send_with_obtained(
-    request: Request, send: Send, beside: Send, method: Auth, client: SignIn
+    request: Request, send: Send, beside: Send, method: Auth, client: AuthContext
 ) -> Response:
     """Send a request with what a method obtains; once more, if that is refused.
 
@@ -247,7 +247,9 @@ async def send_with_obtained(
     return again
 
 
-async def _obtain(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
+async def _obtain(
+    method: TokenAuth, request: Request, beside: Send, client: AuthContext
+) -> CachedToken:
     from curlhttp._policy.token_auth import Waiter  # few clients need it
 
     shared, now = method.shared, client.clock.now
@@ -290,7 +292,7 @@ async def _obtain(method: TokenAuth, request: Request, beside: Send, client: Sig
 
 
 async def _wait_in_line(
-    place: Waiter, woken: Gate, method: TokenAuth, request: Request, client: SignIn
+    place: Waiter, woken: Gate, method: TokenAuth, request: Request, client: AuthContext
 ) -> None:
     """Wait until a request in line is the first, or the first has told it what came of it."""
     now = client.clock.now
@@ -305,7 +307,9 @@ async def _wait_in_line(
         place.wake = woken.open
 
 
-async def _fetch(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
+async def _fetch(
+    method: TokenAuth, request: Request, beside: Send, client: AuthContext
+) -> CachedToken:
     """Run the steps of a method."""
     from curlhttp._policy.subrequest import request_beside
     from curlhttp._policy.token_auth import TokenRequest
@@ -335,7 +339,7 @@ async def _fetch(method: TokenAuth, request: Request, beside: Send, client: Sign
         steps.close()
 
 
-async def _call(call: TokenRequest, method: TokenAuth, client: SignIn) -> object:
+async def _call(call: TokenRequest, method: TokenAuth, client: AuthContext) -> object:
     function = call.function
     blocks = call.blocks and not inspect.iscoroutinefunction(function)
     result = await client.run_blocking(function) if blocks else function()

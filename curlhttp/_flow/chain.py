@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from curlhttp._engine.engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
 from curlhttp._engine.run import Offload
-from curlhttp._flow.auth import SignIn
+from curlhttp._flow.auth import AuthContext
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_answer, observe
 from curlhttp._flow.redirects import cookies, hops
 from curlhttp._models.request import Request
@@ -138,7 +138,7 @@ class Chain:
         if within_retry is not None:
             beside = partial(_with_cookies, below, last if plain is None else plain)
         upgrade = None if hsts is None else hsts.upgrade
-        sign_in = SignIn(clock, gate, self._is_async, self._run_blocking, beside, upgrade)
+        sign_in = AuthContext(clock, gate, self._is_async, self._run_blocking, beside, upgrade)
         layers: tuple[Layer, ...] = (
             observe(self._hooks),  # sees the request first and the final response last
             *(() if hsts is None else (hsts.around,)),

@@ -43,10 +43,10 @@ def note_head(request: Request, mark: str, block: bytes) -> None:
     """
     watch = watch_of(request)
     if watch is not None:
-        watch.add(_Told(mark, block, HeadRedactor(request.sensitive)))
+        watch.add(_HeadLines(mark, block, HeadRedactor(request.sensitive)))
 
 
-class _Told:
+class _HeadLines:
     def __init__(self, mark: str, block: bytes, text: HeadRedactor) -> None:
         self._mark, self._block, self._text = mark, block, text
 

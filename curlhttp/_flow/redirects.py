@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from curlhttp._engine.engine import Clock, Layer, Send
 from curlhttp._engine.network import network
-from curlhttp._flow.auth import FindCredentials, SignIn, authenticate, method_from_netrc
+from curlhttp._flow.auth import AuthContext, FindCredentials, authenticate, method_from_netrc
 from curlhttp._models.attempts import number_attempts
 from curlhttp._models.cookies import LazyCookies
 from curlhttp._models.request import Request
@@ -130,7 +130,7 @@ def hops(
     max_redirects: int,
     sensitive: frozenset[str],
     netrc: FindCredentials | None,
-    sign_in: SignIn,
+    sign_in: AuthContext,
 ) -> Layer:
     """Return the layer that takes a request through all its hops.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from curlhttp._engine.engine import DRAINED, Clock, Gate, MakeGate, Send
 from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
-from curlhttp._flow.streamed_response import Read, Streamed, Whole
+from curlhttp._flow.streamed_response import BufferedBody, Read, Streamed
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -184,7 +184,7 @@ class Events:
         elif isinstance(response, Streamed):
             self._read = response._decoding()
         else:
-            self._read = Whole(response.content).read  # of a middleware
+            self._read = BufferedBody(response.content).read  # of a middleware
         self._parser = EventParser(self.last_event_id, self._max_event_size)
 
     async def _go_on(self) -> None:

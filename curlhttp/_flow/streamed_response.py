@@ -16,7 +16,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException, ResponseTooLarge, StreamConsumedError
 
-__all__ = ["CONSUMED", "Read", "Streamed", "Whole"]
+__all__ = ["CONSUMED", "BufferedBody", "Read", "Streamed"]
 
 
 Read: TypeAlias = Callable[[], Coroutine[object, None, bytes]]
@@ -194,7 +194,7 @@ class Streamed(Response):
         if size is not None and size < 1:
             raise ValueError(f"chunk_size must be at least 1, not {size}")
         if self._content is not None:
-            return Whole(self._content).read
+            return BufferedBody(self._content).read
         self._begin()
         self._set_decoder()
         most = min(size or _PIECE, _PIECE)
@@ -260,7 +260,7 @@ class Streamed(Response):
         return state
 
 
-class Whole:
+class BufferedBody:
     """A body that was read, as one piece."""
 
     def __init__(self, body: bytes) -> None:

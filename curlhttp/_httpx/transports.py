@@ -31,7 +31,7 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._curl.engines.guarded import AddressChecker
     from curlhttp._curl.engines.loops import Loop
     from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
     from curlhttp._models.config import SocketOption
@@ -75,7 +75,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
     _binding: ClassVar[Binding]
     _stream_kind: ClassVar[type[WireStream]]
     _trusts_system: ClassVar[bool] = False
-    _checkpoint: Checkpoint | None = None
+    _checkpoint: AddressChecker | None = None
 
     def __init__(
         self,

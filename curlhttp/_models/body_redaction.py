@@ -238,7 +238,7 @@ class Redactor:
     # --- JSON, GraphQL and similar text ---
 
     def _quoted(self, text: str, depth: int) -> str:
-        return self._mask_misaligned(_Members(text).masked(self, depth))
+        return self._mask_misaligned(_JSONWalker(text).masked(self, depth))
 
     def _mask_misaligned(self, text: str) -> str:
         """Mask members in text with a quotation mark too many before them."""
@@ -364,7 +364,7 @@ class Redactor:
         return masked if plain == value else _MASKED
 
 
-class _Members:
+class _JSONWalker:
     """Walk through JSON, or similar text, from one string to the next."""
 
     def __init__(self, text: str) -> None:

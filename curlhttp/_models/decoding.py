@@ -289,7 +289,7 @@ def parse_codings(headers: Iterable[str]) -> tuple[str, ...]:
     return names if all(name in CODECS for name in names) else ()
 
 
-class _Wire:
+class _ReceivedBytes:
     """The received bytes, returned in slices."""
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ class _Wire:
         return piece
 
 
-class _Layer:
+class _CodecLayer:
     """A codec with the source of its input: the wire or another layer."""
 
     def __init__(self, codec: Codec, pull: Callable[[int], bytes]) -> None:
@@ -351,11 +351,11 @@ class ContentDecoder:
     """
 
     def __init__(self, codings: Sequence[str]) -> None:
-        self._wire = _Wire()
-        self._layers: list[_Layer] = []
+        self._wire = _ReceivedBytes()
+        self._layers: list[_CodecLayer] = []
         pull: Callable[[int], bytes] = self._wire.pull
         for name in reversed(codings):
-            layer = _Layer(CODECS[name](), pull)
+            layer = _CodecLayer(CODECS[name](), pull)
             self._layers.append(layer)
             pull = layer.pull
         self._pull = pull

@@ -23,7 +23,7 @@ __all__ = [
     "ContentInput",
     "CookiesInput",
     "DataInput",
-    "ErrorFacts",
+    "ErrorOptions",
     "FileInput",
     "FilesInput",
     "FormInput",
@@ -121,7 +121,7 @@ AuthInput: TypeAlias = (
 # --- errors ---
 
 
-class ErrorFacts(TypedDict, total=False):
+class ErrorOptions(TypedDict, total=False):
     """The keywords of RequestException."""
 
     request: Request | None

@@ -41,7 +41,7 @@ _DIGITS = re.compile(r"[0-9]{1,15}")
 _UNSHOWN = re.compile(r"[^\x20-\x7e]+")
 
 
-class _Grant(NamedTuple):
+class _TokenResponse(NamedTuple):
     """What a token server gave.
 
     Attributes:
@@ -108,7 +108,7 @@ class _OAuth2Auth(TokenAuth):
             max_response_size=_LARGEST,
         )
 
-    def _obtained(self, grant: _Grant, begun: float) -> CachedToken:
+    def _obtained(self, grant: _TokenResponse, begun: float) -> CachedToken:
         if grant.lifetime is None:
             return CachedToken(grant.token)
         # A token of a few seconds would else be too old at once.
@@ -263,7 +263,7 @@ def _basic(client_id: str, client_secret: str) -> Auth:
 # --- what a server says ---
 
 
-def _granted(response: Response, request: Request, secrets: list[str]) -> _Grant:
+def _granted(response: Response, request: Request, secrets: list[str]) -> _TokenResponse:
     """Return what a token server gave (RFC 6749, section 5.1).
 
     Raises:
@@ -293,7 +293,7 @@ class _UnusableError(Exception):
     """Report what is wrong with an answer."""
 
 
-def _read_grant(fields: _Fields) -> _Grant:
+def _read_grant(fields: _Fields) -> _TokenResponse:
     token, kind = fields.get("access_token"), fields.get("token_type")
     if token is None:
         raise _UnusableError("has no access_token")
@@ -311,7 +311,7 @@ def _read_grant(fields: _Fields) -> _Grant:
     refresh_token = fields.get("refresh_token")
     if not (refresh_token is None or (isinstance(refresh_token, str) and refresh_token)):
         raise _UnusableError("has a refresh_token that is none")
-    return _Grant(
+    return _TokenResponse(
         token, None if lifetime is None else float(min(lifetime, _LONGEST_LIFE)), refresh_token
     )
 

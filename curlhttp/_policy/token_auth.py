@@ -19,7 +19,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.auth import Auth, AuthFlow
 from curlhttp._policy.limits import Limit, Wake
-from curlhttp._policy.store import Answer, Held, Store, StoreCommand, micros
+from curlhttp._policy.store import Answer, Store, StoreCommand, StoreLease, micros
 from curlhttp.exceptions import InvalidHeader, Timeout
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class SharedLease:
         self._limit = limit
         self._store = store
         self._key, self._name = limit.shared_place(origin)
-        self._held: Held | None = None
+        self._held: StoreLease | None = None
         self._is_given = False
 
     def taking(self, *, joins: bool) -> StoreCommand:

@@ -31,9 +31,9 @@ from curlhttp._models.attempts import ensure_numbered
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
-from curlhttp.otel._tracing import Tracing, Under
+from curlhttp.otel._tracing import TracedAttempt, Tracing
 
-__all__ = ["ClientWatch", "NetworkWatch", "observe_connections"]
+__all__ = ["ClientTracing", "NetworkTracing", "observe_connections"]
 
 
 # --- A connection for another protocol, up to the answer to the request that asked for it (101) ---
@@ -49,9 +49,9 @@ class TracedStream:
         under: the attempt, which ends with its answer.
     """
 
-    def __init__(self, stream: ByteStream, under: Under) -> None:
+    def __init__(self, stream: ByteStream, under: TracedAttempt) -> None:
         self._stream = stream
-        self._under: Under | None = under
+        self._under: TracedAttempt | None = under
         self._head = b""
         self.write = stream.write
         self.drain = stream.drain
@@ -75,7 +75,7 @@ class TracedStream:
         """Return what `receive` would, None where it would have to wait."""
         return self._stream.receive_now()
 
-    def _look_at(self, piece: bytes | None, under: Under) -> None:
+    def _look_at(self, piece: bytes | None, under: TracedAttempt) -> None:
         self._head += piece or b""
         while (end := _END_OF_HEAD(self._head)) is not None:
             head, self._head = Head(self._head[: end.end()]), self._head[end.end() :]
@@ -173,7 +173,7 @@ class TracedEngine:
             _passing.discard(id(request))
 
 
-class NetworkWatch:
+class NetworkTracing:
     """Trace the attempts of all engines that reach the network; see Watcher.
 
     Args:
@@ -185,10 +185,10 @@ class NetworkWatch:
 
     def over(self, mocked: NetworkOverride | None) -> NetworkOverride:
         """Return the stand-in that has each request traced, and leaves it to a mock, if any."""
-        return _Over(self._tracing, mocked)
+        return _TracedOverride(self._tracing, mocked)
 
 
-class _Over:
+class _TracedOverride:
     def __init__(self, tracing: Tracing, mocked: NetworkOverride | None) -> None:
         self._tracing = tracing
         self._mocked = mocked
@@ -202,7 +202,7 @@ class _Over:
         return self._mocked is not None and self._mocked.skip(seconds)
 
 
-class ClientWatch:
+class ClientTracing:
     """Trace the attempts of one client; see Around.
 
     Args:
@@ -235,7 +235,7 @@ _NAME = "http.client.open_connections"  # still in development in the convention
 _STATE = "http.connection.state"
 
 
-class _Counts(Protocol):
+class _CountsConnections(Protocol):
     def open_connections(self) -> Counter[tuple[str, bool]]: ...
 
 
@@ -281,7 +281,7 @@ def _create(meter: Meter, observed: list[_Engines]) -> None:
         counts: Counter[tuple[str, bool]] = Counter()
         for engine in found.values():
             if hasattr(engine, "open_connections"):
-                counts += cast("_Counts", engine).open_connections()
+                counts += cast("_CountsConnections", engine).open_connections()
         for (origin, is_used), number in counts.items():
             host, _, port = origin.partition("://")[2].rpartition(":")
             yield Observation(

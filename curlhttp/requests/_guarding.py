@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._curl.engines.guarded import AddressChecker
     from curlhttp._policy.guard import GuardInput
 
 __all__ = ["GuardedAdapter", "GuardedSession"]
@@ -21,7 +21,7 @@ class GuardedAdapter:
 
         def _tell_pools_of_guard(self) -> None: ...  # see Pooling
 
-    _checkpoint: Checkpoint | None = None
+    _checkpoint: AddressChecker | None = None
     _guard: GuardInput = None
 
     @property
@@ -33,10 +33,10 @@ class GuardedAdapter:
     def guard(self, guard: GuardInput) -> None:
         checkpoint = None
         if guard is not None:
-            from curlhttp._curl.engines.guarded import Checkpoint
+            from curlhttp._curl.engines.guarded import AddressChecker
             from curlhttp._policy.guard import guard_of
 
-            checkpoint = Checkpoint(guard_of(guard), _TTL)
+            checkpoint = AddressChecker(guard_of(guard), _TTL)
         self._checkpoint, self._guard = checkpoint, guard
         self._tell_pools_of_guard()
 

@@ -25,8 +25,8 @@ from curlhttp._models.url import parse_url
 from curlhttp.exceptions import RequestException
 from curlhttp.testing._scripted import (
     Answer,
-    Attempted,
     Fault,
+    ScriptedAttempt,
     ScriptedEngine,
     Sent,
     Step,
@@ -670,9 +670,9 @@ class _MockEngine(ScriptedEngine):
             f"{request}: the mock has no WebSockets; use ASGITransport, or allow its host"
         )
 
-    async def _begin(self, request: Request) -> Attempted:
+    async def _begin(self, request: Request) -> ScriptedAttempt:
         begun = now()
-        return Attempted(request, await self._mock.play(request, begun), begun)
+        return ScriptedAttempt(request, await self._mock.play(request, begun), begun)
 
     async def _wait_until(self, moment: float) -> None:
         await self._wait(moment - now())

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
-    "Attempted",
     "Fault",
     "Script",
+    "ScriptedAttempt",
     "ScriptedEngine",
     "ScriptedIncoming",
     "ScriptedRace",
@@ -258,7 +258,7 @@ def unread() -> Fault:
 # Computed ahead, since nothing but the script has a say; the engine moves its clock accordingly.
 
 
-class Attempted:
+class ScriptedAttempt:
     """One attempt, up to its head.
 
     Attributes:
@@ -408,7 +408,7 @@ class ScriptedRace:
         plan: the hedge's, see _flow/hedge.py.
     """
 
-    def __init__(self, first: Attempted, plan: HedgePlan) -> None:
+    def __init__(self, first: ScriptedAttempt, plan: HedgePlan) -> None:
         self._first = first
         self._plan = plan
         self._left = plan.most
@@ -416,7 +416,7 @@ class ScriptedRace:
         self._latest = first.begun
 
     @property
-    def winner(self) -> Attempted:
+    def winner(self) -> ScriptedAttempt:
         """Return the attempt that surfaces."""
         return min(self._running, key=lambda attempt: attempt.over)
 
@@ -436,7 +436,7 @@ class ScriptedRace:
             self._running.remove(attempt)
             self._drop(attempt, attempt.outcome, attempt.over)
 
-    def add(self, attempt: Attempted | None) -> None:
+    def add(self, attempt: ScriptedAttempt | None) -> None:
         """Take in one more attempt, or hear that there shall be none."""
         if attempt is None:
             self._left = 0
@@ -456,11 +456,11 @@ class ScriptedRace:
             self._drop(attempt, None, winner.over)
         return len(others)
 
-    def _is_good(self, attempt: Attempted) -> bool:
+    def _is_good(self, attempt: ScriptedAttempt) -> bool:
         outcome = attempt.outcome
         return isinstance(outcome, Response) and self._plan.is_good(outcome.status_code)
 
-    def _drop(self, attempt: Attempted, result: AttemptResult, now: float) -> None:
+    def _drop(self, attempt: ScriptedAttempt, result: AttemptResult, now: float) -> None:
         was_sent = isinstance(attempt.step, Answer) or attempt.step.error.request_sent
         self._plan.dropped(attempt.request, result, now - attempt.begun, was_sent)
 
@@ -555,7 +555,7 @@ class ScriptedEngine:
         seconds = attempt.ends - attempt.begun
         return ScriptedIncoming(attempt.request, attempt.step, seconds, self)
 
-    async def _begin(self, request: Request) -> Attempted:
+    async def _begin(self, request: Request) -> ScriptedAttempt:
         if self._is_closed:
             raise client_closed(request)
         begun = self._now
@@ -564,9 +564,9 @@ class ScriptedEngine:
         body = await read_whole(request.body) if arrives else b""
         headers = request.headers.copy()
         self.sent.append(Sent(begun, request.method, str(request.url), headers, body, arrives))
-        return Attempted(request, step, begun)
+        return ScriptedAttempt(request, step, begun)
 
-    async def _race(self, first: Attempted, plan: HedgePlan) -> Attempted:
+    async def _race(self, first: ScriptedAttempt, plan: HedgePlan) -> ScriptedAttempt:
         """Return the attempt that surfaces; the others are cancelled."""
         race = ScriptedRace(first, plan)
         while (due := race.due()) is not None:

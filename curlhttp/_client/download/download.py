@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from curlhttp._client.download.partial_file import Checksum, PartialFile
 from curlhttp._engine.engine import Send
-from curlhttp._flow.streamed_response import Streamed, Whole
+from curlhttp._flow.streamed_response import BufferedBody, Streamed
 from curlhttp._models.decoding import parse_codings
 from curlhttp._models.errors import add_note
 from curlhttp._models.progress import Progress, ProgressMeter
@@ -268,7 +268,7 @@ def _with_range(request: Request, asked: RangeRequest | None) -> Request:
 def _reader(response: Response) -> Callable[[], Awaitable[bytes]]:
     if isinstance(response, Streamed):
         return response._decoding()
-    return Whole(response.content).read
+    return BufferedBody(response.content).read
 
 
 async def _discard(response: Response) -> None:

@@ -29,9 +29,9 @@ from curlhttp._models.request import Request
 __all__ = [
     "EventGate",
     "EventLoopEngine",
-    "Order",
     "OrderedGate",
     "SharedGate",
+    "WakeOrder",
     "next_piece",
     "wait_so_long",
 ]
@@ -111,7 +111,9 @@ class EventLoopEngine(MultiEngine):
     # request bodies that come piece by piece
 
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
-        transfer.feed = None if body is None or body.data is not None else _Feed(self._local_gate)
+        transfer.feed = (
+            None if body is None or body.data is not None else _BodyQueue(self._local_gate)
+        )
 
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
         """Feed the body to libcurl until it has all, or the exchange or race ends before.
@@ -134,7 +136,7 @@ class EventLoopEngine(MultiEngine):
         request, feed = transfer.request, transfer.feed
         assert request is not None
         assert request.body is not None
-        assert isinstance(feed, _Feed)
+        assert isinstance(feed, _BodyQueue)
         body, deadline = request.body, request.deadline
         transfer.feeds_in_task = True
         try:
@@ -158,7 +160,7 @@ class EventLoopEngine(MultiEngine):
                 transfer.feeds_in_task = False
             await body.aclose()
 
-    async def _feed(self, transfer: Transfer, body: Body, feed: _Feed) -> None:
+    async def _feed(self, transfer: Transfer, body: Body, feed: _BodyQueue) -> None:
         try:
             while not feed.is_stopped:
                 piece = await next_piece(body)
@@ -237,7 +239,7 @@ class EventLoopEngine(MultiEngine):
         """Return whether the event loop runs no more, for good."""
 
 
-class _Feed:
+class _BodyQueue:
     """The pieces between a body that is awaited and libcurl's read callback, which cannot wait."""
 
     def __init__(self, make_gate: Callable[[], Gate]) -> None:
@@ -303,7 +305,7 @@ class EventGate:
         await self._event.wait()
 
 
-class Order:
+class WakeOrder:
     """In what order the tasks of an engine go on that wait at gates.
 
     Attributes:
@@ -327,7 +329,7 @@ class OrderedGate(EventGate):
 
     __slots__ = ("_has_task", "_order")
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: WakeOrder) -> None:
         super().__init__()
         self._order = order
         self._has_task = False

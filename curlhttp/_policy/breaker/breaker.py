@@ -20,12 +20,12 @@ from curlhttp._policy.breaker.circuit import (
     FAILURE_STATUSES,
     BreakerConfig,
     BreakerMetrics,
-    Change,
     Circuit,
-    OriginJudge,
+    CircuitPermit,
+    OriginClassifier,
     Outcome,
-    Passage,
     State,
+    StateChange,
 )
 from curlhttp._policy.breaker.shared import SharedCircuits
 from curlhttp._policy.store import Store
@@ -380,7 +380,7 @@ class CircuitBreaker:
             return self._probe(origin, passage)
         return Permit(self, origin, passage.number)
 
-    def _probe(self, origin: str, passage: Passage) -> _Probe:
+    def _probe(self, origin: str, passage: CircuitPermit) -> _Probe:
         probe = _Probe(self, origin, passage.number, None)  # from here on it cannot be lost
         probe.transition = self.tell(origin, passage.change)
         return probe
@@ -413,7 +413,7 @@ class CircuitBreaker:
             if transition is not None and tell is not None:
                 tell(transition)
 
-    def tell(self, origin: str, change: Change | None) -> Transition | None:
+    def tell(self, origin: str, change: StateChange | None) -> Transition | None:
         """Tell on_transition of a change of state, and return it for other hooks."""
         if change is None:
             return None
@@ -427,13 +427,15 @@ class CircuitBreaker:
                 logging.getLogger("curlhttp").exception("on_transition raised")
         return transition
 
-    def judge(self, *, via_proxy: bool = False) -> OriginJudge:
+    def judge(self, *, via_proxy: bool = False) -> OriginClassifier:
         """Return what judges an origin by the responses and errors of its calls.
 
         Args:
             via_proxy: there is a proxy in between.
         """
-        return OriginJudge(self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy)
+        return OriginClassifier(
+            self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy
+        )
 
     # from outside
 

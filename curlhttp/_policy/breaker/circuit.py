@@ -28,14 +28,14 @@ __all__ = [
     "FAILURE_STATUSES",
     "BreakerConfig",
     "BreakerMetrics",
-    "Change",
     "Circuit",
-    "OriginJudge",
+    "CircuitPermit",
+    "OriginClassifier",
     "Outcome",
     "OutcomeClassifier",
-    "Passage",
-    "ProxyJudge",
+    "ProxyClassifier",
     "State",
+    "StateChange",
     "judge_error",
     "judge_proxy",
     "judge_status",
@@ -148,7 +148,7 @@ class TimeWindow(Window):
 State: TypeAlias = Literal["closed", "open", "half_open", "forced_open", "forced_closed"]
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """Two states, the one before and the one after."""
 
     old: State
@@ -159,7 +159,7 @@ CallResult: TypeAlias = tuple[int, bool, float]
 """The number of the passage, whether the call failed, and how long it took, in seconds."""
 
 
-class Passage(NamedTuple):
+class CircuitPermit(NamedTuple):
     """The answer to a call that wants through.
 
     Attributes:
@@ -172,7 +172,7 @@ class Passage(NamedTuple):
     number: int
     refused_for: float | None = None
     is_probe: bool = False
-    change: Change | None = None
+    change: StateChange | None = None
 
 
 class Circuit:
@@ -200,7 +200,7 @@ class Circuit:
     def __init__(self, first: int = 0) -> None:
         self.state: State = "closed"
         self.last: int = first + 1  # number given out
-        self.standing: Passage = Passage(self.last)  # for every call while it is closed
+        self.standing: CircuitPermit = CircuitPermit(self.last)  # for every call while it is closed
         self.failures: int = 0  # in a row, or of the probes
         self.good: int = 0  # probes that succeeded
         self.slow: int = 0  # probes that were slow
@@ -304,7 +304,7 @@ class BreakerConfig:
 
     # steps
 
-    def admit(self, circuit: Circuit, now: float, _: None = None) -> Passage:
+    def admit(self, circuit: Circuit, now: float, _: None = None) -> CircuitPermit:
         """Let a call through or refuse it."""
         state = circuit.state
         if state == "closed" or state == "forced_closed":
@@ -318,11 +318,11 @@ class BreakerConfig:
             if len(circuit.probes) + circuit.good + circuit.failures < self.half_open_permits:
                 circuit.last += 1
                 circuit.probes[circuit.last] = now
-                return Passage(circuit.last, is_probe=True, change=change)
+                return CircuitPermit(circuit.last, is_probe=True, change=change)
         circuit.refused += 1
-        return Passage(0, self._refused_for(circuit, now))
+        return CircuitPermit(0, self._refused_for(circuit, now))
 
-    def record(self, circuit: Circuit, now: float, result: CallResult) -> Change | None:
+    def record(self, circuit: Circuit, now: float, result: CallResult) -> StateChange | None:
         """Count the result of a call, unless the circuit has changed since that was admitted."""
         number, failed, elapsed = result
         slow = self.slow_call_seconds is not None and elapsed >= self.slow_call_seconds
@@ -337,13 +337,15 @@ class BreakerConfig:
         """Give a probe's place back: its call told nothing."""
         circuit.probes.pop(number, None)
 
-    def force(self, circuit: Circuit, now: float, state: State) -> Change | None:
+    def force(self, circuit: Circuit, now: float, state: State) -> StateChange | None:
         """Bring the circuit into a state, from outside; results under way count no more."""
         return self._enter(circuit, state)
 
     # results
 
-    def _record_call(self, circuit: Circuit, now: float, failed: bool, slow: bool) -> Change | None:
+    def _record_call(
+        self, circuit: Circuit, now: float, failed: bool, slow: bool
+    ) -> StateChange | None:
         circuit.failures = circuit.failures + 1 if failed else 0
         opens = self.failure_threshold is not None and circuit.failures >= self.failure_threshold
         if self.has_rates:
@@ -369,7 +371,7 @@ class BreakerConfig:
 
     def _record_probe(
         self, circuit: Circuit, now: float, failed: bool, slow: bool
-    ) -> Change | None:
+    ) -> StateChange | None:
         circuit.failures += failed
         circuit.good += not failed
         circuit.slow += slow
@@ -387,7 +389,7 @@ class BreakerConfig:
 
     # states
 
-    def _open(self, circuit: Circuit, now: float) -> Change:
+    def _open(self, circuit: Circuit, now: float) -> StateChange:
         if circuit.opens:
             longest = max(self.recovery_timeout, self.recovery_timeout_max)
             circuit.open_for = min(longest, circuit.open_for * self.growth)
@@ -399,7 +401,7 @@ class BreakerConfig:
         assert change is not None
         return change
 
-    def _enter(self, circuit: Circuit, state: State) -> Change | None:
+    def _enter(self, circuit: Circuit, state: State) -> StateChange | None:
         """Change the state; what was counted in the one before counts no more."""
         old, circuit.state = circuit.state, state
         circuit.failures = circuit.good = circuit.slow = 0
@@ -408,8 +410,8 @@ class BreakerConfig:
         if state not in ("open", "half_open"):
             circuit.opens = 0
         circuit.last += 1
-        circuit.standing = Passage(circuit.last)
-        return None if old == state else Change(old, state)
+        circuit.standing = CircuitPermit(circuit.last)
+        return None if old == state else StateChange(old, state)
 
     def _free_overdue(self, circuit: Circuit, now: float) -> None:
         oldest = now - self.half_open_timeout
@@ -513,7 +515,7 @@ class OutcomeClassifier(Protocol):
         """Return what an exception says."""
 
 
-class OriginJudge:
+class OriginClassifier:
     """For the origin.
 
     Args:
@@ -537,7 +539,7 @@ class OriginJudge:
         return judge_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
 
 
-class ProxyJudge:
+class ProxyClassifier:
     """For the proxy."""
 
     notable: Container[int] = frozenset()
