@@ -136,7 +136,7 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
     judged = transport.judged
     if guard.trusts_proxies or (judged is not None and judged[:2] == (url.host, url.port)):
         return None
-    return _error(request, "", url.port, "a proxy would resolve the name anew")
+    return _error(request, "", url.port, "a proxy would resolve the name again")
 
 
 def blocked_target(request: Request, address: str, port: int) -> BlockedAddress | None:
@@ -263,7 +263,7 @@ class Resolver:
         if lookup is None:
             if self._threads < _THREADS:
                 threading.Thread(target=self._work, name="curlhttp lookup", daemon=True).start()
-                self._threads += 1  # not before, since there may be no thread to be had
+                self._threads += 1  # not before, because there may be no thread to be had
             lookup = self._pending[name] = _Resolution()
             self._line.append(name)
         lookup.waiting.append(gate)

@@ -263,7 +263,7 @@ class Caller(SlotWaiter):
         keeps: its task deals with the transfer from the start, to feed it or to read from it.
 
     Attributes:
-        wake: wakes the task that waits, if one does; set anew for each wait.
+        wake: wakes the task that waits, if one does; set again for each wait.
         transfer: carries the request, from its turn until it is given back.
         response: of a transfer that ended well, and was given back.
         error: why there is no transfer.
@@ -608,7 +608,7 @@ class ThreadPool:
                 return
             self.all.discard(transfer)
         try:
-            transfer.close()  # first, since whoever is granted the slot may open a connection
+            transfer.close()  # first, because whoever is granted the slot may open a connection
         finally:
             with self._lock:
                 self.slots.give(transfer.key[0])

@@ -124,7 +124,7 @@ _ON_ITS_WAY = 0.25  # of the time that a request waited: what came by then was s
 _LONG = 1.0  # seconds without a sign of life that make a request that was given up suspicious
 _MOST_STARTS = 100  # of one attempt: after a restart each of a hundred kept connections may be dead
 _SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
-_QUIET = 0.1  # seconds from an event to the next look at what came of it
+_QUIET = 0.1  # seconds from an event to the next look at its outcome
 
 
 class Driver:
@@ -164,7 +164,7 @@ class Driver:
         self._last_event: dict[int, float] = {}  # by socket
         self._last_read: dict[int, float] = {}  # by socket: when it had something to read
         self._left: list[tuple[Connection, Connections]] = []  # at this turn, see _leave
-        self._seen = 0.0  # up to when it was looked at what came of events
+        self._seen = 0.0  # up to when it was looked at the outcome of events
         self._check_at = math.inf  # before this no transfer needs a look of ours
         self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
         self._read_timeouts = ReadTimeouts()

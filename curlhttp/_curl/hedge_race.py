@@ -115,7 +115,7 @@ class HedgeRace:
 
     def winner(self) -> Transfer | None:
         """Return the attempt that surfaces, once there is one: the first good, or the last."""
-        # A copy, since those that are out leave the list.
+        # A copy, because those that are out leave the list.
         for transfer in tuple(self.running):
             if not _has_ended(transfer):
                 continue
@@ -159,7 +159,7 @@ class HedgeRace:
         self.running.remove(transfer)
         if transfer is self._first:
             self._first = None
-        # First of all, since a transfer that was dropped has forgotten its timings.
+        # First of all, because a transfer that was dropped has forgotten its timings.
         assert transfer.request is not None
         total = make_timings(transfer.timings()).total
         self._plan.dropped(transfer.request, result, total, transfer.was_sent)

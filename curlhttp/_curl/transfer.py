@@ -1,7 +1,7 @@
 """One attempt on a handle: what libcurl calls while it runs, and the response that comes in.
 
-The callbacks do not raise, since that breaks all other transfers of a curl_multi. They store what
-went wrong in `failed`, and whoever runs the transfer raises it. What came of an attempt when it
+The callbacks do not raise, because that breaks all other transfers of a curl_multi. They store what
+went wrong in `failed`, and whoever runs the transfer raises it. The outcome of an attempt when it
 has ended, result.py says.
 """
 

@@ -42,7 +42,7 @@ class Log:
     """The logger, once somebody has loaded `logging`: before that, nobody has set a level.
 
     Attributes:
-        takes: returns whether lines of a level are logged; asked for each request, since that
+        takes: returns whether lines of a level are logged; asked for each request, because that
             may change at any time. It becomes the logger's own method, which saves a call.
         masks: credentials are masked; the command line's --show-secrets alone says otherwise.
     """
@@ -101,7 +101,7 @@ class RequestLog:
         self._sources.append(source)
 
     def answered(self, head: Head, timings: Timings, request: Request) -> None:
-        """Take what came of the request.
+        """Take the outcome of the request.
 
         Args:
             head: of the response.

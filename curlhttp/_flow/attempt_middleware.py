@@ -155,7 +155,7 @@ class _Race:
 
         Args:
             outcome: of the attempt that surfaces.
-            exchange: sends what that run sends beside, such as a second time.
+            exchange: sends what that run sends in addition, such as a second time.
         """
         # A cancellation goes through all of them, as through the frames of a stack, up to the one
         # whose timeout it was.
@@ -198,7 +198,7 @@ class _PausedMiddleware:
 
     Attributes:
         sent: what the middleware sends, as long as it waits for the response.
-        outcome: what came of an attempt that does not surface; None: it was cancelled.
+        outcome: the outcome of an attempt that does not surface; None: it was cancelled.
     """
 
     __slots__ = ("_coroutine", "_error", "_request", "_response", "_through", "outcome", "sent")
@@ -265,7 +265,7 @@ class _PausedMiddleware:
         """Do without the result; an error of the middleware's own is logged."""
         error, self._error = self._error, None
         if error is not None and not isinstance(error, (RequestException, AttemptCancelled)):
-            log().error("an attempt_middleware raised beside the race", exc_info=error)
+            log().error("an attempt_middleware raised outside the race", exc_info=error)
 
     def close(self) -> None:
         """Let go of the middleware, wherever it is."""
@@ -290,7 +290,7 @@ async def _begun(through: Send, request: Request) -> Response:
 
 
 class _Breakpoint:
-    """What `send` gives a middleware whose attempt may run beside others: there it stops.
+    """Where a middleware pauses at `send`, if its attempt may run concurrently with others.
 
     Args:
         request: what the middleware sends.

@@ -1,4 +1,4 @@
-"""Ask the circuit breaker before each attempt, and tell it what came of it.
+"""Ask the circuit breaker before each attempt, and tell it its outcome.
 
 _policy/breaker/health.py decides what counts as what, _policy/breaker/breaker.py what follows.
 """

@@ -57,7 +57,7 @@ class CacheStore(Protocol):
         """Store a response in place of that which answered the same; return whether it is."""
 
     def update(self, key: str, entry: hishel.Entry) -> None:
-        """Store the fields of a response anew."""
+        """Store the fields of a response again."""
 
     def remove(self, entry: hishel.Entry) -> None:
         """Remove one response."""
@@ -89,7 +89,7 @@ class Caching(Protocol):
     def over(self) -> Callable[[Transport], Transport]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
-        """Run work(send) beside the caller, unless work of that name is under way."""
+        """Run work(send) in the background, unless work of that name is under way."""
 
 
 def caching(client: Caching, clock: Clock) -> Layer:

@@ -127,23 +127,25 @@ class Chain:
             gate: makes a gate of the engine.
             retries: what to take in place of the attribute, or None.
             within_retry: one more layer, whose work is part of each attempt, or None. It is not
-                for what an Auth sends beside the request.
-            plain: the last step of what an Auth sends beside, or None for the same.
+                for the subrequests of an Auth.
+            plain: the last step of the subrequests of an Auth, or None for the same.
         """
         hsts = self._hsts
         if self._certificates:
             last = self._with_certificates(last)
         below = partial(self._below, clock=clock, gate=gate, retries=retries)
-        beside = None
+        subrequest = None
         if within_retry is not None:
-            beside = partial(_with_cookies, below, last if plain is None else plain)
+            subrequest = partial(_with_cookies, below, last if plain is None else plain)
         upgrade = None if hsts is None else hsts.upgrade
-        sign_in = AuthContext(clock, gate, self._is_async, self._run_blocking, beside, upgrade)
+        auth_context = AuthContext(
+            clock, gate, self._is_async, self._run_blocking, subrequest, upgrade
+        )
         layers: tuple[Layer, ...] = (
             observe(self._hooks),  # sees the request first and the final response last
             *(() if hsts is None else (hsts.around,)),
             # Deadline, redirects, credentials and cookies.
-            hops(clock, self._max_redirects, self._sensitive, self._netrc, sign_in),
+            hops(clock, self._max_redirects, self._sensitive, self._netrc, auth_context),
             *(() if hsts is None else (hsts.listening,)),
             *self._hear_of_http3(),
         )
@@ -181,7 +183,7 @@ class Chain:
             *self._limits(clock, gate),
             *self._guard(clock, gate),
             *(() if self._hedge is None else (self._hedge(gate),)),
-            # Below all of them, since a hedge is an attempt, too, and is made by the engine.
+            # Below all of them, because a hedge is an attempt, too, and is made by the engine.
             *self._around_attempts(),
         )
 

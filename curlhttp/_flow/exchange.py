@@ -96,7 +96,7 @@ def exchange_in_loops(
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.route is not None or request.body is not None or request.deadline is not None:
             fit(request, now)
-        # For each attempt, since a client may be used in several event loops, one after the other.
+        # For each attempt, because a client may be used in several event loops in turn.
         try:
             engine = choose()
         except RequestException as error:

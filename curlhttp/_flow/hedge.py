@@ -1,7 +1,7 @@
 """Give the engine a plan for requests that may be hedged. What is worth it: _policy/hedge.py.
 
 The lowest layer, so that a retry repeats a race as a whole and the layers above count the attempt
-that surfaces. Each attempt beside the first asks limits, breaker and budget for itself just
+that surfaces. Each extra attempt asks limits, breaker and budget for itself just
 before it is sent, and is counted by what becomes of it; none of them ever waits to be let in.
 """
 
@@ -289,7 +289,7 @@ async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -
         # In any case: a ticket that is not given back would hold a place and a permit for ever.
         plan.close()
         if hooks is not None:
-            # Told here, since the engine, which counts the attempts, cannot await a hook.
+            # Told here, because the engine, which counts the attempts, cannot await a hook.
             for transition in plan.transitions:
                 await hooks.tell(_EVENT, transition)
 
@@ -345,7 +345,7 @@ class _HedgedRequest:
                 body.close()
             raise
         if ticket is None:
-            # A twin may have opened the file anew.
+            # A twin may have opened the file again.
             if body is not None:
                 body.close()
             return None

@@ -110,7 +110,7 @@ def _counted(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) 
             lease = await _wait_for_lease(limit, request, clock, gate)
         try:
             response = await send(request)
-        # BaseException, since a cancelled task has to give its place back as well.
+        # BaseException, because a cancelled task has to give its place back as well.
         except BaseException:
             lease.give()
             raise
@@ -239,12 +239,12 @@ async def _turn(
             if deadline is not None and now + wait > deadline + LEAST:
                 raise _asked_too_long(request)
             await clock.sleep(wait)
-        # BaseException, since the turn of a cancelled task is good for another request.
+        # BaseException, because the turn of a cancelled task is good for another request.
         except BaseException:
             store.tell(rate.giving_back(origin, answer))
             raise
-        # Much too late, since its process stood still, it would come on top of those whose turn
-        # it is now: it stands in line anew.
+        # Much too late, because its process stood still, it would come on top of those whose turn
+        # it is now: it stands in line again.
         if rate.came_late(clock.now() - now - wait):
             return answer
 

@@ -130,7 +130,7 @@ def hops(
     max_redirects: int,
     sensitive: frozenset[str],
     netrc: FindCredentials | None,
-    sign_in: AuthContext,
+    auth_context: AuthContext,
 ) -> Layer:
     """Return the layer that takes a request through all its hops.
 
@@ -139,9 +139,9 @@ def hops(
         max_redirects: how many to follow, before TooManyRedirects.
         sensitive: lower-case header names that must not reach another origin.
         netrc: gives user name and password for a host; None when the environment is not asked.
-        sign_in: what an Auth needs beside; its `upgrade` is for each hop, too.
+        auth_context: what an Auth needs in addition; its `upgrade` is for each hop, too.
     """
-    now, upgrade = clock.now, sign_in.upgrade
+    now, upgrade = clock.now, auth_context.upgrade
 
     def around(send: Send) -> Send:
         send_with_cookies = cookies(send)
@@ -153,13 +153,13 @@ def hops(
                 number_attempts(request)
             followed = 0
             history: Sequence[Response] = ()
-            while True:  # each hop goes through all below anew
+            while True:  # each hop goes through all below again
                 method, jar = request.auth, request.jar
                 if method is None and netrc is not None:
                     method = method_from_netrc(request, netrc)
                 if method is not None and method is not NO_AUTH:
                     # Cookies are below: the answer to a challenge carries what the challenge set.
-                    response = await authenticate(request, send_with_cookies, method, sign_in)
+                    response = await authenticate(request, send_with_cookies, method, auth_context)
                 elif jar is None:
                     response = await send(request)
                 else:

@@ -143,7 +143,7 @@ async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> 
         now: gives monotonic seconds.
 
     Raises:
-        RequestException: no answer came of it.
+        RequestException: no response was received.
     """
     try:
         stream = await engine.connect(request)

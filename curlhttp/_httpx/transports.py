@@ -213,7 +213,7 @@ class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
             request: complete, as a Client makes it.
 
         Raises:
-            httpx.TransportError: no response came of it; the engine's own error is its cause.
+            httpx.TransportError: no response was received; the engine's own error is its cause.
         """
         return send_sync(self._respond, request)
 
@@ -253,7 +253,7 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
             request: complete, as an AsyncClient makes it.
 
         Raises:
-            httpx.TransportError: no response came of it; the engine's own error is its cause.
+            httpx.TransportError: no response was received; the engine's own error is its cause.
         """
         return await self._respond(request)
 

@@ -32,9 +32,9 @@ class Hedge:
         after: seconds without the head of an answer; or "p95" for the 95th percentile of the
             recent times to the head at this origin (any of "p1" to "p99"), which hedges nothing
             until 20 of them are known.
-        max: attempts beside the first, each `after` seconds behind the one before it.
+        max: attempts after the first, each `after` seconds behind the one before it.
         idempotency_key: hedge any method, POST too, that carries an Idempotency-Key.
-        budget: what each attempt beside the first is taken from. None: the budget of the
+        budget: what each extra attempt is taken from. None: the budget of the
             client's RetryPolicy, or where that has none one of its own.
 
     Raises:

@@ -135,7 +135,7 @@ class OAuth2ClientCredentials(_OAuth2Auth):
         parameters: more fields of the form.
         client_auth: how the client shows who it is: "basic" in a header (client_secret_basic), or
             "post" in the form (client_secret_post).
-        leeway: seconds before its end at which a token is fetched anew; at most half of its life.
+        leeway: seconds before its end at which a token is fetched again; at most half of its life.
 
     Raises:
         InvalidURL, MissingSchema, InvalidSchema: token_url is none.

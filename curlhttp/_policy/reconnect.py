@@ -50,7 +50,7 @@ class Reconnections:
         self._delays: Iterator[float] | None = None
 
     def succeeded(self) -> None:
-        """Begin to count anew: an event came."""
+        """Start to count again: an event came."""
         self.count, self._delays = 0, None
 
     def next_delay(

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _KEEPS_BODY = frozenset({307, 308})
-# The jar builds Cookie anew on each hop; the engine knows who gets the proxy's credentials.
+# The jar builds Cookie again on each hop; the engine knows who gets the proxy's credentials.
 _NEVER_FORWARDED = frozenset({"cookie", "proxy-authorization"})
 _OF_THE_BODY = frozenset(
     {

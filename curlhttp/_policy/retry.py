@@ -105,7 +105,7 @@ class ExponentialBackoff:
             raise ValueError(f"factor must be at least 1, not {self.factor!r}")
 
     def _ceilings(self) -> Iterator[float]:
-        # Step by step, since factor ** 10_000 is no float any more.
+        # Step by step, because factor ** 10_000 is no float any more.
         ceiling = min(self.base, self.max_backoff)
         while True:
             yield ceiling
@@ -245,7 +245,7 @@ class RetryBudget:
             with self._lock:
                 account = self._account(origin)
                 account.move_to(now)
-        # Without the lock, since every request comes by here. Where threads may lose one to each
+        # Without the lock, because every request comes by here. Where threads may lose one to each
         # other there is a retry less, never one more.
         account.deposits += 1
         if self.store is not None:
@@ -544,7 +544,7 @@ def _happens_by_chance(error: RequestException) -> bool:
 
 
 def outcomes(attempts: Collection[Attempt]) -> str:
-    """Return in a few words what came of attempts, for a note."""
+    """Return in a few words the outcome of attempts, for a note."""
     return ", ".join(
         str(attempt.status_code) if attempt.error is None else type(attempt.error).__name__
         for attempt in attempts

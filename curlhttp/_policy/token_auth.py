@@ -86,7 +86,7 @@ class Waiter:
     Attributes:
         wake: lets it go on.
         patience: its time limits.
-        outcome: what came of the fetch that it waited for, or None.
+        outcome: the outcome of the fetch that it waited for, or None.
         is_first: it has to fetch.
     """
 
@@ -129,7 +129,7 @@ class Shared(Limit[Waiter]):
         self._release_leavers()
 
     def finish(self, place: Waiter, outcome: CachedToken | Exception) -> None:
-        """Tell the others in line what came of the fetch of the first.
+        """Tell the others in line the outcome of the fetch of the first.
 
         A server that was too slow for its time limits may do for those of others: the next one
         that has others fetches.
@@ -256,7 +256,7 @@ class TokenAuth(Unpicklable, Auth):
         return False
 
     def auth_flow(self, request: Request) -> AuthFlow:
-        """Refuse: this cannot be done by a generator alone, since requests wait for each other."""
+        """Refuse: a generator alone cannot do this, because requests wait for each other."""
         raise TypeError(f"{type(self).__name__} is for clients, and not to be called by a flow")
 
 
@@ -310,7 +310,7 @@ class SharedLease:
         return self._question("take", int(joins))._replace(undo=undo)
 
     def start(self) -> None:
-        """Keep it from now on, since it was granted."""
+        """Keep it from now on, because it was granted."""
         self._held = self._store.hold(self._question("keep"), _RENEWED)
 
     def give(self) -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from curlhttp._models.url import URL
 
     class Conditions(TypedDict, total=False):
-        """What a request must have beside its method and URL; see Pattern."""
+        """What a request must have in addition to its method and URL; see Pattern."""
 
         params: Mapping[str, object] | None
         headers: Mapping[str, object] | None

@@ -255,7 +255,7 @@ def unread() -> Fault:
 
 # --- What becomes of the attempts on a script: how long each takes, how it ends, which one wins ---
 #
-# Computed ahead, since nothing but the script has a say; the engine moves its clock accordingly.
+# Computed ahead, because nothing but the script has a say; the engine moves its clock accordingly.
 
 
 class ScriptedAttempt:
@@ -446,7 +446,7 @@ class ScriptedRace:
         self._running.append(attempt)
 
     def cancel_others(self) -> int:
-        """Cancel what runs beside the winner, and return how many attempts that were."""
+        """Cancel what runs concurrently with the winner, and return how many attempts that were."""
         first, winner = self._first, self.winner
         self._plan.surfaces(winner.request)
         if first in self._running and (first is not winner or first.error is None):

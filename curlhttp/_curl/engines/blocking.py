@@ -307,7 +307,7 @@ class BlockingEngine:
             request: complete; its transport, timeouts and deadline count.
 
         Raises:
-            RequestException: no connection came of it.
+            RequestException: the connection failed.
         """
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await connector(other).connect(request)
@@ -358,7 +358,7 @@ class BlockingEngine:
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.
 
-        Connections for other protocols end at once, since they know no exchange; unless this
+        Connections for other protocols end at once, because they know no exchange; unless this
         engine leaves them to those who use them.
         """
         self._pool.close()

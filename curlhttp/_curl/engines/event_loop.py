@@ -190,7 +190,7 @@ class EventLoopEngine(MultiEngine):
             request: complete; its transport, timeouts and deadline count.
 
         Raises:
-            RequestException: no connection came of it.
+            RequestException: the connection failed.
         """
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await connector(other).connect(request)

@@ -80,7 +80,7 @@ class AddressChecker:
         addresses = list(addresses_of(transport, host, port))
         if not addresses:
             addresses = await self._addresses(request, host, family, engine)
-        # Anew for each request, as of connections.
+        # Again for each request, as of connections.
         address = _first_judged(request, addresses, port)
         return self._told(transport, judged=CheckedAddress(url.host, url.port, address, port))
 
@@ -158,7 +158,7 @@ class GuardedEngine:
 
         Raises:
             BlockedAddress: it may not.
-            RequestException: no response came of it.
+            RequestException: no response was received.
         """
         if self._needs_target(request):
             request.transport = await self._checkpoint.settle(request, self._engine)
@@ -173,7 +173,7 @@ class GuardedEngine:
 
         Raises:
             BlockedAddress: it may not.
-            RequestException: no response came of it.
+            RequestException: no response was received.
         """
         if self._needs_target(request):
             request.transport = await self._checkpoint.settle(request, self._engine)
@@ -184,7 +184,7 @@ class GuardedEngine:
 
         Raises:
             BlockedAddress: it may not.
-            RequestException: no connection came of it.
+            RequestException: the connection failed.
         """
         if self._needs_target(request):
             request.transport = await self._checkpoint.settle(request, self._engine)

@@ -432,7 +432,7 @@ class MultiEngine(PooledEngine):
         """Fail what runs, in the loop's own thread."""
         self.is_closed = True
         self._driver.detach()
-        # A copy, since each of them is removed.
+        # A copy, because each of them is removed.
         for transfer in list(self._driver.running.values()):
             transfer.failed = ClientClosed("the client was closed during this request")
             transfer.done = True

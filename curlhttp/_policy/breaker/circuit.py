@@ -223,7 +223,7 @@ class BreakerMetrics(NamedTuple):
 
     Attributes:
         state: "closed", "open", "half_open", "forced_open" or "forced_closed".
-        calls: in the window; 0 without a rate, since there is no window then.
+        calls: in the window; 0 without a rate, because there is no window then.
         failures: of these calls.
         slow_calls: of these calls.
         failures_in_a_row: at the end of the closed state; in the half-open one, of the probes.
@@ -502,7 +502,7 @@ def judge_proxy(result: object) -> Outcome:
 
 
 class OutcomeClassifier(Protocol):
-    """How what came of an attempt looks for one of those that took part."""
+    """How the outcome of an attempt looks for one of those that took part."""
 
     @property
     def notable(self) -> Container[int]:
