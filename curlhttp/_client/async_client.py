@@ -7,9 +7,14 @@ from collections.abc import AsyncIterable, Coroutine, Generator, Iterable, Seque
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
 
-from curlhttp._client.base import Core, Self
-from curlhttp._client.building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
-from curlhttp._client.signatures import show_verbs
+from curlhttp._client.base import BaseClient, Self
+from curlhttp._client.request_builder import (
+    MAX_EVENT_SIZE,
+    DownloadOptions,
+    RequestOptions,
+    disable_redirects,
+    show_verbs,
+)
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine, check_transport
@@ -23,8 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._client.event_stream import AsyncEventStream
-    from curlhttp._client.map.tasks import AsyncResults
-    from curlhttp._client.map.work import Item
+    from curlhttp._client.map.async_results import AsyncResults
+    from curlhttp._client.map.scheduler import Item
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
     from curlhttp._curl.engines.loops import Loop
@@ -77,7 +82,7 @@ class _Streaming:
             await self._response.aclose()
 
 
-class AsyncClient(Core):
+class AsyncClient(BaseClient):
     """Send requests from tasks, on asyncio, uvloop, trio or whatever anyio runs on.
 
     One client may serve several event loops, one after another or in threads; each has its own
@@ -182,7 +187,7 @@ class AsyncClient(Core):
 
     async def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        built = self._request("HEAD", url, unfollowed(options))
+        built = self._request("HEAD", url, disable_redirects(options))
         return await self.flow(built)
 
     async def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
@@ -220,7 +225,7 @@ class AsyncClient(Core):
         Arguments, and what is raised, are those of Client.download. Files are written in threads;
         progress is called in the event loop, and must be no coroutine function.
         """
-        from curlhttp._client.download.download import download
+        from curlhttp._client.download import download
 
         downloading = download(
             self,
@@ -303,11 +308,11 @@ class AsyncClient(Core):
                 if isinstance(result, curlhttp.RequestException):
                     print(result.request.url, "failed:", result)
         """
-        from curlhttp._client.map.tasks import AsyncResults
-        from curlhttp._client.map.work import Work
+        from curlhttp._client.map.async_results import AsyncResults
+        from curlhttp._client.map.scheduler import MapScheduler
 
         source = aiter(requests) if isinstance(requests, AsyncIterable) else None
-        work = Work(
+        scheduler = MapScheduler(
             self,
             cast("Iterable[Item]", requests),
             queued=source is not None,
@@ -316,7 +321,7 @@ class AsyncClient(Core):
             return_exceptions=return_exceptions,
             options=options,
         )
-        return AsyncResults(self, work, source)
+        return AsyncResults(self, scheduler, source)
 
     async def aclose(self) -> None:
         """Close all connections of the running event loop, without blocking it.

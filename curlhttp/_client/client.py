@@ -6,9 +6,14 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
-from curlhttp._client.base import Core, Self
-from curlhttp._client.building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
-from curlhttp._client.signatures import show_verbs
+from curlhttp._client.base import BaseClient, Self
+from curlhttp._client.request_builder import (
+    MAX_EVENT_SIZE,
+    DownloadOptions,
+    RequestOptions,
+    disable_redirects,
+    show_verbs,
+)
 from curlhttp._client.stream import StreamedResponse
 from curlhttp._engine.engine import Clock, Engine, check_transport
 from curlhttp._engine.run import run_here, run_sync, send_sync
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._client.event_stream import EventStream
-    from curlhttp._client.map.blocking import Results, Senders
-    from curlhttp._client.map.work import Item
+    from curlhttp._client.map.results import Results, SenderPool
+    from curlhttp._client.map.scheduler import Item
     from curlhttp._client.websocket.websocket import WebSocket
     from curlhttp._engine.engine import Exchange, MakeGate
     from curlhttp._models.progress import Progress
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 
-class Client(Core):
+class Client(BaseClient):
     """Send requests from plain code; safe to use from many threads.
 
     Args:
@@ -81,7 +86,7 @@ class Client(Core):
             stands around it, such as Record.
     """
 
-    _senders: Senders | None = None  # of map, once there was one
+    _sender_pool: SenderPool | None = None  # of map, once there was one
 
     def _set_engine(self, transport: Engine | None) -> None:
         self._is_given = transport is not None
@@ -152,7 +157,7 @@ class Client(Core):
 
     def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
         """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        built = self._request("HEAD", url, unfollowed(options))
+        built = self._request("HEAD", url, disable_redirects(options))
         return send_sync(self.flow, built)
 
     def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
@@ -214,7 +219,7 @@ class Client(Core):
                 BlockingIOError.
             ValueError: the checksum has a form that cannot be read; nothing was sent.
         """
-        from curlhttp._client.download.download import download
+        from curlhttp._client.download import download
 
         return run_sync(
             lambda: download(
@@ -354,12 +359,12 @@ class Client(Core):
             ValueError: the concurrency is below one.
             RequestException: the options cannot be sent as they are.
         """
-        from curlhttp._client.map.blocking import Results
-        from curlhttp._client.map.work import Work
+        from curlhttp._client.map.results import Results
+        from curlhttp._client.map.scheduler import MapScheduler
 
         if hasattr(requests, "__aiter__") and not hasattr(requests, "__iter__"):
             raise TypeError("an async iterable of requests needs AsyncClient")
-        work = Work(
+        scheduler = MapScheduler(
             self,
             requests,
             concurrency=concurrency,
@@ -367,24 +372,24 @@ class Client(Core):
             return_exceptions=return_exceptions,
             options=options,
         )
-        return Results(self._open_senders(), work)
+        return Results(self._open_senders(), scheduler)
 
-    def _open_senders(self) -> Senders:
-        if self._senders is None:
-            from curlhttp._client.map.blocking import Senders
+    def _open_senders(self) -> SenderPool:
+        if self._sender_pool is None:
+            from curlhttp._client.map.results import SenderPool
 
-            senders = Senders(self, inline=self._is_given)
+            sender_pool = SenderPool(self, inline=self._is_given)
             # In one step, as another thread may be here too.
-            found: Senders = self.__dict__.setdefault("_senders", senders)
+            found: SenderPool = self.__dict__.setdefault("_sender_pool", sender_pool)
             return found
-        return self._senders
+        return self._sender_pool
 
     def close(self) -> None:
         """Close all connections; further requests raise ClientClosed."""
         self.is_closed = True
         self._engine.close()
-        if self._senders is not None:
-            self._senders.close()
+        if self._sender_pool is not None:
+            self._sender_pool.close()
         self._close_rest()
 
     def __enter__(self: Self) -> Self:

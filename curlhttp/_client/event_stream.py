@@ -18,8 +18,8 @@ from curlhttp._models.sse import ServerSentEvent
 from curlhttp._policy.reconnect import Reconnections
 
 if TYPE_CHECKING:
-    from curlhttp._client.base import Core
-    from curlhttp._client.building import RequestOptions
+    from curlhttp._client.base import BaseClient
+    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.url import URL
 
 __all__ = ["AsyncEventStream", "EventStream", "async_event_stream", "event_stream"]
@@ -29,13 +29,13 @@ _HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
 _NO_ID = re.compile("[\0\r\n\ud800-\udfff]").search
 
 
-Stream = TypeVar("Stream", bound="_EventStream")
+Stream = TypeVar("Stream", bound="BaseEventStream")
 Wanted: TypeAlias = "tuple[str, str | None, bool | int, int | None]"
 """The method, last_event_id, reconnect and max_event_size of Client.sse."""
 
 
-def events_of(
-    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+def make_events(
+    client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> Events:
     """Return the events of a URL; nothing is sent yet."""
     method, last_event_id, reconnect, max_event_size = wanted
@@ -47,13 +47,13 @@ def events_of(
     options["headers"] = Headers(_HEADERS).merged(options.get("headers"))
     # A stream has no end: its events are bounded, one by one.
     options.setdefault("max_response_size", None)
-    request = core.build_request(method, url, **options)
+    request = client.build_request(method, url, **options)
     reconnections = Reconnections(request, reconnect)
     return Events(
-        lambda request: core.flow(request),  # which may be another one by then
-        core.clock,
-        core.gate,
-        core.chain.told,
+        lambda request: client.flow(request),  # which may be another one by then
+        client.clock,
+        client.gate,
+        client.chain.told,
         request,
         last_event_id or "",
         reconnections,
@@ -62,26 +62,26 @@ def events_of(
 
 
 def event_stream(
-    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+    client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> EventStream:
     """Return events of a blocking client, which ends them when it is closed."""
-    return _enlisted(core, EventStream(events_of(core, url, wanted, options)))
+    return _enlisted(client, EventStream(make_events(client, url, wanted, options)))
 
 
 def async_event_stream(
-    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+    client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> AsyncEventStream:
     """Return events of an async client, which ends them when it is closed."""
-    return _enlisted(core, AsyncEventStream(events_of(core, url, wanted, options)))
+    return _enlisted(client, AsyncEventStream(make_events(client, url, wanted, options)))
 
 
-def _enlisted(core: Core, stream: Stream) -> Stream:
+def _enlisted(client: BaseClient, stream: Stream) -> Stream:
     # In one step, as another thread may be here too.
-    core.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
+    client.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
     return stream
 
 
-class _EventStream(Unpicklable):
+class BaseEventStream(Unpicklable):
     """What both kinds of streams show of themselves."""
 
     _why_not = "it holds a connection; send what its events say"
@@ -104,7 +104,7 @@ class _EventStream(Unpicklable):
         self._events.fail(closed_with_client())
 
 
-class EventStream(_EventStream):
+class EventStream(BaseEventStream):
     """The events of `Client.sse`: iterate over them, best in `with`."""
 
     def __iter__(self) -> EventStream:
@@ -135,7 +135,7 @@ class EventStream(_EventStream):
         self.close()
 
 
-class AsyncEventStream(_EventStream):
+class AsyncEventStream(BaseEventStream):
     """The events of `AsyncClient.sse`: for `async for`, best in `async with`."""
 
     def __aiter__(self) -> AsyncEventStream:

@@ -14,7 +14,13 @@ from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from curlhttp._client.apps.call import ERROR, AppCall, check_wsgi, head_of_wsgi, request_fields
+from curlhttp._client.apps.app_call import (
+    ERROR,
+    AppCall,
+    check_wsgi,
+    get_request_fields,
+    parse_wsgi_head,
+)
 from curlhttp._curl.errors import body_differs, too_large
 from curlhttp._curl.head import contradicts
 from curlhttp._curl.result import decode_body
@@ -35,7 +41,7 @@ _PIECE = 64 * 1024
 _BARE = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
-def environ_of(
+def make_environ(
     request: Request,
     *,
     client: tuple[str, int] | None,
@@ -76,7 +82,7 @@ def environ_of(
     }
     if client is not None:
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = client[0], str(client[1])
-    for name, value in request_fields(request):
+    for name, value in get_request_fields(request):
         key = name.upper().replace("-", "_")
         key = key if key in _BARE else f"HTTP_{key}"
         if key in environ:
@@ -158,7 +164,7 @@ class WSGICall(AppCall):
             failed = self._closed_for(error)
             if self._raises or self._is_own(failed):
                 raise failed from failed.__cause__
-            self._start, piece = head_of_wsgi("500 Internal Server Error", _ERROR_FIELDS), ERROR
+            self._start, piece = parse_wsgi_head("500 Internal Server Error", _ERROR_FIELDS), ERROR
             self._ready.clear()
         if piece:
             self._ready.appendleft(piece)
@@ -177,7 +183,7 @@ class WSGICall(AppCall):
                     raise exc_info[1].with_traceback(exc_info[2])
             elif self._start is not None:
                 raise RuntimeError("the app called start_response twice")
-            self._start = head_of_wsgi(status, headers)
+            self._start = parse_wsgi_head(status, headers)
         finally:
             exc_info = None  # or it would hold its own frame, in a circle
         return self._write
@@ -371,7 +377,7 @@ class WSGITransport:
         if self._is_closed:
             raise client_closed(request)
         call = WSGICall(request, self, raises=self._raises)
-        environ = environ_of(
+        environ = make_environ(
             request, client=self._client, root_path=self._root_path, failed=call.body_failed
         )
         call.start(self._app, environ)

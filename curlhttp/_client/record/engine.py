@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from curlhttp._client.record.har import Exchanged, PlaybackEntry, Received
+from curlhttp._client.record.har import PlaybackEntry, RecordedExchange, RecordedResponse
 from curlhttp._engine.engine import Engine, HedgePlan, Incoming, connector, reader_of
 from curlhttp._models.body import BytesBody, read_whole
 from curlhttp._models.errors import client_closed
@@ -36,7 +36,7 @@ class Recorder(Protocol):
     def begin(self) -> int:
         """Return the number of one more exchange."""
 
-    def add(self, exchange: Exchanged) -> None:
+    def add(self, exchange: RecordedExchange) -> None:
         """Take down an exchange that has ended."""
 
 
@@ -94,7 +94,7 @@ class RecordingEngine:
         request, body = await _in_memory(request)
         played = self._find(request, body)
         if played is not None:
-            return _PlayedIncoming(played.head, _bounded(played, request))
+            return _PlaybackIncoming(played.head, _bounded(played, request))
         taking = _RecordingExchange(self._recorder, self._engine, request, body)
         try:
             incoming = await (
@@ -103,17 +103,17 @@ class RecordingEngine:
         except RequestException as error:
             taking.fail(error)
             raise
-        return _TakenIncoming(taking, incoming, reader_of(incoming, self._engine))
+        return _RecordingIncoming(taking, incoming, reader_of(incoming, self._engine))
 
-    async def read(self, incoming: _PlayedIncoming | _TakenIncoming) -> bytes:
+    async def read(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> bytes:
         """Return the next piece of the body."""
         return await incoming.read()
 
-    def abort(self, incoming: _PlayedIncoming | _TakenIncoming) -> None:
+    def abort(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> None:
         """Let go of a response; what was read of it is recorded."""
         incoming.abort()
 
-    def abort_from_finalizer(self, incoming: _PlayedIncoming | _TakenIncoming) -> None:
+    def abort_from_finalizer(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> None:
         """Let go of a response from a finalizer."""
         incoming.abort(from_finalizer=True)
 
@@ -164,7 +164,7 @@ class _RecordingExchange:
         is_decoded = bool(request.decode) and not (
             request.follow_redirects and response.is_redirect
         )
-        answer = Received(response._head, response._content or b"", is_decoded)
+        answer = RecordedResponse(response._head, response._content or b"", is_decoded)
         self.end(timings, timings.total - timings.first_byte, answer)
 
     def fail(self, error: RequestException) -> None:
@@ -172,18 +172,20 @@ class _RecordingExchange:
         response = error.response
         answer = None
         if response is not None and response._content is not None:
-            answer = Received(response._head, response._content, is_decoded=False, is_whole=False)
+            answer = RecordedResponse(
+                response._head, response._content, is_decoded=False, is_whole=False
+            )
         self.end(error.timings, 0.0, answer, error)
 
     def end(
         self,
         timings: Timings | None,
         receive: float,
-        answer: Received | None,
+        answer: RecordedResponse | None,
         error: RequestException | None = None,
     ) -> None:
         """Take down how the exchange ended."""
-        exchange = Exchanged(
+        exchange = RecordedExchange(
             self._number, self._request, self._body, self._begun, timings, receive, answer
         )
         if error is not None:
@@ -191,7 +193,7 @@ class _RecordingExchange:
         self._recorder.add(exchange)
 
 
-class _TakenIncoming:
+class _RecordingIncoming:
     """A response on the wire whose body is recorded as it is read."""
 
     def __init__(self, taking: _RecordingExchange, incoming: Incoming, engine: Engine) -> None:
@@ -249,11 +251,11 @@ class _TakenIncoming:
             return
         self._is_over = True
         sizes = tuple(map(len, self._pieces))
-        answer = Received(self.head, b"".join(self._pieces), False, sizes, is_whole)
+        answer = RecordedResponse(self.head, b"".join(self._pieces), False, sizes, is_whole)
         self._taking.end(self._times, self._taking.now() - self._since, answer, error)
 
 
-class _PlayedIncoming:
+class _PlaybackIncoming:
     """A response that is played back, piece by piece."""
 
     def __init__(self, head: Head, pieces: list[bytes]) -> None:

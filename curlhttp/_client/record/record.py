@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from curlhttp._client.record.engine import RecordingEngine
 from curlhttp._client.record.har import (
-    Exchanged,
     JSONObject,
     PlaybackEntry,
+    RecordedExchange,
     empty_log,
     read_log,
     write_log,
@@ -28,7 +28,7 @@ from curlhttp._models.redaction import display_url
 from curlhttp._models.redactor import Redactor, parse_boundary
 from curlhttp._models.request import Request
 
-__all__ = ["HarLog", "Record", "only"]
+__all__ = ["HarLog", "Record", "keep_parts"]
 
 
 # --- Which entry of a cassette answers a request, and which came nearest where none does ---
@@ -44,7 +44,7 @@ class Key(NamedTuple):
     body: bytes
 
 
-def key_of(request: Request, body: bytes, masks: Redactor) -> Key:
+def make_key(request: Request, body: bytes, masks: Redactor) -> Key:
     """Return the key of a request that is to be sent."""
     media_type = request.get_header("content-type") or ""
     plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
@@ -52,7 +52,7 @@ def key_of(request: Request, body: bytes, masks: Redactor) -> Key:
     return Key(request.method, _sorted(masks.url(request.url)), _steady(masked, media_type))
 
 
-def key_of_entry(played: PlaybackEntry, masks: Redactor) -> Key:
+def make_entry_key(played: PlaybackEntry, masks: Redactor) -> Key:
     """Return the key of an entry, whoever has written it."""
     body = _steady(masks.body(played.body, played.media_type), played.media_type)
     return Key(played.method, _sorted(masks.url(played.url)), body)
@@ -70,7 +70,7 @@ def _steady(body: bytes, media_type: str) -> bytes:
     return body if found is None else body.replace(found.encode("latin-1", "replace"), b"-")
 
 
-def only(key: Key, parts: Collection[Part]) -> Key:
+def keep_parts(key: Key, parts: Collection[Part]) -> Key:
     """Return a key that has the parts that count, and is equal where they are."""
     return Key(
         key.method if "method" in parts else "",
@@ -79,7 +79,9 @@ def only(key: Key, parts: Collection[Part]) -> Key:
     )
 
 
-def nearest(key: Key, known: Sequence[Key], parts: Sequence[Part]) -> tuple[int, list[Part]] | None:
+def find_nearest(
+    key: Key, known: Sequence[Key], parts: Sequence[Part]
+) -> tuple[int, list[Part]] | None:
     """Return the position of the key that is most like one, and the parts that differ."""
     if not known:
         return None
@@ -105,11 +107,11 @@ class _Cassette:
         self.path = path
         self._masks = masks
         self._log = log
-        self._exchanges: deque[Exchanged] = deque()
+        self._exchanges: deque[RecordedExchange] = deque()
         self._is_new = False  # there is more in the log than in the file
         self._lock = threading.Lock()
 
-    def add(self, exchange: Exchanged) -> None:
+    def add(self, exchange: RecordedExchange) -> None:
         """Take down an exchange; without a lock, since a finalizer may do so."""
         self._exchanges.append(exchange)
 
@@ -161,7 +163,7 @@ class _Recording(Unpicklable):
         """Return the number of one more exchange."""
         return next(self._numbers)
 
-    def add(self, exchange: Exchanged) -> None:
+    def add(self, exchange: RecordedExchange) -> None:
         """Take down an exchange that has ended."""
         if exchange.error is None or self._keeps_errors:
             self._tape.add(exchange)
@@ -226,10 +228,10 @@ class Record(_Recording):
         self._match = tuple(match)
         self._has_file = mode != "all" and self.path.exists()
         log, played = read_log(self.path) if self._has_file else (empty_log(), [])
-        self._played = [(key_of_entry(each, self._masks), each) for each in played]
+        self._played = [(make_entry_key(each, self._masks), each) for each in played]
         self._left: dict[Key, deque[PlaybackEntry]] = {}
         for key, each in self._played:
-            self._left.setdefault(only(key, self._match), deque()).append(each)
+            self._left.setdefault(keep_parts(key, self._match), deque()).append(each)
         self._lock = threading.Lock()
         tape = _Cassette(self.path, self._masks, log)
         super().__init__(tape, keeps_errors=False)
@@ -242,9 +244,9 @@ class Record(_Recording):
 
     def find(self, request: Request, body: bytes) -> PlaybackEntry | None:
         """Return the entry that answers a request and was not played back yet, else None."""
-        key = key_of(request, body, self._masks)
+        key = make_key(request, body, self._masks)
         with self._lock:
-            left = self._left.get(only(key, self._match))
+            left = self._left.get(keep_parts(key, self._match))
             if left:
                 return left.popleft()
         if self.records:
@@ -254,7 +256,7 @@ class Record(_Recording):
     def _explain(self, request: Request, key: Key) -> str:
         said = f"{request}: no entry of {self.path} answers this, and mode {self.mode!r} records"
         said += " nothing new" if self._has_file else " nothing: there is no such file"
-        found = nearest(key, [known for known, _ in self._played], self._match)
+        found = find_nearest(key, [known for known, _ in self._played], self._match)
         if found is None:
             return said
         position, differing = found

@@ -8,12 +8,13 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from types import TracebackType
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from curlhttp._client.websocket.handshake import Settings, Wanted, shake_hands
-from curlhttp._client.websocket.registry import WebSocketRegistry
-from curlhttp._engine.engine import Engine
+from curlhttp._engine.engine import Engine, Gate, MakeGate
 from curlhttp._engine.run import run_sync
 from curlhttp._models.errors import Unpicklable
+from curlhttp._models.fork import register
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 from curlhttp.exceptions import WebSocketClosed
@@ -21,18 +22,111 @@ from curlhttp.exceptions import WebSocketClosed
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol
 
-    from curlhttp._client.base import Core
-    from curlhttp._client.building import DownloadOptions
+    from curlhttp._client.base import BaseClient
+    from curlhttp._client.request_builder import DownloadOptions
     from curlhttp._client.websocket.connection import Message, WebSocketConnection
     from curlhttp._flow.upgrade import Upgraded
 
-__all__ = ["AsyncWebSocket", "OpeningWebSocket", "WebSocket", "open_async", "open_blocking"]
+__all__ = [
+    "AsyncWebSocket",
+    "OpeningWebSocket",
+    "WebSocket",
+    "WebSocketRegistry",
+    "open_async",
+    "open_blocking",
+]
+
+
+# --- Answer pings on WebSockets that nobody reads, and send keepalive pings ---
+#
+# About once a second it lets each that nobody receives on read what is there, which answers pings
+# and notices the end; and it has each send its own pings. It decides nothing.
+
+_LEAST, _MOST = 0.01, 1.0  # seconds between two rounds
+
+
+class WebSocketRegistry:
+    """Look after the WebSockets of one client, or of one event loop.
+
+    Args:
+        now: gives monotonic seconds.
+        gate: makes a gate of the engine.
+        start: starts a coroutine function beside the caller: a thread, or a task.
+
+    Attributes:
+        gate: makes a gate of the engine.
+        runs: there are some to look after.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        gate: MakeGate,
+        start: Callable[[Callable[[], Coroutine[object, None, None]]], object],
+    ) -> None:
+        self._now = now
+        self.gate = gate
+        self._start = start
+        self._connections: WeakSet[WebSocketConnection] = WeakSet()
+        self._woken: Gate | None = None
+        self.runs = False
+        self._lock = threading.Lock()
+        register(self)
+
+    def add(self, connection: WebSocketConnection) -> None:
+        """Look after a WebSocket from now on."""
+        with self._lock:
+            self._connections.add(connection)
+            starts, self.runs = not self.runs, True
+        if starts:
+            self._start(self._run)
+        else:
+            self._wake()
+
+    def remove(self, connection: WebSocketConnection) -> None:
+        """Look after it no more."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._wake()
+
+    def _wake(self) -> None:
+        woken = self._woken
+        if woken is not None:
+            woken.open()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                woken = self._woken = self.gate()
+                seconds = self._round()
+                with self._lock:
+                    if not self._connections:
+                        self.runs = False
+                        return
+                await woken.wait(seconds)
+        except BaseException:  # the event loop ends
+            self.runs = False
+            raise
+
+    def _round(self) -> float:
+        """Have each do what is due; return the seconds until the next round."""
+        now = self._now()
+        due = now + _MOST
+        for connection in tuple(self._connections):
+            due = min(due, connection.attend(now))
+        return max(_LEAST, due - self._now())
+
+    def after_fork_in_child(self) -> None:
+        """Leave the WebSockets to the parent; its thread is not here."""
+        self._connections = WeakSet()
+        self._lock = threading.Lock()
+        self.runs, self._woken = False, None
 
 
 _NORMAL, _GONE, _FAILED = 1000, 1001, 1011
 
 
-class _WebSocket(Unpicklable):
+class BaseWebSocket(Unpicklable):
     """What both have in common."""
 
     _why_not = "it holds a connection; open a new one where it is needed"
@@ -70,7 +164,7 @@ class _WebSocket(Unpicklable):
         return f"<curlhttp.{type(self).__name__} {self.response.request} [{state}]>"
 
 
-class WebSocket(_WebSocket):
+class WebSocket(BaseWebSocket):
     """A WebSocket of `Client`; use it in `with`. One thread receives, any number may send."""
 
     def send(self, message: str | bytes) -> None:
@@ -146,7 +240,7 @@ class WebSocket(_WebSocket):
             self._connection.abort(_GONE)  # Ctrl-C does not wait for the server
 
 
-class AsyncWebSocket(_WebSocket):
+class AsyncWebSocket(BaseWebSocket):
     """A WebSocket of `AsyncClient`; use it in `async with`. One task receives, any may send."""
 
     async def send(self, message: str | bytes) -> None:
@@ -254,7 +348,7 @@ class OpeningWebSocket(Unpicklable):
 
 
 def open_blocking(
-    core: Core,
+    client: BaseClient,
     engine: Engine,
     url: str | bytes | URL,
     wanted: Wanted,
@@ -262,13 +356,15 @@ def open_blocking(
 ) -> WebSocket:
     """Open a WebSocket of a blocking client; the arguments are those of shake_hands."""
     settings = Settings.of(*wanted)
-    response, protocol = run_sync(lambda: shake_hands(core, lambda: engine, url, settings, options))
-    keeper = core.keepers.get(engine)
+    response, protocol = run_sync(
+        lambda: shake_hands(client, lambda: engine, url, settings, options)
+    )
+    keeper = client.websocket_registries.get(engine)
     if keeper is None:
         # In one step, as another thread may be here too.
-        new = WebSocketRegistry(core.clock.now, core.gate, _start_thread)
-        keeper = core.keepers.setdefault(engine, new)
-    return WebSocket(_connected(core, response, protocol, settings, keeper, threading.RLock()))
+        new = WebSocketRegistry(client.clock.now, client.gate, _start_thread)
+        keeper = client.websocket_registries.setdefault(engine, new)
+    return WebSocket(_connected(client, response, protocol, settings, keeper, threading.RLock()))
 
 
 def _start_thread(run: Callable[[], Coroutine[object, None, None]]) -> None:
@@ -278,40 +374,42 @@ def _start_thread(run: Callable[[], Coroutine[object, None, None]]) -> None:
 
 
 def open_async(
-    core: Core,
+    client: BaseClient,
     choose: Callable[[], Engine],
     url: str | bytes | URL,
     wanted: Wanted,
     options: DownloadOptions,
 ) -> OpeningWebSocket:
     """Open a WebSocket of an async client; the arguments are those of shake_hands."""
-    return OpeningWebSocket(_open(core, choose, url, Settings.of(*wanted), options))
+    return OpeningWebSocket(_open(client, choose, url, Settings.of(*wanted), options))
 
 
 async def _open(
-    core: Core,
+    client: BaseClient,
     choose: Callable[[], Engine],
     url: str | bytes | URL,
     settings: Settings,
     options: DownloadOptions,
 ) -> AsyncWebSocket:
-    response, protocol = await shake_hands(core, choose, url, settings, options)
+    response, protocol = await shake_hands(client, choose, url, settings, options)
     from curlhttp._curl.engines.background import background_tasks
     from curlhttp._curl.engines.loops import running_loop
 
     loop = running_loop()
-    keeper = core.keepers.get(loop)
+    keeper = client.websocket_registries.get(loop)
     if keeper is None:
-        for other, idle in tuple(core.keepers.items()):
+        for other, idle in tuple(client.websocket_registries.items()):
             if not idle.runs:  # its loop may have ended
-                del core.keepers[other]
+                del client.websocket_registries[other]
         tasks = background_tasks(loop, Context())
-        keeper = core.keepers[loop] = WebSocketRegistry(core.clock.now, tasks.gate, tasks.spawn)
-    return AsyncWebSocket(_connected(core, response, protocol, settings, keeper, nullcontext()))
+        keeper = client.websocket_registries[loop] = WebSocketRegistry(
+            client.clock.now, tasks.gate, tasks.spawn
+        )
+    return AsyncWebSocket(_connected(client, response, protocol, settings, keeper, nullcontext()))
 
 
 def _connected(
-    core: Core,
+    client: BaseClient,
     response: Upgraded,
     protocol: ClientProtocol,
     settings: Settings,
@@ -324,7 +422,7 @@ def _connected(
         response,
         protocol,
         settings,
-        now=core.clock.now,
+        now=client.clock.now,
         gate=keeper.gate,
         lock=lock,
         on_end=keeper.remove,

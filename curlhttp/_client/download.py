@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from curlhttp._client.download.partial_file import Checksum, PartialFile
+from curlhttp._client.partial_file import Checksum, PartialFile
 from curlhttp._engine.engine import Send
 from curlhttp._flow.streamed import Streamed, Whole
 from curlhttp._models.decoding import parse_codings
@@ -38,18 +38,19 @@ from curlhttp.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from curlhttp._client.base import Core
-    from curlhttp._client.building import DownloadOptions
+    from curlhttp._client.base import BaseClient
+    from curlhttp._client.request_builder import DownloadOptions
     from curlhttp._engine.run import Offload
     from curlhttp._models.url import URL
 
 __all__ = ["download"]
 
+
 _OWN = ("Range", "If-Range", "Content-Range")
 
 
 async def download(
-    core: Core,
+    core: BaseClient,
     url: str | bytes | URL,
     path: str | os.PathLike[str],
     *,
@@ -88,8 +89,8 @@ async def download(
     return response
 
 
-def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
-    from curlhttp._client.building import DownloadOptions
+def _request(core: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
+    from curlhttp._client.request_builder import DownloadOptions
 
     for name in options:
         if name not in DownloadOptions.__annotations__:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from inspect import Parameter, Signature
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._client.routing import RouteOptions, Routing
@@ -11,6 +13,7 @@ from curlhttp._models.body import encode_body
 from curlhttp._models.config import HTTP2
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Fields, Request
+from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
@@ -42,10 +45,13 @@ __all__ = [
     "DownloadOptions",
     "RequestBuilder",
     "RequestOptions",
-    "checked_size",
-    "parser",
-    "unfollowed",
+    "disable_redirects",
+    "make_url_parser",
+    "show_constructor",
+    "show_verbs",
+    "validate_size",
 ]
+
 
 _VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _new_request = Request.__new__
@@ -82,10 +88,10 @@ class RequestOptions(DownloadOptions, total=False):
 
 
 class RequestBuilder:
-    """Build requests with a client's settings, which `Core` checks and sets."""
+    """Build requests with a client's settings, which `BaseClient` checks and sets."""
 
     clock: Clock
-    _parse: Callable[[str | bytes | URL], URL]  # what parser() returned
+    _parse: Callable[[str | bytes | URL], URL]  # what make_url_parser() returned
     _fields: Fields  # of a request that says nothing of its own
     _routing: Routing
     _route: Callable[[URL], Transport] | None  # the client's, where it depends on the URL
@@ -186,11 +192,11 @@ class RequestBuilder:
         if follows is not UNSET:
             request.follow_redirects = follows
         if max_response_size is not UNSET:
-            request.max_response_size = checked_size(max_response_size)
+            request.max_response_size = validate_size(max_response_size)
         if retry is not UNSET:
             request.retry = self._own_retry(retry)
         if route:
-            self._set_route(request, self._routing.route_of(route))
+            self._set_route(request, self._routing.make_route(route))
         return request
 
     def _request(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
@@ -250,7 +256,7 @@ class RequestBuilder:
         return RetryPolicy.of(retry, self._default_retry)
 
 
-def checked_size(size: int | None) -> int | None:
+def validate_size(size: int | None) -> int | None:
     """Return a limit on sizes.
 
     Raises:
@@ -261,7 +267,9 @@ def checked_size(size: int | None) -> int | None:
     return size
 
 
-def parser(base: URL | None, params: ParamsInput | None) -> Callable[[str | bytes | URL], URL]:
+def make_url_parser(
+    base: URL | None, params: ParamsInput | None
+) -> Callable[[str | bytes | URL], URL]:
     """Return the function that makes a verb's URL absolute.
 
     Args:
@@ -341,8 +349,83 @@ def _frame(request: Request) -> None:
         del request.headers["Transfer-Encoding"]
 
 
-def unfollowed(options: RequestOptions) -> RequestOptions:
+def disable_redirects(options: RequestOptions) -> RequestOptions:
     """Return the options of a HEAD: redirects are not followed unless the caller asks for that."""
     if "follow_redirects" not in options and "allow_redirects" not in options:
         options["follow_redirects"] = False
     return options
+
+
+# --- The signatures that help() and editors show for the clients' methods; no request runs this ---
+
+_VERB_METHODS = (
+    "request",
+    "get",
+    "options",
+    "head",
+    "post",
+    "put",
+    "patch",
+    "delete",
+    "stream",
+    "sse",
+)
+_BODILESS = ("download", "map", "websocket")
+_OF_BODIES = frozenset({"data", "json", "content", "files", "stream", "progress"})
+
+
+def show_verbs(client: type) -> None:
+    """Let the verbs of a class of clients show the keywords of its requests."""
+    for name in _VERB_METHODS:
+        set_signature(vars(client)[name], _of_verb)
+    for name in _BODILESS:
+        set_signature(vars(client)[name], _without_body)
+
+
+def show_constructor(constructor: object) -> None:
+    """Let the constructor of clients show its defaults by what they mean."""
+    set_signature(constructor, _of_constructor)
+
+
+def _of_verb(function: FunctionType) -> Signature:
+    keywords = list(_keywords())
+    defaults: dict[str, object] = {}
+    for each in keywords:
+        if repr(each.default) == "<the client's>":
+            defaults[each.name] = DescribedDefault(f"client.{each.name}")
+    defaults["allow_redirects"] = DescribedDefault("client.follow_redirects")
+    if function.__name__ == "head":
+        defaults["follow_redirects"] = defaults["allow_redirects"] = False
+    return with_keywords(function, keywords, defaults)
+
+
+def _without_body(function: FunctionType) -> Signature:
+    own = function.__kwdefaults__ or {}
+    found = _of_verb(function)
+    kept = [
+        each for name, each in found.parameters.items() if name in own or name not in _OF_BODIES
+    ]
+    return found.replace(parameters=kept)
+
+
+def _keywords() -> Iterator[Parameter]:
+    """Give the keywords of a request, those of its route last."""
+    from curlhttp._client.routing import RouteOptions
+
+    made: Callable[..., object] = RequestBuilder.build_request
+    for name, each in with_keywords(made, (), {}).parameters.items():
+        if name not in ("self", "method", "url"):
+            yield each
+    for name, annotation in RouteOptions.__annotations__.items():
+        shown = getattr(annotation, "__forward_arg__", annotation)
+        default = DescribedDefault(f"client.{name}")
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+
+
+def _of_constructor(function: FunctionType) -> Signature:
+    from curlhttp._models.config import Limits
+
+    limits = Limits()
+    defaults: dict[str, object] = {name: getattr(limits, name) for name in Limits.__slots__}
+    defaults["timeout"] = DescribedDefault("Timeout(connect=10, read=60)")
+    return with_keywords(function, (), defaults)
