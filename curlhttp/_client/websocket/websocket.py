@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from contextvars import Context
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -405,7 +405,9 @@ async def _open(
         keeper = client.websocket_registries[loop] = WebSocketRegistry(
             client.clock.now, tasks.gate, tasks.spawn
         )
-    return AsyncWebSocket(_connected(client, response, protocol, settings, keeper, nullcontext()))
+    return AsyncWebSocket(
+        _connected(client, response, protocol, settings, keeper, threading.RLock())
+    )
 
 
 def _connected(
