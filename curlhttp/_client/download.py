@@ -50,7 +50,7 @@ _OWN = ("Range", "If-Range", "Content-Range")
 
 
 async def download(
-    core: BaseClient,
+    client: BaseClient,
     url: str | bytes | URL,
     path: str | os.PathLike[str],
     *,
@@ -63,17 +63,17 @@ async def download(
 ) -> Response:
     """Download a file; the arguments are those of Client.download, and three more.
 
-    `core` builds the request and has the flow that it goes through, `run_blocking` calls what may
+    `client` builds the request and has the flow that it goes through, `run_blocking` calls what may
     block, and `batch` bytes are gathered before they are written.
     """
     expected = None if checksum is None else Checksum.parse(checksum)
-    request = _request(core, url, options)
-    meter = ProgressMeter(progress, core.clock.now)
+    request = _request(client, url, options)
+    meter = ProgressMeter(progress, client.clock.now)
     part = PartialFile(path, resumes=resume)
     try:
-        task = _Download(request, part, meter, core.clock.wall, run_blocking, batch)
-        send = core.chain.ending_in(
-            core.exchange, core.clock, core.gate, retries=True, within_retry=task.around
+        task = _Download(request, part, meter, client.clock.wall, run_blocking, batch)
+        send = client.chain.ending_in(
+            client.exchange, client.clock, client.gate, retries=True, within_retry=task.around
         )
         response = await send(request)
         await task.accept(response)
@@ -89,7 +89,7 @@ async def download(
     return response
 
 
-def _request(core: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
+def _request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
     from curlhttp._client.request_builder import DownloadOptions
 
     for name in options:
@@ -98,7 +98,7 @@ def _request(core: BaseClient, url: str | bytes | URL, options: DownloadOptions)
 
             other = "for other requests there is stream()"
             raise no_option("download()", name, DownloadOptions.__annotations__, other)
-    request = core.build_request("GET", url, stream=True, **options)
+    request = client.build_request("GET", url, stream=True, **options)
     for name in _OWN:
         if request.get_header(name) is not None:
             raise ValueError(f"download() asks for ranges by itself: leave the header {name} out")
