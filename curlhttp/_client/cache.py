@@ -1,4 +1,4 @@
-"""What users give a client as its cache: where responses are kept, and by whose rules."""
+"""The response cache of RFC 9111, and how one client uses it."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ __all__ = ["Cache", "ClientCaching"]
 
 
 _MAX_SIZE = 256 * 2**20
-_LEAST_SIZE = 2**17  # below that there is no room beside SQLite's own pages
+_LEAST_SIZE = 2**17  # below that, SQLite's own pages leave no room
 _MAX_BODY = 32 * 2**20
 
 
 class Cache:
-    """Keep responses as RFC 9111 has it, for one client or several; needs the extra `cache`.
+    """Store responses by RFC 9111 for one or several clients; needs the extra `cache`.
 
         client = curlhttp.Client(cache=curlhttp.Cache("http.db"))
 
-    Several clients, blocking and async ones, threads and processes may use one file. It holds
-    bodies and header fields of responses, so it is made for its owner alone; URLs and credentials
-    of requests are in it as digests.
+    Several blocking and async clients, threads and processes may share one file. It contains the
+    bodies and header fields of responses, so only its owner may read it. It contains URLs and
+    credentials of requests only as digests.
 
     Args:
         path: of a file, or ":memory:".
-        redis: a URL, or a redis.Redis, in place of a path. The server bounds its size, by its
-            setting maxmemory; what is in it is left out after 30 days.
-        shared: it serves several users, as that of a proxy does: nothing private is stored, and
-            s-maxage and proxy-revalidate count.
-        max_size: bytes that all of it may take, 256 MiB unless given; what was not used for the
-            longest time goes first.
-        max_body_size: bytes that a body may have to be stored; an eighth of max_size at most.
+        redis: a URL or a redis.Redis, in place of a path. The server limits the size with its
+            setting maxmemory. Entries expire after 30 days.
+        shared: the cache serves several users, like that of a proxy: it stores nothing private,
+            and applies s-maxage and proxy-revalidate.
+        max_size: the maximum size in bytes, 256 MiB by default. The least recently used responses
+            are removed first.
+        max_body_size: the maximum size of a stored body in bytes, at most an eighth of max_size.
 
     Raises:
         ImportError: the extra is not installed.
-        ValueError: the file is no cache, or an argument is out of range.
-        OSError: the file cannot be opened, or not be written.
+        ValueError: the file is not a cache, or an argument is out of range.
+        OSError: the file cannot be opened or written.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Cache:
         self.store: ResponseStore = ResponseStore(place, body)
 
     def clear(self) -> None:
-        """Remove all responses, of all clients and processes that use it."""
+        """Remove all responses, including those of other clients and processes."""
         self.store.clear_all()
 
     def close(self) -> None:
-        """Close the file, or the connections; clients that have it go on without a cache."""
+        """Close the file or the connections. Clients that use it continue without a cache."""
         self.store.close()
 
     def __enter__(self) -> Cache:
@@ -118,7 +118,7 @@ class Cache:
 
 _log = logging.getLogger("curlhttp")
 
-_MOST = 8  # refreshes of one client at once; a response whose turn it is not stays stale
+_MOST = 8  # refreshes of one client at once; other responses stay stale
 
 
 class CachingClient(Protocol):
@@ -163,7 +163,7 @@ class ClientCaching:
         self.policy = cache.policy
         self.store = cache.store
         self.over = with_guard
-        # What never waits is not worth the way to a thread.
+        # A store that never waits needs no thread.
         self.offload: Offload = run_here if self.store.is_quick else run_blocking
         self.streamed: type[Streamed] = StreamedResponse
         self._running: set[object] = set()
@@ -175,7 +175,7 @@ class ClientCaching:
         _fork.register(self)
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
-        """Run work(send) beside the caller, unless work of that name is under way."""
+        """Run work(send) in the background, unless work of that name is running."""
         client = self._client
         if name in self._running or len(self._running) >= _MOST or client.is_closed:
             return
@@ -186,7 +186,7 @@ class ClientCaching:
             try:
                 await work(send)
             except RequestException as error:
-                # What was given is stale still: the next request asks again.
+                # The response stays stale, so the next request refreshes it.
                 _log.debug("a stored response was not refreshed: %s", type(error).__name__)
             except Exception:  # a user's function raised: trio would end with such a task
                 _log.exception("a stored response was not refreshed")
@@ -200,7 +200,9 @@ class ClientCaching:
                 self._in_thread(run)
         except BaseException as error:
             self._running.discard(name)
-            if not isinstance(error, RuntimeError):  # no thread is to be had: that fails no hit
+            if not isinstance(
+                error, RuntimeError
+            ):  # no thread can be started: the cache hit still succeeds
                 raise
 
     def _in_thread(self, run: Callable[[], Awaitable[None]]) -> None:
@@ -210,7 +212,7 @@ class ClientCaching:
             finally:
                 self._threads.discard(thread)
 
-        # A daemon: a program that does not close its client shall end all the same.
+        # A daemon, so that a program can end without closing its client.
         thread = threading.Thread(target=target, daemon=True, name="curlhttp-cache")
         self._threads.add(thread)
         try:
@@ -220,19 +222,19 @@ class ClientCaching:
             raise
 
     def _own_tasks(self) -> BackgroundTasks:
-        """Return what starts tasks in the running loop."""
+        """Return the background tasks of the running loop."""
         from curlhttp._curl.engines.background import background_tasks
         from curlhttp._curl.engines.loops import running_loop
 
         loop = running_loop()
         tasks = self._tasks.get(loop)
         if tasks is None:
-            self._tasks.clear()  # those of loops that have ended, most of the time
+            self._tasks.clear()  # mostly those of ended loops
             tasks = self._tasks[loop] = background_tasks(loop, Context())
         return tasks
 
     def close(self) -> None:
-        """Wait for the refreshes of a blocking client: their requests end by their timeouts."""
+        """Wait for the refreshes of a blocking client. Timeouts end their requests."""
         for thread in tuple(self._threads):
             thread.join()
 
@@ -247,5 +249,5 @@ class ClientCaching:
                 await tasks.wait_until_done()
 
     def after_fork_in_child(self) -> None:
-        """Forget what ran beside the parent's requests."""
+        """Forget the refreshes of the parent process."""
         self._running, self._threads, self._tasks = set(), set(), {}

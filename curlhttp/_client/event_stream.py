@@ -1,6 +1,6 @@
-"""client.sse, for both clients: what users iterate over. Loaded with the first.
+"""The streams of server-sent events of both clients. Loaded by the first sse().
 
-_flow/events.py reads and reconnects; nothing is decided here.
+_flow/events.py reads and reconnects.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ Wanted: TypeAlias = "tuple[str, str | None, bool | int, int | None]"
 def make_events(
     client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> Events:
-    """Return the events of a URL; nothing is sent yet."""
+    """Create the events of a URL without sending anything."""
     method, last_event_id, reconnect, max_event_size = wanted
     if max_event_size is not None and max_event_size < 0:
         raise ValueError(f"max_event_size must not be negative, as {max_event_size} is")
     if last_event_id and _NO_ID(last_event_id):
-        raise ValueError("no last_event_id has a line end, a NUL or half a character")
+        raise ValueError("last_event_id must not contain a line end, a NUL or a lone surrogate")
     options["stream"] = True
     options["headers"] = Headers(_HEADERS).merged(options.get("headers"))
-    # A stream has no end: its events are bounded, one by one.
+    # A stream has no end, so each event is limited instead.
     options.setdefault("max_response_size", None)
     request = client.build_request(method, url, **options)
     reconnections = Reconnections(request, reconnect)
     return Events(
-        lambda request: client.flow(request),  # which may be another one by then
+        lambda request: client.flow(request),  # looked up late, because it may be replaced
         client.clock,
         client.gate,
         client.chain.told,
@@ -64,25 +64,25 @@ def make_events(
 def event_stream(
     client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> EventStream:
-    """Return events of a blocking client, which ends them when it is closed."""
-    return _enlisted(client, EventStream(make_events(client, url, wanted, options)))
+    """Create a stream that ends when its blocking client closes."""
+    return _register(client, EventStream(make_events(client, url, wanted, options)))
 
 
 def async_event_stream(
     client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> AsyncEventStream:
-    """Return events of an async client, which ends them when it is closed."""
-    return _enlisted(client, AsyncEventStream(make_events(client, url, wanted, options)))
+    """Create a stream that ends when its async client closes."""
+    return _register(client, AsyncEventStream(make_events(client, url, wanted, options)))
 
 
-def _enlisted(client: BaseClient, stream: Stream) -> Stream:
-    # In one step, as another thread may be here too.
+def _register(client: BaseClient, stream: Stream) -> Stream:
+    # In one step, because another thread may do the same.
     client.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
     return stream
 
 
 class BaseEventStream(Unpicklable):
-    """What both kinds of streams show of themselves."""
+    """The properties of both kinds of streams."""
 
     _why_not = "it holds a connection; send what its events say"
 
@@ -96,16 +96,16 @@ class BaseEventStream(Unpicklable):
 
     @property
     def last_event_id(self) -> str:
-        """Return the id of the last event, to go on from later; "" without any."""
+        """Return the id of the last event, to continue from later; "" if there was none."""
         return self._events.last_event_id
 
     def close_with_client(self) -> None:
-        """End the stream by an error, where it has not ended."""
+        """End the stream with an error, unless it has ended."""
         self._events.fail(closed_with_client())
 
 
 class EventStream(BaseEventStream):
-    """The events of `Client.sse`: iterate over them, best in `with`."""
+    """The events of `Client.sse`: iterate over them in `with`."""
 
     def __iter__(self) -> EventStream:
         return self
@@ -119,13 +119,13 @@ class EventStream(BaseEventStream):
         return event
 
     def close(self) -> None:
-        """End the stream, in any thread; where another one waits for an event, there is none."""
+        """End the stream, from any thread. A thread that waits for an event stops waiting."""
         self._events.close()
 
     def close_with_client(self) -> None:
-        """End the stream by an error, where it has not ended."""
+        """End the stream with an error, unless it has ended."""
         super().close_with_client()
-        self._events.close()  # a thread that reads learns it from its connection
+        self._events.close()  # so that a reading thread notices
 
     def __enter__(self) -> EventStream:
         run_sync(self._events.open)
@@ -136,7 +136,7 @@ class EventStream(BaseEventStream):
 
 
 class AsyncEventStream(BaseEventStream):
-    """The events of `AsyncClient.sse`: for `async for`, best in `async with`."""
+    """The events of `AsyncClient.sse`: use `async for` in `async with`."""
 
     def __aiter__(self) -> AsyncEventStream:
         return self

@@ -344,20 +344,21 @@ def _parse_pinned_host(host: str) -> str:
 
 
 def to_pinned_host(url: URL) -> str:
-    """Return the name that pins go by: that of the certificate, without a dot at its end."""
+    """Return the host name that pins use: that of the certificate, without a final dot."""
     return url.host.rstrip(".")
 
 
 class RouteOptions(TypedDict, total=False):
-    """The keywords of a client and a request that say how requests travel.
+    """The keywords of a client and a request for routes: addresses, proxies and TLS.
 
-    What a request leaves out is as its client has it; None takes it off, but for proxies. None
-    of it goes with_guard to other requests: connections and names are kept apart.
+    A request uses its client's value for each keyword that you omit; None turns a setting off,
+    except for proxies. Settings do not affect other requests: connections and resolved names are
+    kept separate.
 
     Attributes:
         proxies: a proxy URL, or a mapping as in requests.
         verify: see TLS; "system" for the authorities that the machine trusts; an ssl.SSLContext,
-            whose authorities, check_hostname, versions and ciphers are taken with_guard.
+            whose authorities, check_hostname, versions and ciphers are used.
         cert: see TLS.
         pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256, one
             of which the server must have (CURLOPT_PINNEDPUBLICKEY). Other hosts have none.
@@ -396,12 +397,12 @@ _REQUEST_OPTIONS = {
     *("params", "data", "json", "content", "files", "headers", "cookies", "auth", "timeout"),
     *("follow_redirects", "allow_redirects", "stream", "max_response_size", "retry", "progress"),
 }
-_MAX_CACHED = 64  # Transports of one way
+_MAX_CACHED = 64  # Transports of one selector
 _UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds or proxies"
 
 
 class Routing:
-    """How the requests of one client travel; checked when it is made.
+    """Choose the Transport for each request of one client, from validated settings.
 
     Args:
         http2: see Transport.
@@ -409,7 +410,7 @@ class Routing:
         trust_env: heed the environment's proxies and authorities.
         settings: the client's own RouteOptions.
         certificates: see Transport.
-        guard: says which addresses may be dialled, or None.
+        guard: decides which addresses the client may connect to, or None.
         dns_ttl: seconds that an address is good for that a proxy is told to dial.
 
     Attributes:
@@ -417,8 +418,8 @@ class Routing:
         direct: the Transport of requests that take no proxy, and say nothing of their own.
         route: gives the Transport for a URL; None where `direct` is good for all.
         alternatives: the origins that speak HTTP/3, with http3="auto"; else None.
-        arounds: what stands around each engine because of the guard.
-        with_guard: puts the guard with_guard a Transport.
+        arounds: the engine wrappers of the guard.
+        with_guard: adds the guard to a Transport.
 
     Raises:
         ValueError: a setting is none, or this libcurl cannot do it.
@@ -448,11 +449,13 @@ class Routing:
         self.arounds: tuple[Around, ...] = () if checkpoint is None else (checkpoint,)
         self.with_guard: TransportWrapper = _unchanged if checkpoint is None else checkpoint.over
         self._proxies = settings.get("proxies")
-        way = _TransportSelector(self, settings, (self._proxies,))
-        self.direct = way.direct
+        selector = _TransportSelector(self, settings, (self._proxies,))
+        self.direct = selector.direct
         if self._proxies and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
-        self.route: Callable[[URL], Transport] | None = way if way.depends_on_url else None
+        self.route: Callable[[URL], Transport] | None = (
+            selector if selector.depends_on_url else None
+        )
 
     def make_route(self, own: RouteOptions) -> Callable[[URL], Transport]:
         """Return what gives the Transport of a request for a URL.
@@ -476,7 +479,7 @@ class Routing:
 
 
 class _TransportSelector:
-    """Give the Transport for a URL.
+    """Select the Transport for a URL.
 
     Args:
         routing: the client's.
@@ -504,10 +507,10 @@ class _TransportSelector:
         self.direct = self._with_guard(self._base)
         self._pins = join_pins(settings.get("pins"))
         self._proxies = [_to_proxy_mapping(choice) for choice in proxies if choice is not None]
-        # A Unix socket is no matter of the environment's proxies.
+        # The environment's proxies do not apply to a Unix socket.
         asks = routing.asks_environ and self.direct.unix_socket is None
         self._environ = routing.environ if asks else None
-        # A proxy carries no QUIC, nor does a Unix socket.
+        # Neither a proxy nor a Unix socket can carry QUIC.
         self._alternatives = None if self._base.unix_socket else routing.alternatives
         self.depends_on_url = bool(proxies != (None,) or self._pins or asks or self._alternatives)
         self._found: dict[tuple[str | None, str | None, bool], Transport] = {}
@@ -555,7 +558,7 @@ def _to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, s
 
 
 def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transport:
-    """Return the Transport that goes through no proxy, and heeds no pins."""
+    """Return the Transport without a proxy and without pins."""
     verify, cert = settings.get("verify", True), settings.get("cert")
     if verify is True:
         verify = routing.authorities

@@ -429,22 +429,22 @@ def _is_over(exchange: AppExchange) -> bool:
 class ASGITransport:
     """Send an AsyncClient's requests to an ASGI app: `AsyncClient(transport=ASGITransport(app))`.
 
-    All that is above the network works as ever, WebSockets included. Each request is a task of its
-    own, which ends before the client; a response is there when the app has ended, its background
-    tasks included.
+    Everything above the network works as usual, including WebSockets. Each request runs in a
+    separate task, which ends before the client does. A response is complete when the app has
+    ended, including its background tasks.
 
     Args:
-        app: of ASGI 3.
-        lifespan: start the app with `async with client`, or the first request, and stop it with
-            the client, in each event loop in which the client is used. An app that knows no
-            lifespan works, too.
-        client: address and port that the app sees, or None.
-        root_path: where the app is mounted.
-        raise_app_exceptions: what the app raises is raised by the client; else it is a response of
-            500, or a body that breaks off.
+        app: an ASGI 3 application.
+        lifespan: start the app with `async with client` or with the first request, and stop it
+            with the client, in each event loop that uses the client. Apps without lifespan
+            support work, too.
+        client: the address and port of the client that the app sees, or None.
+        root_path: the path where the app is mounted.
+        raise_app_exceptions: raise the app's exceptions from the client. If False, they become a
+            response with status 500, or an incomplete body.
 
     Raises:
-        TypeError: the app is none of ASGI.
+        TypeError: `app` is not an ASGI app.
     """
 
     needs_client = "AsyncClient"
@@ -477,8 +477,8 @@ class ASGITransport:
             plan: when to call it again while it is busy; None for never.
 
         Raises:
-            RequestException: no response came of it.
-            Exception: the app's own.
+            RequestException: no response was received.
+            Exception: the app raised it.
         """
         exchange = await self._start(request, plan)
         try:
@@ -497,8 +497,8 @@ class ASGITransport:
             plan: see perform.
 
         Raises:
-            RequestException: no response came of it.
-            Exception: the app's own.
+            RequestException: no response was received.
+            Exception: the app raised it.
         """
         exchange = await self._start(request, plan)
         try:
@@ -572,11 +572,11 @@ class ASGITransport:
         )
 
     async def read(self, incoming: AppExchange) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end.
+        """Return the next chunk of the body as received, b"" at the end.
 
         Raises:
-            RequestException: the body broke off.
-            Exception: the app's own.
+            RequestException: the body is incomplete.
+            Exception: the app raised it.
         """
         try:
             return await incoming.read()
@@ -586,11 +586,11 @@ class ASGITransport:
             raise
 
     def abort(self, incoming: AppExchange) -> None:
-        """Let go of a response: the app is told that the client has gone."""
+        """Abort a response: the app is notified of the disconnect."""
         incoming.abort()
 
     def abort_from_finalizer(self, incoming: AppExchange) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abort a response from a finalizer, in any thread."""
         incoming.abort_from_finalizer()
 
     # waits
@@ -617,7 +617,7 @@ class ASGITransport:
     # the beginning and the end
 
     def _loop_state(self) -> _LoopState:
-        """Return what belongs to the running event loop."""
+        """Return the state of the transport in the running event loop."""
         loop = running_loop()
         loop_state = self._loop_states.get(loop)
         if loop_state is None:
@@ -632,7 +632,7 @@ class ASGITransport:
         """Start the app in this event loop.
 
         Raises:
-            RuntimeError: the app says that it failed to start.
+            RuntimeError: the app reports that it failed to start.
         """
         await self._ensure_started()
 
@@ -645,7 +645,7 @@ class ASGITransport:
         return loop_state
 
     def close(self) -> None:
-        """Send no more requests, and cancel what other event loops run."""
+        """Reject later requests, and cancel those of other event loops."""
         self._is_closed = True
         try:
             here = running_loop()
@@ -659,7 +659,7 @@ class ASGITransport:
         """End all requests, then stop the app in this event loop.
 
         Raises:
-            RuntimeError: the app says that it failed to stop.
+            RuntimeError: the app reports that it failed to stop.
         """
         self.close()
         loop_state = self._loop_states.pop(running_loop(), None)
@@ -668,7 +668,7 @@ class ASGITransport:
 
 
 class _LoopState:
-    """What a transport has in one event loop.
+    """The state of a transport in one event loop.
 
     Args:
         loop: see _loops.
@@ -688,7 +688,7 @@ class _LoopState:
         self.running: set[AppExchange | AppSocket] = set()
 
     def has_ended(self) -> bool:
-        """Return whether the event loop runs no more, for good."""
+        """Return whether the event loop has ended."""
         if isinstance(self.loop, asyncio.AbstractEventLoop):
             return self.loop.is_closed()
         try:
@@ -751,7 +751,7 @@ class AppStream:
 
         Raises:
             RequestException: the connection was given up.
-            Exception: the app's own.
+            Exception: the app raised it.
         """
         data = self._socket.give_bytes()
         if data is None:

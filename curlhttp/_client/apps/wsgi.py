@@ -152,7 +152,7 @@ class WSGICall(AppCall):
         """Call the app, up to the first piece of its body.
 
         Raises:
-            BaseException: no response came of it.
+            BaseException: no response was received.
         """
         try:
             self._run(self._call, app, environ)
@@ -308,19 +308,19 @@ class WSGICall(AppCall):
 class WSGITransport:
     """Send a Client's requests to a WSGI app: `Client(transport=WSGITransport(app))`.
 
-    All that is above the network works as ever. The app runs in the thread that sends the request,
-    where what it keeps by thread, such as a database's connection, is the test's as well. So
-    nothing can interrupt it: a timeout is looked at when it gives something, and no hedge is sent.
+    Everything above the network works as usual. The app runs in the thread that sends the request,
+    so it shares thread-local state, such as a database connection, with your test. Nothing can
+    interrupt it: timeouts are checked when it returns data, and hedges are not sent.
 
     Args:
-        app: of WSGI.
-        client: address and port that the app sees, or None.
-        root_path: where the app is mounted: SCRIPT_NAME.
-        raise_app_exceptions: what the app raises is raised by the client; else it is a response of
-            500, or a body that breaks off.
+        app: a WSGI application (PEP 3333).
+        client: the address and port of the client that the app sees, or None.
+        root_path: the path where the app is mounted (SCRIPT_NAME).
+        raise_app_exceptions: raise the app's exceptions from the client. If False, they become a
+            response with status 500, or an incomplete body.
 
     Raises:
-        TypeError: the app is none of WSGI.
+        TypeError: `app` is not a WSGI app.
     """
 
     needs_client = "Client"
@@ -349,8 +349,8 @@ class WSGITransport:
             plan: is told how long it took.
 
         Raises:
-            RequestException: no response came of it.
-            Exception: the app's own.
+            RequestException: no response was received.
+            Exception: the app raised it.
         """
         call = await self.open(request, plan)
         pieces = []
@@ -370,8 +370,8 @@ class WSGITransport:
             plan: see perform.
 
         Raises:
-            RequestException: no response came of it.
-            Exception: the app's own.
+            RequestException: no response was received.
+            Exception: the app raised it.
         """
         self._release_dropped()
         if self._is_closed:
@@ -389,17 +389,17 @@ class WSGITransport:
         """Return the next piece of the body as it came, b"" at the end.
 
         Raises:
-            RequestException: the body broke off.
-            Exception: the app's own.
+            RequestException: the body is incomplete.
+            Exception: the app raised it.
         """
         return incoming.read()
 
     def abort(self, incoming: WSGICall) -> None:
-        """Let go of a response, and close what the app returned."""
+        """Abort a response, and close the iterable that the app returned."""
         incoming.give_up()
 
     def abort_from_finalizer(self, incoming: WSGICall) -> None:
-        """Let go of a response from a finalizer: what the app returned is closed later."""
+        """Abort a response from a finalizer; the app's iterable is closed later."""
         self._dropped.append(incoming)
 
     async def sleep(self, seconds: float) -> None:
@@ -421,7 +421,7 @@ class WSGITransport:
         return ThreadGate()
 
     def close(self) -> None:
-        """Send no more requests."""
+        """Reject later requests."""
         self._is_closed = True
         self._release_dropped()
 

@@ -32,7 +32,7 @@ Self = TypeVar("Self", bound="AsyncResults")
 
 
 class AsyncResults(Unpicklable):
-    """The results of a map, one by one; requests go on whether or not they are waited for.
+    """Iterate over the results of a map, whose requests run in the background.
 
     Iterate over it once, in one task at a time. When that ends early, by `aclose`, at the end of
     an `async with`, when it is cancelled or dropped, requests under way are cancelled and no

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Results", "SenderPool"]
 
 
-# --- What a blocking map sends its requests on: an engine for many at once, and the way there ---
+# --- The senders of a blocking map: an engine for many requests at once, and the flow to it ---
 #
-# A sender serves one map at a time. It stays with its client, so that the next map finds open
+# A sender serves one map at a time. The client keeps it, so that the next map can reuse its
 # connections.
 
 Finish: TypeAlias = "Callable[[Response | BaseException], object]"
@@ -63,7 +63,7 @@ class Sender(Protocol):
 
 
 class SenderPool:
-    """The sender_pool of a client that no map uses now.
+    """The idle senders of a client. A map acquires one, and releases it at its end.
 
     Args:
         client: the client's.
@@ -75,8 +75,8 @@ class SenderPool:
         self._kind = SequentialSender if inline else MultiSender
         self._idle: list[Sender] = []
 
-    def take(self) -> Sender:
-        """Return a sender that is the caller's until it gives it back.
+    def acquire(self) -> Sender:
+        """Return a sender for the caller alone, until it releases it.
 
         Raises:
             ClientClosed: the client was closed.
@@ -92,14 +92,14 @@ class SenderPool:
                 return sender
         return self._kind(self._client)
 
-    def give(self, sender: Sender) -> None:
+    def release(self, sender: Sender) -> None:
         """Keep a sender for the next map."""
         self._idle.append(sender)
         if self._client.is_closed:  # perhaps just now
             self.close()
 
     def close(self) -> None:
-        """Close the idle sender_pool; a map's own is closed when it comes back."""
+        """Close the idle senders. One in use is closed when it is released."""
         while self._idle:
             try:
                 sender = self._idle.pop()
@@ -109,7 +109,7 @@ class SenderPool:
 
 
 class MultiSender:
-    """A sender on a curl_multi of its own."""
+    """Send requests concurrently on a separate curl_multi."""
 
     def __init__(self, client: BaseClient) -> None:
         engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
@@ -146,7 +146,7 @@ def _last(engine: SteppedEngine, client: BaseClient) -> Exchange:
 
 
 class SequentialSender:
-    """A sender on an engine of the user's, which never suspends."""
+    """Send requests one after another on the user's engine, which never suspends."""
 
     is_lost = False
 
@@ -172,7 +172,7 @@ Self = TypeVar("Self", bound="Results")
 
 
 class Results(Unpicklable):
-    """The results of a map, one by one; those that are not wanted are not waited for.
+    """Iterate over the results of a map.
 
     Iterate over it once, in one thread at a time. When that ends early, by `close`, at the end of
     a `with` or when it is dropped, requests under way are cancelled and no others are sent.
@@ -209,7 +209,7 @@ class Results(Unpicklable):
     def _advance(self) -> MapResult:
         scheduler, sender = self._scheduler, self._sender
         if sender is None:
-            sender = self._sender = self._sender_pool.take()
+            sender = self._sender = self._sender_pool.acquire()
         elif sender.is_lost:
             raise ConnectionError("this map belongs to the process that this one was forked from")
         sender.run_ready()
@@ -252,7 +252,7 @@ class Results(Unpicklable):
             sender.close()
             raise
         if reusable:
-            self._sender_pool.give(sender)
+            self._sender_pool.release(sender)
         else:
             sender.close()
 

@@ -32,14 +32,14 @@ _END: Any = object()  # Any: it stands among the items
 
 
 class MapScheduler:
-    """Take items, make them requests, and keep what came of them until the consumer wants it.
+    """Build requests from items, and keep their results until the consumer takes them.
 
     Args:
         client: builds the requests.
         requests: URLs and requests.
         queued: a task awaits them and puts them into the queue.
-        concurrency: how many may be under way at once. Together with the results ahead of the
-            consumer there may be twice as many.
+        concurrency: the maximum number of running requests. Running requests and results ahead
+            of the consumer are twice as many at most.
         ordered: results come in the order of the items.
         return_exceptions: an error is a result like others; else it is raised.
         options: of the requests that are made of URLs.
@@ -248,7 +248,7 @@ class MapScheduler:
 
 
 class _ErrorResult:
-    """An error in the place of a result."""
+    """An error among the results."""
 
     __slots__ = ("error",)
 

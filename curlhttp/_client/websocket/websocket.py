@@ -46,16 +46,19 @@ _LEAST, _MOST = 0.01, 1.0  # seconds between two rounds
 
 
 class WebSocketRegistry:
-    """Look after the WebSockets of one client, or of one event loop.
+    """Answer pings on WebSockets that nobody reads, and send keepalive pings.
+
+    About once a second it lets each WebSocket without a receiver read what has arrived, which
+    answers pings and detects the end. It serves one client, or one event loop.
 
     Args:
-        now: gives monotonic seconds.
+        now: returns monotonic seconds.
         gate: makes a gate of the engine.
-        start: starts a coroutine function beside the caller: a thread, or a task.
+        start: runs a coroutine function in a new thread or task.
 
     Attributes:
         gate: makes a gate of the engine.
-        runs: there are some to look after.
+        runs: some WebSockets are registered.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class WebSocketRegistry:
         register(self)
 
     def add(self, connection: WebSocketConnection) -> None:
-        """Look after a WebSocket from now on."""
+        """Register a WebSocket."""
         with self._lock:
             self._connections.add(connection)
             starts, self.runs = not self.runs, True
@@ -84,7 +87,7 @@ class WebSocketRegistry:
             self._wake()
 
     def remove(self, connection: WebSocketConnection) -> None:
-        """Look after it no more."""
+        """Remove a WebSocket."""
         self._connections.discard(connection)
         if not self._connections:
             self._wake()
@@ -109,7 +112,7 @@ class WebSocketRegistry:
             raise
 
     def _round(self) -> float:
-        """Have each do what is due; return the seconds until the next round."""
+        """Let each WebSocket do what is due, and return the seconds until the next round."""
         now = self._now()
         due = now + _MOST
         for connection in tuple(self._connections):
@@ -117,7 +120,7 @@ class WebSocketRegistry:
         return max(_LEAST, due - self._now())
 
     def after_fork_in_child(self) -> None:
-        """Leave the WebSockets to the parent; its thread is not here."""
+        """Leave the WebSockets to the parent, because its thread does not exist here."""
         self._connections = WeakSet()
         self._lock = threading.Lock()
         self.runs, self._woken = False, None
@@ -127,7 +130,7 @@ _NORMAL, _GONE, _FAILED = 1000, 1001, 1011
 
 
 class BaseWebSocket(Unpicklable):
-    """What both have in common."""
+    """The properties of both WebSocket classes."""
 
     _why_not = "it holds a connection; open a new one where it is needed"
 
@@ -146,12 +149,12 @@ class BaseWebSocket(Unpicklable):
 
     @property
     def close_code(self) -> int | None:
-        """Return the close code: the server's, else ours, else 1006; None while it is open."""
+        """Return the close code: the server's, else ours, else 1006. None while it is open."""
         return self._connection.code if self._connection.has_ended else None
 
     @property
     def close_reason(self) -> str | None:
-        """Return the reason that belongs to the close code; None while it is open."""
+        """Return the reason sent with the close code; None while it is open."""
         return self._connection.reason if self._connection.has_ended else None
 
     @property
@@ -165,7 +168,7 @@ class BaseWebSocket(Unpicklable):
 
 
 class WebSocket(BaseWebSocket):
-    """A WebSocket of `Client`; use it in `with`. One thread receives, any number may send."""
+    """A WebSocket of `Client`; use it in `with`. One thread may receive, any number may send."""
 
     def send(self, message: str | bytes) -> None:
         """Send a message: str as text, bytes as binary.
@@ -173,29 +176,29 @@ class WebSocket(BaseWebSocket):
         It waits while the server does not read.
 
         Args:
-            message: what to send; bytearray and memoryview are bytes, too.
+            message: str, bytes, bytearray or memoryview.
 
         Raises:
-            TypeError: it is something else.
+            TypeError: the message has another type.
             WebSocketClosed: the WebSocket is closed, or its connection broke.
         """
         run_sync(lambda: self._connection.send(message))
 
     def recv(self, timeout: float | None = None) -> Message:
-        """Return the next message: str of text, bytes of binary.
+        """Return the next message: str for text, bytes for binary.
 
         Args:
-            timeout: seconds to wait; None for as long as it takes. Nothing is lost by it.
+            timeout: seconds to wait, or None for no limit. A timeout loses no message.
 
         Raises:
-            ReadTimeout: no message came in time.
-            WebSocketClosed: there are no more.
-            RuntimeError: another thread receives on it.
+            ReadTimeout: no message arrived in time.
+            WebSocketClosed: no more messages will arrive.
+            RuntimeError: another thread is receiving.
         """
         return run_sync(lambda: self._connection.receive(timeout))
 
     def ping(self, data: bytes = b"") -> None:
-        """Send a ping, and do not wait for its pong; see `latency` for those of the keepalive.
+        """Send a ping without waiting for its pong; see `latency` for keepalive pings.
 
         Args:
             data: at most 125 bytes.
@@ -203,14 +206,14 @@ class WebSocket(BaseWebSocket):
         run_sync(lambda: self._connection.ping(data))
 
     def close(self, code: int = _NORMAL, reason: str = "") -> None:
-        """Close it, and wait up to close_timeout for the server to agree; may be called twice.
+        """Close the WebSocket, and wait up to close_timeout for the server's close frame.
 
         Args:
             code: 1000 to 1003, 1007 to 1014, or 3000 to 4999 (RFC 6455, section 7.4).
             reason: at most 123 bytes of UTF-8.
 
         Raises:
-            ValueError: code or reason cannot be sent.
+            ValueError: the code or the reason is invalid.
         """
         run_sync(lambda: self._connection.close(code, reason))
 
@@ -241,39 +244,39 @@ class WebSocket(BaseWebSocket):
 
 
 class AsyncWebSocket(BaseWebSocket):
-    """A WebSocket of `AsyncClient`; use it in `async with`. One task receives, any may send."""
+    """A WebSocket of `AsyncClient`; use it in `async with`. One task may receive, any may send."""
 
     async def send(self, message: str | bytes) -> None:
         """Send a message: str as text, bytes as binary.
 
-        It waits while the server does not read. A message whose sender is cancelled then goes out
-        all the same, since a part of it may have gone.
+        It waits while the server does not read. If you cancel it then, the message is sent anyway,
+        because a part of it may have been sent.
 
         Args:
-            message: what to send; bytearray and memoryview are bytes, too.
+            message: str, bytes, bytearray or memoryview.
 
         Raises:
-            TypeError: it is something else.
+            TypeError: the message has another type.
             WebSocketClosed: the WebSocket is closed, or its connection broke.
         """
         await self._connection.send(message)
 
     async def recv(self, timeout: float | None = None) -> Message:
-        """Return the next message: str of text, bytes of binary.
+        """Return the next message: str for text, bytes for binary.
 
         Args:
-            timeout: seconds to wait; None for as long as it takes. Nothing is lost by it, nor by
-                the cancellation of this task.
+            timeout: seconds to wait, or None for no limit. Neither a timeout nor a cancellation
+                loses a message.
 
         Raises:
-            ReadTimeout: no message came in time.
-            WebSocketClosed: there are no more.
-            RuntimeError: another task receives on it.
+            ReadTimeout: no message arrived in time.
+            WebSocketClosed: no more messages will arrive.
+            RuntimeError: another task is receiving.
         """
         return await self._connection.receive(timeout)
 
     async def ping(self, data: bytes = b"") -> None:
-        """Send a ping, and do not wait for its pong; see `latency` for those of the keepalive.
+        """Send a ping without waiting for its pong; see `latency` for keepalive pings.
 
         Args:
             data: at most 125 bytes.
@@ -281,14 +284,14 @@ class AsyncWebSocket(BaseWebSocket):
         await self._connection.ping(data)
 
     async def close(self, code: int = _NORMAL, reason: str = "") -> None:
-        """Close it, and wait up to close_timeout for the server to agree; may be called twice.
+        """Close the WebSocket, and wait up to close_timeout for the server's close frame.
 
         Args:
             code: 1000 to 1003, 1007 to 1014, or 3000 to 4999 (RFC 6455, section 7.4).
             reason: at most 123 bytes of UTF-8.
 
         Raises:
-            ValueError: code or reason cannot be sent.
+            ValueError: the code or the reason is invalid.
         """
         await self._connection.close(code, reason)
 
@@ -315,7 +318,7 @@ class AsyncWebSocket(BaseWebSocket):
         if kind is None or issubclass(kind, Exception):
             await self.close(_NORMAL if kind is None else _FAILED)
         else:
-            self._connection.abort(_GONE)  # who is cancelled does not wait for the server
+            self._connection.abort(_GONE)  # a cancelled task does not wait for the server
 
 
 # --- client.websocket, for both clients: the handshake, and what looks after the result ---
@@ -324,7 +327,7 @@ class AsyncWebSocket(BaseWebSocket):
 
 
 class OpeningWebSocket(Unpicklable):
-    """What AsyncClient.websocket returns: await it, or use it in `async with`."""
+    """The result of AsyncClient.websocket: await it, or use it in `async with`."""
 
     def __init__(self, opened: Coroutine[object, None, AsyncWebSocket]) -> None:
         self._opened = opened
@@ -359,16 +362,16 @@ def open_blocking(
     response, protocol = run_sync(
         lambda: shake_hands(client, lambda: engine, url, settings, options)
     )
-    keeper = client.websocket_registries.get(engine)
-    if keeper is None:
-        # In one step, as another thread may be here too.
+    registry = client.websocket_registries.get(engine)
+    if registry is None:
+        # In one step, because another thread may do the same.
         new = WebSocketRegistry(client.clock.now, client.gate, _start_thread)
-        keeper = client.websocket_registries.setdefault(engine, new)
-    return WebSocket(_connected(client, response, protocol, settings, keeper, threading.RLock()))
+        registry = client.websocket_registries.setdefault(engine, new)
+    return WebSocket(_connected(client, response, protocol, settings, registry, threading.RLock()))
 
 
 def _start_thread(run: Callable[[], Coroutine[object, None, None]]) -> None:
-    # A daemon: it must not keep a program from ending that left a WebSocket open.
+    # A daemon, so that an open WebSocket does not keep the program from ending.
     name = "curlhttp-websockets"
     threading.Thread(target=lambda: run_sync(run), daemon=True, name=name).start()
 
@@ -396,17 +399,17 @@ async def _open(
     from curlhttp._curl.engines.loops import running_loop
 
     loop = running_loop()
-    keeper = client.websocket_registries.get(loop)
-    if keeper is None:
+    registry = client.websocket_registries.get(loop)
+    if registry is None:
         for other, idle in tuple(client.websocket_registries.items()):
             if not idle.runs:  # its loop may have ended
                 del client.websocket_registries[other]
         tasks = background_tasks(loop, Context())
-        keeper = client.websocket_registries[loop] = WebSocketRegistry(
+        registry = client.websocket_registries[loop] = WebSocketRegistry(
             client.clock.now, tasks.gate, tasks.spawn
         )
     return AsyncWebSocket(
-        _connected(client, response, protocol, settings, keeper, threading.RLock())
+        _connected(client, response, protocol, settings, registry, threading.RLock())
     )
 
 
@@ -415,7 +418,7 @@ def _connected(
     response: Upgraded,
     protocol: ClientProtocol,
     settings: Settings,
-    keeper: WebSocketRegistry,
+    registry: WebSocketRegistry,
     lock: AbstractContextManager[object],
 ) -> WebSocketConnection:
     from curlhttp._client.websocket.connection import WebSocketConnection
@@ -425,10 +428,10 @@ def _connected(
         protocol,
         settings,
         now=client.clock.now,
-        gate=keeper.gate,
+        gate=registry.gate,
         lock=lock,
-        on_end=keeper.remove,
+        on_end=registry.remove,
     )
     if settings.ping_interval is not None:
-        keeper.add(connection)
+        registry.add(connection)
     return connection
