@@ -281,10 +281,10 @@ class AsyncClient(BaseClient):
         Arguments and exceptions are those of Client.sse. Cancelling a task while it waits for an
         event ends the stream: open another one with its last_event_id.
         """
-        from curlhttp._client.event_stream import async_event_stream
+        from curlhttp._client.event_stream import AsyncEventStream, open_event_stream
 
         wanted = (method, last_event_id, reconnect, max_event_size)
-        return async_event_stream(self, url, wanted, options)
+        return open_event_stream(AsyncEventStream, self, url, wanted, options)
 
     def map(
         self,

@@ -22,7 +22,7 @@ from curlhttp._policy.cache import StoredResponse, has_body, is_sealed, seal, tw
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["ResponseStore", "StorageBackend", "open_redis", "open_sqlite"]
+__all__ = ["ResponseStore", "open_redis", "open_sqlite"]
 
 
 _PAUSE = 5.0  # seconds for which a store that failed is left alone

@@ -322,10 +322,10 @@ class Client(BaseClient):
 
         Source: "Server-sent events" of the HTML standard.
         """
-        from curlhttp._client.event_stream import event_stream
+        from curlhttp._client.event_stream import EventStream, open_event_stream
 
         wanted = (method, last_event_id, reconnect, max_event_size)
-        return event_stream(self, url, wanted, options)
+        return open_event_stream(EventStream, self, url, wanted, options)
 
     def map(
         self,

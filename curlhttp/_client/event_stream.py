@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.url import URL
 
-__all__ = ["AsyncEventStream", "EventStream", "async_event_stream", "event_stream"]
+__all__ = ["AsyncEventStream", "EventStream", "open_event_stream"]
 
 # The cache mode "no-store" of the standard, as Fetch puts it into headers.
 _HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
@@ -61,21 +61,15 @@ def make_events(
     )
 
 
-def event_stream(
-    client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
-) -> EventStream:
-    """Create a stream that ends when its blocking client closes."""
-    return _register(client, EventStream(make_events(client, url, wanted, options)))
-
-
-def async_event_stream(
-    client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
-) -> AsyncEventStream:
-    """Create a stream that ends when its async client closes."""
-    return _register(client, AsyncEventStream(make_events(client, url, wanted, options)))
-
-
-def _register(client: BaseClient, stream: Stream) -> Stream:
+def open_event_stream(
+    kind: type[Stream],
+    client: BaseClient,
+    url: str | bytes | URL,
+    wanted: Wanted,
+    options: RequestOptions,
+) -> Stream:
+    """Create a stream of a kind, which ends when its client closes."""
+    stream = kind(make_events(client, url, wanted, options))
     # In one step, because another thread may do the same.
     client.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
     return stream

@@ -67,20 +67,6 @@ AddressMap: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
 UnixSocket: TypeAlias = "str | os.PathLike[str] | None"
 IPVersion: TypeAlias = "Literal[4, 6] | None"
 
-ADDRESSES = frozenset(
-    {
-        "uds",
-        "resolve",
-        "connect_to",
-        "local_address",
-        "interface",
-        "doh",
-        "ip_version",
-        "happy_eyeballs_timeout",
-    }
-)
-"""The names of these settings."""
-
 _Value = TypeVar("_Value")
 
 _LONGEST_SOCKET = 107  # bytes of sockaddr_un.sun_path on Linux, without the NUL at the end
@@ -127,6 +113,9 @@ def make_address_fields(
         "happy_eyeballs_ms": _to_milliseconds(happy_eyeballs_timeout),
     }
     return {name: value for name, value in fields.items() if value not in (None, ())}
+
+
+_ADDRESS_OPTIONS = frozenset(make_address_fields.__kwdefaults__ or ())
 
 
 def _validate_socket_path(path: str | os.PathLike[str]) -> str:
@@ -564,7 +553,9 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
         verify = routing.authorities
     # Any: each field of a Transport has a type of its own.
     where: dict[str, Any] = {
-        name: value for name, value in settings.items() if value is not None and name in ADDRESSES
+        name: value
+        for name, value in settings.items()
+        if value is not None and name in _ADDRESS_OPTIONS
     }
     fields = make_address_fields(**where) if where else {}
     if routing.certificates:

@@ -45,7 +45,7 @@ from curlhttp.exceptions import (
     RequestException,
 )
 
-__all__ = ["ASGITransport", "AppExchange", "race"]
+__all__ = ["ASGITransport", "race"]
 
 
 # --- One request to an ASGI app: the app's side, in a task of its own, and the client's ---
@@ -562,13 +562,9 @@ class ASGITransport:
         return AppStream(socket)
 
     def _scope(self, kind: str, loop_state: _LoopState, request: Request) -> dict[str, object]:
-        lifespan = loop_state.lifespan
+        state = None if loop_state.lifespan is None else loop_state.lifespan.state
         return make_scope(
-            kind,
-            request,
-            client=self._client,
-            root_path=self._root_path,
-            state=None if lifespan is None else lifespan.state,
+            kind, request, client=self._client, root_path=self._root_path, state=state
         )
 
     async def read(self, incoming: AppExchange) -> bytes:

@@ -35,7 +35,7 @@ from curlhttp.exceptions import RequestException, ResponseTooLarge
 if TYPE_CHECKING:
     from curlhttp._engine.engine import ByteStream, Gate
 
-__all__ = ["HarLog", "Record", "RecordingEngine", "keep_parts"]
+__all__ = ["HarLog", "Record"]
 
 
 # --- Which entry of a cassette matches a request, and which is nearest if none does ---

@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     from curlhttp._client.websocket.connection import Message, WebSocketConnection
     from curlhttp._flow.upgrade import Upgraded
 
-__all__ = [
-    "AsyncWebSocket",
-    "OpeningWebSocket",
-    "WebSocket",
-    "WebSocketRegistry",
-    "open_async",
-    "open_blocking",
-]
+__all__ = ["AsyncWebSocket", "OpeningWebSocket", "WebSocket", "open_async", "open_blocking"]
 
 
 # --- Answer pings on WebSockets that nobody reads, and send keepalive pings ---
