@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from curlhttp._client.apps.asgi import ASGITransport
     from curlhttp._client.apps.wsgi import WSGITransport
     from curlhttp._client.async_client import AsyncClient
-    from curlhttp._client.cache.cache import Cache
+    from curlhttp._client.cache import Cache
     from curlhttp._client.client import Client
     from curlhttp._client.event_stream import AsyncEventStream, EventStream
-    from curlhttp._client.map.blocking import Results
-    from curlhttp._client.map.tasks import AsyncResults
+    from curlhttp._client.map.async_results import AsyncResults
+    from curlhttp._client.map.results import Results
     from curlhttp._client.negotiate import Negotiate
     from curlhttp._client.record.record import HarLog, Record
     from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
@@ -278,8 +278,8 @@ _HOMES = {
     "curlhttp.requests._alias": "alias_requests",
     "curlhttp._client.apps.asgi": "ASGITransport",
     "curlhttp._client.apps.wsgi": "WSGITransport",
-    "curlhttp._client.map.blocking": "Results",
-    "curlhttp._client.map.tasks": "AsyncResults",
+    "curlhttp._client.map.results": "Results",
+    "curlhttp._client.map.async_results": "AsyncResults",
     "curlhttp._client.async_client": "AsyncClient",
     "curlhttp._client.client": "Client",
     "curlhttp._models.config": "Limits Proxy TLS",
@@ -308,7 +308,7 @@ _HOMES = {
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
     "curlhttp._policy.store": "Store",
-    "curlhttp._client.cache.cache": "Cache",
+    "curlhttp._client.cache": "Cache",
     "curlhttp._client.record.record": "HarLog Record",
     "curlhttp._client.event_stream": "AsyncEventStream EventStream",
     "curlhttp._client.stream": "AsyncStreamedResponse StreamedResponse",
