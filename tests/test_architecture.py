@@ -292,9 +292,9 @@ URLS_IN_THE_MAKING = {
     ("_models/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
     ("cli/options.py", "url"),
-    ("requests/_outgoing.py", "url.target"),
-    ("requests/_redirects.py", "location"),
-    ("requests/_transports.py", "url"),
+    ("requests/_core_request.py", "url.target"),
+    ("requests/sessions.py", "location"),
+    ("requests/_core_request.py", "url"),
 }
 
 

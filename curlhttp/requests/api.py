@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import curlhttp.requests.sessions as sessions
-from curlhttp.requests._signatures import show_verbs
+from curlhttp.requests.sessions import show_verbs
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.models import Response
 

@@ -15,8 +15,8 @@ from curlhttp.requests.cookies import extract_cookies_to_jar
 from curlhttp.requests.utils import parse_dict_header
 
 if TYPE_CHECKING:
-    from curlhttp.requests._prepared import PreparedRequest
-    from curlhttp.requests._response import Response
+    from curlhttp.requests.models import PreparedRequest
+    from curlhttp.requests.models import Response
     from curlhttp.requests._types import HookType
 
 __all__ = [
@@ -183,7 +183,7 @@ class HTTPDigestAuth(AuthBase):
         Returns:
             The response to the answer, or `r`.
         """
-        from curlhttp.requests._aside import set_aside
+        from curlhttp.requests._unread_bodies import set_aside
 
         self.init_per_thread_state()
         state = self._thread_local

@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["Names", "names_of"]
+__all__ = ['Names', 'names_of']
+
 
 Names: TypeAlias = Callable[[str], Any]
 """A module's __getattr__."""
