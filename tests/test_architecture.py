@@ -268,6 +268,41 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert circles(graph) == []
 
 
+def folder_of(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+# From the bottom to the top, as in ARCHITECTURE.md.
+ORDER = [
+    *("curlhttp._version", "curlhttp.exceptions", "curlhttp._models", "curlhttp.progress"),
+    *("curlhttp._engine", "curlhttp._policy", "curlhttp.redis", "curlhttp._curl", "curlhttp._flow"),
+    *("curlhttp._client", "curlhttp.testing", "curlhttp.otel", "curlhttp.requests"),
+    *("curlhttp._httpx", "curlhttp.httpx", "curlhttp.httpx2", "curlhttp.distributed"),
+    *("curlhttp.cli", "curlhttp.__main__"),
+]
+# Errors say which request, response and attempts they are about, and values have fields of the
+# types that users pass: an Auth, a RetryPolicy, hooks.
+UP = {
+    ("curlhttp.exceptions", "curlhttp._models"),
+    ("curlhttp._models", "curlhttp._policy"),
+    ("curlhttp._models", "curlhttp._flow"),
+}
+
+
+def test_three_arrows_run_up_with_those_for_type_checkers() -> None:
+    files = modules()
+    found = set()
+    for name, path in files.items():
+        if name == "curlhttp":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("curlhttp."):
+                here, there = folder_of(name), folder_of(node.module or "")
+                if ORDER.index(there) > ORDER.index(here):
+                    found.add((here, there))
+    assert found == UP
+
+
 def test_circles_are_found() -> None:
     graph: dict[str, set[str]] = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"e"}}
     assert circles(graph) == [["b", "c"], ["e"]]
@@ -288,9 +323,9 @@ URLS_IN_THE_MAKING = {
     ("_models/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
     ("cli/options.py", "url"),
-    ("requests/_outgoing.py", "url.target"),
-    ("requests/_redirects.py", "location"),
-    ("requests/_transports.py", "url"),
+    ("requests/_core_request.py", "url.target"),
+    ("requests/sessions.py", "location"),
+    ("requests/_core_request.py", "url"),
 }
 
 
@@ -359,7 +394,7 @@ def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
     from tests.servers import AppServer
 
     heavy = "asyncio anyio urllib3 requests ssl email http.client http.cookiejar logging hashlib"
-    late = "packages help utils cookies compat auth _wire _retries _timeouts"
+    late = "packages help utils cookies compat auth _original_response _retries _urllib3"
     modules = " ".join(f"curlhttp.requests.{name}" for name in late.split())
     names = f"{heavy} curlhttp._client.client {modules}"
     with AppServer() as app:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.loops import Loop
     from curlhttp._engine.engine import Exchange, MakeGate
     from curlhttp._models.body import Body
+    from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = ["AsyncClient"]
 

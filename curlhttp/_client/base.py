@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         Hook,
         HooksInput,
         ParamsInput,
+        UserRequest,
     )
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.breaker.shared import SharedCircuits
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
     from curlhttp._policy.retry import RetryBudget, RetryInput, RetryPolicy
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = [
     "BaseClient",

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from curlhttp._client.map.scheduler import Item
     from curlhttp._client.websocket.websocket import WebSocket
     from curlhttp._engine.engine import Exchange, MakeGate
+    from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = ["Client"]
 

@@ -19,9 +19,14 @@ from curlhttp._policy.redirect import may_keep_credentials
 if TYPE_CHECKING:
     from curlhttp._models.config import Transport
     from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.inputs import AuthInput, CookiesInput, DataInput, HeadersInput
+    from curlhttp._models.inputs import (
+        AuthInput,
+        CookiesInput,
+        DataInput,
+        HeadersInput,
+        UserRequest,
+    )
     from curlhttp._models.url import URL
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = ["is_subrequest", "make_subrequest"]
 

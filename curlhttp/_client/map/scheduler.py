@@ -18,7 +18,7 @@ from curlhttp.exceptions import ClientClosed, RequestException, UnrewindableBody
 
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
-    from curlhttp.requests import Request as UserRequest
+    from curlhttp._models.inputs import UserRequest
 
 __all__ = ["Item", "Job", "MapResult", "MapScheduler"]
 
