@@ -113,7 +113,7 @@ class Cache:
         return f"<curlhttp.Cache{' shared' if self._shared else ''} in {self.store.where}>"
 
 
-# --- How one client uses a cache: where the store may block, and what runs beside its requests ---
+# --- How one client uses a cache: where the store may block, and what runs in the background ---
 
 _log = logging.getLogger("curlhttp")
 

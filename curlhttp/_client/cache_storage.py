@@ -99,7 +99,7 @@ class ResponseStore:
         return False
 
     def update(self, key: str, entry: hishel.Entry) -> None:
-        """Store the fields of a response anew."""
+        """Store the fields of a response again."""
         with self._guarded() as storage:
             if storage is not None:
                 seal(entry, key)
@@ -139,7 +139,7 @@ class ResponseStore:
             storage.close()
 
     def after_fork_in_child(self) -> None:
-        """Open it anew with the next request; the parent's connection is left alone."""
+        """Open it again with the next request; the parent's connection is left alone."""
         # Not closed either: that would take the parent's locks on the file away.
         self._left.append(self._storage)
         self._storage, self._lock = None, threading.Lock()

@@ -401,7 +401,7 @@ def hand_numbers_on(response: Response, following: PreparedRequest) -> None:
 
 
 def go_on_numbering(request: PreparedRequest, sent: CoreRequest) -> None:
-    """Number a hop's attempts after those before it; whoever sends it once more starts anew."""
+    """Number a hop's attempts after those before it; whoever sends it once more starts again."""
     numbers = request.__dict__.pop(_NAME, None)
     if numbers is not None:
         share_attempt_numbers(sent, numbers)

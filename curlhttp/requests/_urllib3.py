@@ -574,7 +574,7 @@ class CurlConnection:
         """Send the request, and return the response.
 
         Raises:
-            HTTPError: urllib3's, no response came of it.
+            HTTPError: urllib3's, no response was received.
         """
         pool, request = self._pool, self._request
         target = self._target
@@ -645,7 +645,7 @@ def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: A
 
     Raises:
         ConnectionError, ConnectTimeout, ProxyError, ReadTimeout, RetryError, SSLError: no
-            response came of it.
+            response was received.
     """
     import urllib3
 

@@ -90,7 +90,7 @@ def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> 
     """Send, and return the response.
 
     Raises:
-        RequestException: no response came of it.
+        RequestException: no response was received.
     """
     try:
         return RawResponse(attempt(sent))
@@ -110,7 +110,7 @@ def send_again(
     """Send, and send again as often as the Retry says; return the last response.
 
     Raises:
-        RequestException: no response came of it.
+        RequestException: no response was received.
     """
     from curlhttp.requests._retries import after_error, after_response
 
@@ -660,7 +660,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             proxies: proxy URLs by scheme.
 
         Raises:
-            RequestException: no response came of it.
+            RequestException: no response was received.
             OSError: verify or cert name no file.
         """
         if isinstance(cert, list):

@@ -29,7 +29,7 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         kwargs: see Session.request.
 
     Raises:
-        RequestException: it could not be sent, or no response came of it.
+        RequestException: the request could not be sent, or no response was received.
     """
     # By its name in the module: there are packages that put a session of theirs in its place.
     session = sessions.Session()

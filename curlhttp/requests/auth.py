@@ -168,7 +168,7 @@ class HTTPDigestAuth(AuthBase):
         return header
 
     def handle_redirect(self, r: Response, **kwargs: object) -> None:
-        """Let the next hop be challenged anew."""
+        """Let the next hop be challenged again."""
         if r.is_redirect:
             self._thread_local.num_401_calls = 1
 

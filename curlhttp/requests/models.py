@@ -746,7 +746,7 @@ class ResponseBody(_core.Response):
             release()
 
 
-# What third-party bodies raise: urllib3's exceptions by name, since it need not be loaded.
+# What third-party bodies raise: urllib3's exceptions by name, because it need not be loaded.
 _OF_URLLIB3: dict[str, type[RequestException]] = {
     "ProtocolError": ChunkedEncodingError,
     "DecodeError": ContentDecodingError,

@@ -1,6 +1,6 @@
 """requests.sessions: prepare and send requests with shared settings and cookies.
 
-Each call goes request -> prepare_request -> send -> get_adapter -> adapter.send, since code that
+Each call goes request -> prepare_request -> send -> get_adapter -> adapter.send, because code that
 extends requests takes hold at each of these.
 """
 
@@ -584,7 +584,7 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
             follow_redirects: another name for allow_redirects.
 
         Raises:
-            RequestException: it could not be sent, or no response came of it.
+            RequestException: the request could not be sent, or no response was received.
         """
         if content is not None:
             if data is not None:
@@ -655,7 +655,7 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
                 they are missing.
 
         Raises:
-            RequestException: no response came of it.
+            RequestException: no response was received.
             ValueError: the request is not prepared.
         """
         kwargs.setdefault("stream", self.stream)

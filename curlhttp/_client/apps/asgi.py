@@ -57,7 +57,7 @@ _Message = dict[str, Any]  # Any: what a message holds depends on its type
 
 
 class AppExchange(AppCall):
-    """A request to an app and what came of it; also the response, as long as it is on its way.
+    """A request to an app and its outcome; also the response, as long as it is on its way.
 
     Args:
         app: the ASGI app.
@@ -308,7 +308,7 @@ class AppExchange(AppCall):
         """Return the next piece of the body, b"" at its end.
 
         Raises:
-            BaseException: there is no more, since the exchange failed.
+            BaseException: there is no more, because the exchange failed.
         """
         if not (self._has_all or self.done):  # of an app that always has more, no wait would ask
             self.check_deadline()

@@ -227,7 +227,7 @@ class MapScheduler:
         """Return the next result, of which there is one.
 
         Raises:
-            BaseException: that is what came of it.
+            BaseException: that is its outcome.
         """
         result = self._results.take()
         if isinstance(result, _ErrorResult):
