@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.loops import install_uvloop
     from curlhttp._engine.engine import Middleware, Send
     from curlhttp._flow.hooks import AttemptEvent
-    from curlhttp._models.attempts import Attempt, AttemptCancelled
     from curlhttp._models.config import TLS, Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
     from curlhttp._models.sse import ServerSentEvent
     from curlhttp._models.timeout import Timeout as _Setting
-    from curlhttp._models.timings import Timings
+    from curlhttp._models.timings import Attempt, AttemptCancelled, Timings
     from curlhttp._models.url import URL
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
@@ -289,8 +288,7 @@ _HOMES = {
     "curlhttp._models.cookies.jar": "Cookies",
     "curlhttp._models.sse": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
-    "curlhttp._models.attempts": "Attempt AttemptCancelled",
-    "curlhttp._models.timings": "Timings",
+    "curlhttp._models.timings": "Attempt AttemptCancelled Timings",
     "curlhttp._models.url": "URL",
     "curlhttp._client.negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",

@@ -51,7 +51,7 @@ __all__ = [
     "CurlConnection",
     "CurlSOCKSProxyManager",
     "Owner",
-    "Route",
+    "PoolRoute",
     "adopt",
     "check_is_ours",
     "left_alone",
@@ -261,7 +261,7 @@ _OURS: dict[str, type[HTTPConnectionPool]] = {
 
 
 @dataclass(frozen=True)
-class Route:
+class PoolRoute:
     """How a request travels that goes by a pool.
 
     Attributes:
@@ -285,7 +285,7 @@ def check_is_ours(pool: Any) -> None:
         raise CannotCarry(f"{type(pool).__name__} brings connections of its own")
 
 
-def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
+def route_of(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
     """Return how libcurl does what a pool would.
 
     Raises:
@@ -307,7 +307,7 @@ def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
         tuple(map(tuple, options)),
         ip_version(),
     )
-    return Route(_url_at(pool, url), transport, name)
+    return PoolRoute(_url_at(pool, url), transport, name)
 
 
 def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:

@@ -22,8 +22,8 @@ from curlhttp._client.websocket.frames import BINARY, TEXT, FrameBuffer, pack_me
 from curlhttp._client.websocket.handshake import Settings
 from curlhttp._engine.engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
+from curlhttp._models.decoding import Parts
 from curlhttp._models.fork import register
-from curlhttp._models.parts import Parts
 from curlhttp._models.redaction import display_text, redact_text
 from curlhttp.exceptions import (
     ClientClosed,
