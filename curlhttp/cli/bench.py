@@ -1,7 +1,7 @@
-"""The command `curlhttp bench`: a small load test from one process.
+"""The command `curlhttp bench`: load-test one or two URLs from one process.
 
-Requests are sent in a closed loop, or in an open loop at a given rate. A histogram counts their
-latencies.
+A closed loop keeps a number of requests running. An open loop (--rate) starts requests at a fixed
+rate. A histogram counts the latencies.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _ROUNDS = 10  # of each URL, if there are two
 _MAX_TASKS = 100_000  # in an open loop; if there are more, the next one starts late
 
 _EPILOG = """\b
-Each concurrent request has a connection; the first round opens them and does
-not count. A latency is the time of one transfer, as libcurl measures it; with
---rate it counts from when the request was due. Two URLs take turns, and -n is
-for each of them. Ctrl-C shows what was measured until then.
-The client itself uses one core: if the server is faster than that, the client
-is measured and not the server.
+Each concurrent request has its own connection. The first round opens the
+connections and is not counted. A latency is the time of one transfer as
+libcurl measures it. With --rate, it starts when the request was due.
+Two URLs take turns, and -n applies to each. Ctrl-C prints the results so far.
+The client uses one core: if the server is faster than that, the results
+measure the client, not the server.
 
 \b
-Exit status: 0 all statuses were below 400, 1 some were not, or there were
-errors, 130 Ctrl-C.
+Exit status: 0 if all statuses were below 400, 1 if there were others or
+errors, 130 after Ctrl-C.
 
 \b
 Examples:
@@ -61,7 +61,7 @@ Examples:
 
 
 class _BenchOptions(TypedDict):
-    """The values of the options; see their help."""
+    """The values of the options. Their help texts describe them."""
 
     concurrency: int
     requests: int | None
@@ -74,7 +74,7 @@ class _BenchOptions(TypedDict):
 
 
 @click.command(
-    help="Load-test one URL, or two in turn, and show rate and latencies.",
+    help="Load-test one URL, or compare two.",
     epilog=_EPILOG,
 )
 @click.argument("urls", nargs=-1, required=True, metavar="URL [URL]")
@@ -85,7 +85,7 @@ class _BenchOptions(TypedDict):
     default=64,
     show_default=True,
     metavar="N",
-    help="Concurrent requests.",
+    help="Number of concurrent requests.",
 )
 @click.option(
     "-n",
@@ -95,30 +95,34 @@ class _BenchOptions(TypedDict):
     help=f"Total number of requests.  [default: {_REQUESTS} without -z]",
 )
 @click.option(
-    "-z", "--duration", type=parse_seconds, metavar="SECONDS", help="Start no request after that."
+    "-z",
+    "--duration",
+    type=parse_seconds,
+    metavar="SECONDS",
+    help="Stop starting requests after this time.",
 )
 @click.option(
     "--rate",
     type=parse_seconds,
     metavar="N",
-    help="Start N requests per second, whatever has ended.",
+    help="Start N requests per second, even if earlier ones are still running.",
 )
-@click.option("-X", "--method", default="GET", show_default=True)
-@click.option("-d", "--data", metavar="DATA", help="Send this body unchanged.")
+@click.option("-X", "--method", default="GET", show_default=True, help="HTTP method.")
+@click.option("-d", "--data", metavar="DATA", help="Request body, which is sent unchanged.")
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
-    help="Plot latencies by percentile, as SVG.",
+    help="Plot latencies by percentile to an SVG file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Show the results as JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @connection_options
 def bench(
     urls: tuple[str, ...], connection: ConnectionOptions, **options: Unpack[_BenchOptions]
 ) -> int:
-    """Send many requests."""
+    """Run a load test, and print the results."""
     if len(urls) > 2:
-        raise click.UsageError("at most two URLs can be given")
+        raise click.UsageError("bench takes one or two URLs")
     plan = _create_plan(urls, options)
     results = [LoadResult(url) for url in urls]
     status = _run(connection, plan, results)
@@ -155,13 +159,13 @@ def _check_open_files(concurrency: int) -> None:
     if bound < concurrency:
         raise CommandFailed(
             f"-c {concurrency} is more than the {bound} connections that the limit on open files "
-            "allows: see ulimit -n",
+            "allows; raise it with ulimit -n",
             2,
         )
 
 
 def _run(connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult]) -> int:
-    """Fill the results; return the exit status of Ctrl-C, or 0."""
+    """Fill in the results, and return 0, or 130 after Ctrl-C."""
     with connection.client(max_connections=plan.concurrency) as client:  # validates the options
         try:
             if plan.rate is None:
@@ -184,7 +188,7 @@ def _client_factory(connection: ConnectionOptions, concurrency: int) -> Callable
 
 @dataclass(frozen=True, kw_only=True)
 class LoadPlan:
-    """What a load test sends.
+    """The requests of a load test.
 
     Args:
         urls: one URL, or two to compare.
@@ -192,8 +196,8 @@ class LoadPlan:
         content: the body, or None.
         concurrency: the number of concurrent requests.
         requests: the number of requests to each URL, or None for no limit.
-        seconds: when to start no more requests, for all URLs together; or None.
-        rate: requests per second in an open loop; None for a closed loop.
+        seconds: how long to start requests, for all URLs together, or None for no limit.
+        rate: requests per second in an open loop, or None for a closed loop.
     """
 
     urls: tuple[str, ...]
@@ -205,7 +209,7 @@ class LoadPlan:
     rate: float | None
 
     def build_request(self, client: Client | AsyncClient, url: str) -> Request:
-        """Return a request, which can be sent repeatedly because no attempt changes it."""
+        """Build a request that can be sent repeatedly, because no cookie jar changes it."""
         request = client.build_request(self.method, url, content=self.content)
         request.jar = None
         return request
@@ -215,14 +219,14 @@ class LoadPlan:
 
 
 def _run_closed_loop(client: Client, plan: LoadPlan, results: list[LoadResult]) -> None:
-    """Keep a number of requests running; each starts when another one has ended.
+    """Keep a number of requests running: each one starts when another one has ended.
 
     Two URLs take turns, so that other load on the machine affects both.
 
     Args:
         client: sends the requests.
         plan: what to send.
-        results: one for each URL; they are filled while this runs.
+        results: one for each URL, updated while this runs.
     """
     requests = [plan.build_request(client, url) for url in plan.urls]
     for request in requests:
@@ -233,7 +237,7 @@ def _run_closed_loop(client: Client, plan: LoadPlan, results: list[LoadResult]) 
     for number in range(rounds):
         for request, result in zip(requests, results, strict=True):
             count = plan.requests
-            if count is not None:  # the first rounds take the remainder
+            if count is not None:  # the remainder goes to the first rounds
                 count = count // rounds + (number < count % rounds)
             _run_round(client, request, result, (count, seconds, plan.concurrency))
 
@@ -261,7 +265,7 @@ def _run_round(
 
 def _raise_if_unreachable(outcome: Response | RequestException) -> None:
     if isinstance(outcome, RequestException) and not outcome.request_sent:
-        raise outcome  # there is no server, so there is no point in a thousand more attempts
+        raise outcome  # there is no server, so a thousand more attempts are pointless
 
 
 # --- open loop ---
@@ -270,16 +274,16 @@ def _raise_if_unreachable(outcome: Response | RequestException) -> None:
 def _run_open_loop(
     create_client: Callable[[], AsyncClient], plan: LoadPlan, results: list[LoadResult]
 ) -> None:
-    """Start a number of requests per second, whether or not others have ended.
+    """Start a number of requests per second, whether or not earlier ones have ended.
 
-    A latency counts from when the request was due, including the wait for a connection. So a server
+    A latency starts when the request was due, so it includes the wait for a connection. A server
     that stalls for a second delays all requests that were due in that second. A closed loop would
-    not have sent them ("coordinated omission").
+    not have sent these requests ("coordinated omission").
 
     Args:
-        create_client: returns a client.
-        plan: what to send, at which rate; two URLs take turns.
-        results: one for each URL; they are filled while this runs.
+        create_client: creates the client, in the event loop.
+        plan: what to send, and at which rate. Two URLs take turns.
+        results: one for each URL, updated while this runs.
     """
     import asyncio  # only here, because every command imports this module
 
@@ -309,7 +313,7 @@ async def _send_at_rate(
         for index, due in _schedule(plan, started):
             if len(tasks) >= _MAX_TASKS:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # Also when it is late, so that running requests can proceed.
+            # Sleep even if it is late, so that running requests can proceed.
             await asyncio.sleep(max(due - time.monotonic(), 0))
             task = asyncio.create_task(send(index, due))
             tasks.add(task)
@@ -356,7 +360,7 @@ class LoadResult:
 
         Args:
             outcome: the response, or the error.
-            latency: seconds from when it was due; None to use the time of its transfer.
+            latency: seconds since the request was due, or None to use the time of its transfer.
         """
         if isinstance(outcome, RequestException):
             self.errors[type(outcome).__name__] += 1
@@ -372,7 +376,7 @@ class LoadResult:
         return self.latencies.count + sum(self.errors.values())
 
     def as_json(self) -> dict[str, object]:
-        """Return what --json shows, in seconds and bytes."""
+        """Return the results for --json, in seconds and bytes."""
         latencies = self.latencies
         percentiles = {f"p{part:g}": round(latencies.percentile(part), 6) for part in _PERCENTILES}
         seconds = max(self.seconds, 1e-9)
@@ -395,12 +399,15 @@ class LoadResult:
         }
 
 
-_STEP = math.log(1.01)  # each counter covers one per cent
+_STEP = math.log(1.01)  # each counter covers a range of one per cent
 _SHORTEST = 1e-6  # seconds; shorter latencies count as this
 
 
 class LatencyHistogram:
-    """Count latencies, and return percentiles that are accurate to within one per cent."""
+    """Count any number of latencies in a limited number of counters.
+
+    Percentiles are accurate to within one per cent.
+    """
 
     def __init__(self) -> None:
         self.count: int = 0
@@ -423,14 +430,14 @@ class LatencyHistogram:
 
     @property
     def mean(self) -> float:
-        """Return the mean, or 0 if there are no latencies."""
+        """Return the mean in seconds, or 0 if there are no latencies."""
         return self.total / self.count if self.count else 0.0
 
     def percentile(self, percent: float) -> float:
-        """Return the seconds that `percent` of the latencies did not exceed; 0 if there are none.
+        """Return a percentile in seconds, or 0 if there are no latencies.
 
         Args:
-            percent: above 0 and up to 100.
+            percent: greater than 0, at most 100.
         """
         remaining = math.ceil(self.count * percent / 100)
         for step in sorted(self._counts):
@@ -440,9 +447,9 @@ class LatencyHistogram:
         return 0.0
 
     def rows(self, count: int) -> list[tuple[float, int]]:
-        """Return rows of equal width: their upper bounds in seconds, and their counts.
+        """Return rows of equal width, each with its upper bound in seconds and its count.
 
-        The last row goes from the 99th percentile to the slowest latency.
+        The last row reaches from the 99th percentile to the maximum.
 
         Args:
             count: the maximum number of rows, at least two.
@@ -502,7 +509,7 @@ def _print_result(result: LoadResult, out: Console) -> None:
         out.print(f"≤ {format_seconds(bound):>8}  {times:>9,}  {bar}", soft_wrap=True)
 
 
-# --- the plot ---
+# --- plot ---
 
 _WIDTH, _HEIGHT = 720, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 700, 50, 320
@@ -513,16 +520,16 @@ _GRID_LINES = 4
 
 
 def _draw_plot(series: Sequence[tuple[str, LatencyHistogram]], path: str) -> None:
-    """Write latencies by percentile as SVG, on a logarithmic scale that shows the tail.
+    """Plot latencies by percentile to an SVG file. A logarithmic scale shows the tail.
 
-    The background is white, so that it is readable in dark mode.
+    The background is white, so that the plot is readable in dark mode.
 
     Args:
         series: the name of each line, and its latencies.
         path: the path of the file.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     from html import escape
 
