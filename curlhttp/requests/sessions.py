@@ -305,7 +305,7 @@ class SessionRedirectMixin:
             yield resp
 
     def _redirected(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
-        """Return the request for the next hop, without proxies and credentials."""
+        """Return the request for the next hop, before rebuild_auth and rebuild_proxies."""
         from curlhttp.requests.cookies import extract_cookies_to_jar, merge_cookies, remove_unbound
 
         prepared = req.copy()
