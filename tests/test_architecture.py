@@ -292,9 +292,9 @@ URLS_IN_THE_MAKING = {
     ("_models/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
     ("cli/options.py", "url"),
-    ("requests/_outgoing.py", "url.target"),
-    ("requests/_redirects.py", "location"),
-    ("requests/_transports.py", "url"),
+    ("requests/_core_request.py", "url.target"),
+    ("requests/sessions.py", "location"),
+    ("requests/adapters.py", "url"),
 }
 
 
@@ -363,7 +363,7 @@ def test_a_get_of_the_drop_in_loads_no_more_than_it_needs() -> None:
     from tests.servers import AppServer
 
     heavy = "asyncio anyio urllib3 requests ssl email http.client http.cookiejar logging hashlib"
-    late = "packages help utils cookies compat auth _wire _retries _timeouts"
+    late = "packages help utils cookies compat auth _original_response _retries _urllib3"
     modules = " ".join(f"curlhttp.requests.{name}" for name in late.split())
     names = f"{heavy} curlhttp._client.client {modules}"
     with AppServer() as app:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._models.decoding import TextDecoder, chosen_charset, decode_text, known_charset
 from curlhttp._models.parts import Parts
-from curlhttp.requests._header_values import get_encoding_from_headers
+from curlhttp.requests._headers import get_encoding_from_headers
 
 if TYPE_CHECKING:
-    from curlhttp.requests._response_body import ResponseBody
+    from curlhttp.requests.models import Response
 
 __all__ = [
     "charset_of",
@@ -34,7 +34,7 @@ def get_encodings_from_content(content: str) -> list[str]:
     return found + ([declaration[1]] if declaration else [])
 
 
-def get_unicode_from_response(r: ResponseBody) -> str | bytes | None:
+def get_unicode_from_response(r: Response) -> str | bytes | None:
     """Return the text of a response, decoded as its headers say, else as UTF-8 (deprecated)."""
     _warn_deprecated("get_unicode_from_response")
     content = r.content
@@ -67,9 +67,7 @@ def _warn_deprecated(name: str) -> None:
     warnings.warn(f"{name}() is deprecated", DeprecationWarning, stacklevel=3)
 
 
-def stream_decode_response_unicode(
-    iterator: Iterable[bytes], r: ResponseBody
-) -> Iterator[str | bytes]:
+def stream_decode_response_unicode(iterator: Iterable[bytes], r: Response) -> Iterator[str | bytes]:
     """Decode pieces of a body by the response's encoding; without one they stay bytes."""
     if r.encoding is None:
         yield from iterator

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
     from curlhttp._models.timeout import Timeout
     from curlhttp._models.url import URL
-    from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests.models import PreparedRequest
 
 __all__ = ["HookType", "HooksInputType", "SupportsItems", "SupportsRead", "is_prepared"]
 

@@ -29,7 +29,7 @@ from curlhttp.exceptions import (
     RemoteProtocolError,
     RequestException,
 )
-from curlhttp.requests._wire import Body
+from curlhttp.requests._original_response import Body
 
 if TYPE_CHECKING:
     import socket

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import curlhttp.requests.sessions as sessions
-from curlhttp.requests._signatures import show_verbs
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.models import Response
+from curlhttp.requests.sessions import show_verbs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

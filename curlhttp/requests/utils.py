@@ -14,7 +14,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from http.cookiejar import CookieJar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import curlhttp.requests._internal_utils as _internal_utils
 import curlhttp.requests.certs as certs
@@ -28,16 +28,14 @@ from curlhttp.exceptions import (
 )
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._files import (
-    atomic_open,
-    extract_zipped_paths,
     guess_filename,
     rewind_body,
     super_len,
 )
-from curlhttp.requests._header_values import (
+from curlhttp.requests._headers import (
     _parse_content_type_header as _parse_content_type_header,
 )
-from curlhttp.requests._header_values import (
+from curlhttp.requests._headers import (
     check_header_validity,
     get_encoding_from_headers,
     headers_of,
@@ -348,3 +346,54 @@ def get_netrc_auth(url: str | bytes, raise_errors: bool = False) -> tuple[str, s
 
         netrc(path)
     return netrc_credentials(host)
+
+
+# --- files ---
+
+
+def extract_zipped_paths(path: str) -> str:
+    """Return the path of a file that can be opened, for one that may be in a ZIP archive.
+
+    Args:
+        path: a path that may lead through an archive, as in "app.zip/certs/ca.pem".
+
+    Returns:
+        The path of a temporary copy; `path` itself when it exists or there is no such member.
+    """
+    if os.path.exists(path):
+        return path
+    archive, member = os.path.split(path)
+    while archive and not os.path.exists(archive):
+        archive, prefix = os.path.split(archive)
+        if not prefix:
+            return path
+        member = f"{prefix}/{member}"
+    from zipfile import ZipFile, is_zipfile
+
+    if not is_zipfile(archive):
+        return path
+    with ZipFile(archive) as opened:
+        if member not in opened.namelist():
+            return path
+        content = opened.read(member)
+    import tempfile
+
+    descriptor, extracted = tempfile.mkstemp(suffix=os.path.splitext(member)[1])
+    with open(descriptor, "wb") as file:
+        file.write(content)
+    return extracted
+
+
+@contextlib.contextmanager
+def atomic_open(filename: str) -> Iterator[BinaryIO]:
+    """Open a file that takes its name once all is written; nothing is left of one that failed."""
+    import tempfile
+
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(filename))
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+        os.replace(temporary, filename)
+    except BaseException:
+        os.remove(temporary)
+        raise

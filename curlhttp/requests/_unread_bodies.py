@@ -14,9 +14,10 @@ from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
 
 if TYPE_CHECKING:
-    from curlhttp.requests._response_body import ResponseBody
+    from curlhttp.requests.models import Response
 
 __all__ = ["content_of", "expect", "expect_hop", "expect_no_more", "goes_on", "set_aside", "use_up"]
+
 
 _KEPT = 64 * 1024  # bytes, on the wire and decoded; the engine stops there, too
 
@@ -47,7 +48,7 @@ def goes_on() -> bool:
 # --- what becomes of the body ---
 
 
-def set_aside(response: ResponseBody) -> None:
+def set_aside(response: Response) -> None:
     """Keep a little of a body, as it came, and let go of the connection.
 
     Where the response leads is known, whatever becomes of its body: that may be broken.
@@ -68,13 +69,13 @@ def set_aside(response: ResponseBody) -> None:
     response.close()
 
 
-def use_up(response: ResponseBody) -> None:
+def use_up(response: Response) -> None:
     """Read a body to its end, and keep it, as far as that goes."""
     with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
         _ = response.content
 
 
-def content_of(response: ResponseBody) -> bytes:
+def content_of(response: Response) -> bytes:
     """Return what is known of a body that is set aside, or is to be, decoded.
 
     Raises:
@@ -97,7 +98,7 @@ def content_of(response: ResponseBody) -> bytes:
     return bytes(decoded)
 
 
-def _read(response: ResponseBody, pieces: list[bytes]) -> None:
+def _read(response: Response, pieces: list[bytes]) -> None:
     if response.raw is None:
         return
     size = 0
@@ -108,7 +109,7 @@ def _read(response: ResponseBody, pieces: list[bytes]) -> None:
             break
 
 
-def _keep(response: ResponseBody, pieces: list[bytes]) -> None:
+def _keep(response: Response, pieces: list[bytes]) -> None:
     response._aside = b"".join(pieces)[:_KEPT]
     response.close()
     response._content_consumed = False  # it can be asked for

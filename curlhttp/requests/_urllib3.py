@@ -11,19 +11,33 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager, poolmanager
+import urllib3
+from urllib3 import (
+    HTTPConnectionPool,
+    HTTPResponse,
+    HTTPSConnectionPool,
+    PoolManager,
+    ProxyManager,
+    poolmanager,
+)
+from urllib3 import exceptions as names
 from urllib3.connection import port_by_scheme
-from urllib3.exceptions import ClosedPoolError
+from urllib3.util import SKIP_HEADER
 
+from curlhttp import exceptions as e
 from curlhttp._client.ssl_context import tls_version, trust_of
 from curlhttp._models.config import TLS, Proxy, Transport
+from curlhttp._models.redaction import redact_text
 from curlhttp._models.url import URL, bracketed, parse_url
-from curlhttp.exceptions import SSLError
+from curlhttp.requests._core_request import ip_version, timeout_of
 from curlhttp.requests._environment import for_plain_http
-from curlhttp.requests._transports import ip_version
+from curlhttp.requests._raw import RawResponse
+from curlhttp.requests._retries import as_urllib3
+from curlhttp.requests.models import PreparedRequest
+from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
     from urllib3._base_connection import BaseHTTPConnection
@@ -34,9 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CannotCarry",
+    "CurlConnection",
     "CurlSOCKSProxyManager",
     "Owner",
-    "Route",
     "adopt",
     "check_is_ours",
     "left_alone",
@@ -44,6 +58,7 @@ __all__ = [
     "pool_manager_for",
     "proxy_manager_for",
     "route_of",
+    "send_through",
 ]
 
 
@@ -80,7 +95,9 @@ class Owner:
         if adapter is not None:
             adapter._check_unguarded()
         elif self.is_guarded:
-            raise ClosedPoolError(pool, "the adapter of this pool, which had a guard, is gone")
+            raise names.ClosedPoolError(
+                pool, "the adapter of this pool, which had a guard, is gone"
+            )
 
 
 _NOBODY = Owner(None)
@@ -241,6 +258,135 @@ _OURS: dict[str, type[HTTPConnectionPool]] = {
 }
 
 
+# --- connections ---
+
+
+class CurlConnection:
+    """Be one of a pool's connections, for one request; the sockets are libcurl's.
+
+    Attributes:
+        timeout: seconds, None for no limit: for connecting until request() was called, for silence
+            from then on.
+    """
+
+    is_curls = is_connected = is_verified = True
+    is_closed = proxy_is_verified = has_connected_to_proxy = False
+    proxy = sock = None
+    timeout: float | None = None
+
+    def __init__(self, pool: Any, adapter: HTTPAdapter) -> None:
+        """Take part in a pool.
+
+        Raises:
+            CannotCarry: libcurl cannot do what the pool asks for.
+        """
+        self.host, self.port = pool.host, pool.port
+        self._at = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
+        route_of(pool, parse_url(self._at), adapter._http2)  # can libcurl do that?
+        self._pool, self._adapter = pool, adapter
+
+    @cached_property
+    def _like(self) -> Any:
+        return self._pool._unused_connection()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._like, name)
+
+    def connect(self) -> None:
+        """Let urllib3 connect, for who wants its socket.
+
+        Raises:
+            ValueError: there is a guard.
+        """
+        self._adapter._check_unguarded()
+        self._like.connect()
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Any = None,
+        *,
+        chunked: bool = False,
+        preload_content: bool = True,
+        decode_content: bool = True,
+        enforce_content_length: bool = True,
+    ) -> None:
+        """Note what to send: getresponse knows the other time limit, too."""
+        self._request = _prepared(method, body, headers or {})
+        self._target, self._connect = url, self.timeout
+        self._options: dict[str, Any] = {
+            "preload_content": preload_content,
+            "decode_content": decode_content,
+            "enforce_content_length": enforce_content_length,
+        }
+
+    def getresponse(self) -> HTTPResponse:
+        """Send the request, and return the response.
+
+        Raises:
+            HTTPError: urllib3's, no response came of it.
+        """
+        pool, request = self._pool, self._request
+        target = self._target
+        request.url = target if "://" in target else self._at[:-1] + target
+        route = route_of(pool, parse_url(request.url), self._adapter._http2)
+        limits = (self._connect, self.timeout)
+        is_streamed = not self._options["preload_content"]
+        try:
+            sent = self._adapter._made(
+                request, route.url, route.transport, limits, is_streamed, route.name
+            )
+            raw = RawResponse(self._adapter._attempt(sent))
+        except e.RequestException as error:
+            error.request = request  # type: ignore[assignment]
+            raise as_urllib3(error) from error
+        pool.num_connections += not raw.received.timings.reused
+        response = _as_urllib3s(raw, request, target, self._options)
+        response._adapter = self._adapter  # type: ignore[attr-defined]  # has what is to be read
+        return response
+
+    def close(self) -> None:
+        """Do nothing: libcurl has the connection."""
+
+
+def _prepared(method: str, body: Any, headers: Any) -> PreparedRequest:
+    request = PreparedRequest()
+    request.method, request.body = method, body
+    fields = CaseInsensitiveDict(headers.items())
+    # As http.client and urllib3 do it.
+    fields.setdefault("Accept-Encoding", "identity")
+    fields.setdefault("User-Agent", _user_agent())
+    request.headers = CaseInsensitiveDict(
+        (name, value) for name, value in fields.items() if value != SKIP_HEADER
+    )
+    return request
+
+
+def _user_agent() -> str:
+    return f"python-urllib3/{urllib3.__version__}"  # type: ignore[attr-defined]
+
+
+def _as_urllib3s(
+    raw: RawResponse, request: PreparedRequest, target: str, options: dict[str, Any]
+) -> HTTPResponse:
+    response = HTTPResponse(
+        body=raw._fp,
+        headers=raw.headers,
+        status=raw.status,
+        version=raw.version,
+        reason=raw.reason,
+        original_response=raw._original_response,
+        request_method=request.method,
+        request_url=target,
+        **options,
+    )
+    response.version_string = raw.version_string
+    response.chunked = False  # libcurl has taken the chunks apart
+    return response
+
+
 # --- from a pool to libcurl ---
 
 
@@ -294,13 +440,13 @@ def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
     return Route(_url_at(pool, url), transport, name)
 
 
-def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:
+def needs_its_context(pool: Any, body: object, error: e.SSLError) -> bool:
     """Return whether urllib3 is to try again, because the pool's context may have a certificate.
 
     Nobody can see it there. A server that wants one has refused the handshake, and so the request;
     any other failure of TLS may come after the server has read the request.
     """
-    first = error.__cause__ if isinstance(error.__cause__, SSLError) else error
+    first = error.__cause__ if isinstance(error.__cause__, e.SSLError) else error
     return not (
         first.tls_failure != "handshake"
         or (first.request_sent and not first.wants_certificate)
@@ -488,3 +634,52 @@ def _made(
         socket_options=options,
         ip_version=version,
     )
+
+
+# --- from a pool to urllib3 ---
+
+
+def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
+    """Send a request through a urllib3 pool, such as one for Unix sockets; return its response.
+
+    Raises:
+        ConnectionError, ConnectTimeout, ProxyError, ReadTimeout, RetryError, SSLError: no
+            response came of it.
+    """
+    limits = timeout_of(timeout)
+    try:
+        return pool.urlopen(
+            method=request.method,
+            url=adapter.request_url(request, proxies),
+            body=request.body,
+            headers=request.headers,
+            redirect=False,
+            assert_same_host=False,
+            preload_content=False,
+            decode_content=False,
+            retries=adapter.max_retries,
+            timeout=urllib3.Timeout(limits.total, limits.connect, limits.read),
+            chunked=not (request.body is None or "Content-Length" in request.headers),
+        )
+    except (names.HTTPError, OSError) as error:
+        if isinstance(error, names.MaxRetryError) and error.url:
+            shown = redact_text(error.url)
+            error.args = (str(error).replace(error.url, shown),)
+            error.url = shown
+        raise _kind_of(error)(error, request=request) from error
+
+
+def _kind_of(error: Exception) -> type[e.RequestException]:
+    """Return which of our exceptions stands for one of urllib3's."""
+    reason = error.reason if isinstance(error, names.MaxRetryError) else error
+    if isinstance(reason, names.NewConnectionError):  # in urllib3 1 a ConnectTimeoutError, too
+        return e.ConnectionError
+    if isinstance(reason, names.ConnectTimeoutError):
+        return e.ConnectTimeout
+    if isinstance(error, names.ReadTimeoutError):  # as the reason of a MaxRetryError it is no more
+        return e.ReadTimeout
+    if isinstance(reason, names.ResponseError):
+        return e.RetryError
+    if isinstance(reason, names.ProxyError):
+        return e.ProxyError
+    return e.SSLError if isinstance(reason, names.SSLError) else e.ConnectionError
