@@ -10,12 +10,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["alias_requests", "point"]
+__all__ = ["add_alias", "alias_requests"]
 
 _FACADE = "curlhttp.requests"
 
 
-class _Pointers:
+class _AliasFinder:
     """Find modules under names that stand for others: the same module, not a copy.
 
     It has to come first. The path finder would look into the folder of the package behind a name,
@@ -25,7 +25,7 @@ class _Pointers:
     def __init__(self) -> None:
         self.targets: dict[str, Callable[[], str | None]] = {}  # name -> what it stands for
 
-    def _behind(self, fullname: str) -> str | None:
+    def _resolve(self, fullname: str) -> str | None:
         """Return the name of the module behind another, or None for a name of no concern here."""
         name, rest = fullname, ""
         while name:
@@ -46,7 +46,7 @@ class _Pointers:
         """Return a spec for a module under another name; None for all others, or if it is none."""
         if fullname.partition(".")[0] not in _ROOTS:
             return None
-        behind = self._behind(fullname)
+        behind = self._resolve(fullname)
         if behind is None:
             return None
         import importlib.util
@@ -71,10 +71,10 @@ class _Pointers:
         assert spec.origin is not None
         sys.modules[spec.name] = importlib.import_module(spec.origin)
         if spec.submodule_search_locations is not None:
-            _name_loaded(spec.origin, spec.name)
+            _alias_loaded(spec.origin, spec.name)
 
 
-def _name_loaded(package: str, name: str) -> None:
+def _alias_loaded(package: str, name: str) -> None:
     """Give the loaded modules of a package their other names too.
 
     An import sets the module as an attribute of its package, and some packages have put something
@@ -84,24 +84,24 @@ def _name_loaded(package: str, name: str) -> None:
         if module is None or not loaded.startswith(package + "."):
             continue
         # Not the empty module that stands there while another thread imports what it points to.
-        if getattr(getattr(module, "__spec__", None), "loader", None) is not _pointers:
+        if getattr(getattr(module, "__spec__", None), "loader", None) is not _finder:
             sys.modules.setdefault(name + loaded[len(package) :], module)
 
 
 _ROOTS = frozenset({"curlhttp", "requests"})
-_pointers = _Pointers()
+_finder = _AliasFinder()
 
 
-def point(name: str, target: Callable[[], str | None]) -> None:
+def add_alias(name: str, target: Callable[[], str | None]) -> None:
     """Let a name, and those below it, stand for the module that target() names.
 
     Args:
         name: of a module, whole.
         target: returns the name of the module to load, or None when there is none.
     """
-    _pointers.targets[name] = target
-    if _pointers not in sys.meta_path:
-        sys.meta_path.insert(0, _pointers)
+    _finder.targets[name] = target
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
 
 
 def alias_requests() -> None:
@@ -130,9 +130,9 @@ def alias_requests() -> None:
                 f"alias_requests() comes too late: {loaded[0]!r} was imported already. Call it "
                 "before the first import of requests, and of whatever imports requests itself."
             )
-        point("requests", lambda: _FACADE)
+        add_alias("requests", lambda: _FACADE)
         sys.modules["requests"] = facade
-        _name_loaded(_FACADE, "requests")
+        _alias_loaded(_FACADE, "requests")
 
 
 _MODULES = (

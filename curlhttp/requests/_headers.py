@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Head",
-    "are_known",
+    "are_known_good",
     "check_header",
     "check_header_validity",
     "get_encoding_from_headers",
-    "headers_of",
+    "make_default_headers",
     "parse_dict_header",
     "parse_header_links",
     "parse_list_header",
@@ -42,7 +42,7 @@ _checked: set[tuple[str, str | bytes]] = set()
 # --- of requests ---
 
 
-def are_known(headers: Iterable[tuple[str, object]]) -> bool:
+def are_known_good(headers: Iterable[tuple[str, object]]) -> bool:
     """Return whether all headers have been found good; False may only mean that nobody knows."""
     try:
         return _checked.issuperset(headers)
@@ -85,7 +85,7 @@ def _validate_header_part(
 ) -> None:
     kind = bytes if isinstance(header_part, bytes) else str
     if not isinstance(header_part, kind):
-        shown, whole = _shown(header, header_part), _shown(header, header)
+        shown, whole = _repr_of(header, header_part), _repr_of(header, header)
         raise InvalidHeader(
             f"Header part ({shown}) from {whole} must be of type str or bytes, "
             f"not {type(header_part)}"
@@ -94,11 +94,11 @@ def _validate_header_part(
     if not pattern.match(header_part):
         raise InvalidHeader(
             f"Header {'value' if header_validator_index else 'name'} begins with a blank or holds "
-            f"a reserved or line-breaking character: {_shown(header, header_part)}"
+            f"a reserved or line-breaking character: {_repr_of(header, header_part)}"
         )
 
 
-def _shown(header: tuple[str | bytes, str | bytes], part: object) -> str:
+def _repr_of(header: tuple[str | bytes, str | bytes], part: object) -> str:
     """Return a part of a header fit for a message, if not all of it."""
     name = header[0].decode("latin-1") if isinstance(header[0], bytes) else str(header[0])
     name = name.partition(":")[0].strip()  # all of "Authorization: ..." may be passed as the name
@@ -108,7 +108,7 @@ def _shown(header: tuple[str | bytes, str | bytes], part: object) -> str:
 # --- what fields say ---
 
 
-def headers_of(user_agent: str) -> CaseInsensitiveDict[str]:
+def make_default_headers(user_agent: str) -> CaseInsensitiveDict[str]:
     """Return the headers that a session begins with."""
     return CaseInsensitiveDict(
         {
@@ -194,11 +194,11 @@ def _parse_content_type_header(header: str) -> tuple[str, dict[str, str]]:
 def get_encoding_from_headers(headers: Mapping[str, str]) -> str | None:
     """Return the encoding that Content-Type names or, for text and JSON, means; else None."""
     content_type = headers.get("content-type")
-    return _encoding_of(content_type) if content_type else None
+    return _get_encoding(content_type) if content_type else None
 
 
 @lru_cache(maxsize=64)
-def _encoding_of(content_type: str) -> str | None:
+def _get_encoding(content_type: str) -> str | None:
     kind, parameters = _parse_content_type_header(content_type)
     if "charset" in parameters:
         return str(parameters["charset"])

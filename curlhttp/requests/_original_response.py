@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from curlhttp._client.stream import StreamedResponse
 
 __all__ = [
-    "BrokenOff",
     "Connection",
+    "IncompleteResponse",
+    "OriginalResponse",
     "Socket",
-    "Wire",
     "is_closed",
     "read_some",
     "socket_of",
@@ -47,7 +47,7 @@ def is_closed(body: Any) -> bool:
     return bool(getattr(body, "closed", True) if is_closed is None else is_closed())
 
 
-class BrokenOff(Response):
+class IncompleteResponse(Response):
     """A response whose body ended in an error: who reads it gets that, as from the wire."""
 
     is_closed = False
@@ -78,14 +78,14 @@ class Body:
         raise NotImplementedError
 
 
-class Wire(Head, Body):
+class OriginalResponse(Head, Body):
     """What urllib3 has of http.client: the body as it came, as a file, and the head.
 
     As there, `fp` is None at the end of the body, and only close() makes it `closed`.
 
     Args:
         received: the response that the engine gave.
-        is_spent: the body was given away.
+        is_consumed: the body was given away.
 
     Attributes:
         closed: close() was called.
@@ -93,9 +93,9 @@ class Wire(Head, Body):
 
     closed = False
 
-    def __init__(self, received: Response, is_spent: bool = False) -> None:
+    def __init__(self, received: Response, is_consumed: bool = False) -> None:
         super().__init__(received)
-        self._rest = memoryview(b"" if is_spent else received._content or b"")
+        self._rest = memoryview(b"" if is_consumed else received._content or b"")
         self._came = 0  # bytes that were read from a stream
         self._failed: RequestException | None = None
         self._translated: Exception | None = None
@@ -120,10 +120,10 @@ class Wire(Head, Body):
         assert failed is not None
         if self._translated is None:
             from curlhttp._policy.resume import content_length
-            from curlhttp.requests._retries import as_urllib3
+            from curlhttp.requests._retries import to_urllib3_error
 
             length = content_length(self.received.headers)
-            self._translated = as_urllib3(failed, self._came, length)
+            self._translated = to_urllib3_error(failed, self._came, length)
         raise self._translated from failed
 
     @property
@@ -172,12 +172,12 @@ class Wire(Head, Body):
         return len(self._rest) if self._fill() else None
 
     @property
-    def raw(self) -> Wire:
+    def raw(self) -> OriginalResponse:
         """Return what has the socket, as `fp.raw` in http.client."""
         return self
 
     @property
-    def fp(self) -> Wire | None:
+    def fp(self) -> OriginalResponse | None:
         """Return this file, or None at its end."""
         return None if self.isclosed() else self
 
@@ -257,7 +257,11 @@ class Socket:
             raise ValueError("the certificate of this connection is not known")
         import ssl
 
-        return ssl.PEM_cert_to_DER_cert(certificate) if binary_form else _decoded(certificate)
+        return (
+            ssl.PEM_cert_to_DER_cert(certificate)
+            if binary_form
+            else _decode_certificate(certificate)
+        )
 
     def gettimeout(self) -> float | None:
         """Return how many seconds the server may be silent, None for no limit."""
@@ -294,7 +298,7 @@ class Socket:
         return address
 
 
-def _decoded(certificate: str) -> object:
+def _decode_certificate(certificate: str) -> object:
     """Return a certificate as SSLSocket.getpeercert() does: only ssl can read it, from a file."""
     import ssl
     import tempfile

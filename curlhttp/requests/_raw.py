@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RawResponse"]
 
-PIECE = 64 * 1024  # bytes
+_CHUNK = 64 * 1024  # bytes
 _REDIRECTS = (301, 302, 303, 307, 308)
 _COPIED = frozenset({"headers", "reason", "status"})  # by what builds a requests' Response
 _READING = frozenset({"read", "read1", "read_chunked", "stream"})
@@ -52,9 +52,9 @@ class RawResponse(Head):
     strict = 0
     _file: Any = None  # what was put in place of the wire
     _body: bytes | None = None  # what `data` keeps
-    _decoder: ContentDecoder | ForeignDecoder | None = None
+    _decoder: ContentDecoder | DecoderAdapter | None = None
     _is_finished = False
-    _is_spent = False  # whole() gave it away
+    _is_consumed = False  # read_buffered() returned it
     _fp_bytes_read = 0
     _retries: Any = None
     _length: int | None = None  # as it was set, and not told by the header
@@ -62,7 +62,7 @@ class RawResponse(Head):
     # the head
 
     @property
-    def is_as_received(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Return whether nobody can have changed what a response is built from."""
         return _COPIED.isdisjoint(self.__dict__)
 
@@ -114,9 +114,9 @@ class RawResponse(Head):
     def retries(self) -> AnyRetry:
         """Return the Retry as it stood after this response."""
         if self._retries is None:
-            from curlhttp.requests._retries import as_retries
+            from curlhttp.requests._retries import to_retry
 
-            self._retries = as_retries(0)
+            self._retries = to_retry(0)
         return self._retries
 
     @retries.setter
@@ -136,10 +136,10 @@ class RawResponse(Head):
 
     @cached_property
     def _wire(self) -> Any:
-        from curlhttp.requests._original_response import Wire
+        from curlhttp.requests._original_response import OriginalResponse
 
         file = getattr(self.received, "file", None)  # on a socket, after an upgrade
-        return file or Wire(self.received, self._is_spent)
+        return file or OriginalResponse(self.received, self._is_consumed)
 
     @cached_property
     def _original_response(self) -> Any:
@@ -155,7 +155,7 @@ class RawResponse(Head):
         self._file = body
         self._decoder, self._is_finished = None, False
 
-    def whole(self) -> bytes | None:
+    def read_buffered(self) -> bytes | None:
         """Return what is left of the body if it is in memory, and has no coding to undo; else None.
 
         It counts as read then. It is not for who put something of their own in the bytes' way.
@@ -167,10 +167,10 @@ class RawResponse(Head):
         if len(own) > 1:
             if self._file is not None or not _READING.isdisjoint(own):
                 return None
-            if "_wire" in own or self._is_spent:
+            if "_wire" in own or self._is_consumed:
                 content = self._wire.read()
                 self._fp_bytes_read += len(content)
-        self._is_spent = True
+        self._is_consumed = True
         return content
 
     def read(
@@ -201,15 +201,15 @@ class RawResponse(Head):
 
     def _read(self, amt: int | None, decodes: bool) -> bytes:
         if not decodes or not self._set_decoder():
-            return self._as_it_came(amt)
+            return self._read_coded(amt)
         body = io.BytesIO()
         while (amt is None or body.tell() < amt) and (
-            piece := self._next(PIECE if amt is None else amt - body.tell())
+            piece := self._read_decoded(_CHUNK if amt is None else amt - body.tell())
         ):
             body.write(piece)
         return body.getvalue()
 
-    def _as_it_came(self, amt: int | None, some: bool = False) -> bytes:
+    def _read_coded(self, amt: int | None, some: bool = False) -> bytes:
         """Return the next amt bytes of the file, or some of them; at its end it is closed."""
         file = self._fp
         if getattr(file, "closed", False):
@@ -217,7 +217,7 @@ class RawResponse(Head):
         if some:
             from curlhttp.requests._original_response import read_some
 
-            data = read_some(file, amt or PIECE)
+            data = read_some(file, amt or _CHUNK)
         else:
             data = file.read() if amt is None else file.read(amt)
         if not data and amt != 0:
@@ -230,37 +230,37 @@ class RawResponse(Head):
             try:
                 coded = parse_codings(self.received.headers.get_list("content-encoding"))
             except RequestException as error:
-                self._name_request(error)
+                self._set_request(error)
                 raise
             if not coded:
                 return False
             self._decoder = ContentDecoder(coded)
         elif not hasattr(self._decoder, "take"):  # a user put it there
-            self._decoder = ForeignDecoder(self._decoder)
+            self._decoder = DecoderAdapter(self._decoder)
         return True
 
-    def _name_request(self, error: RequestException) -> None:
+    def _set_request(self, error: RequestException) -> None:
         error.request, error.request_sent = self.received.request, True
 
-    def _next(self, limit: int) -> bytes:
+    def _read_decoded(self, limit: int) -> bytes:
         """Return up to limit decoded bytes, b"" at the end."""
         decoder = self._decoder
         assert decoder is not None
         try:
             while not (piece := decoder.take(limit)) and not self._is_finished:
-                data = self._as_it_came(PIECE, some=True)
+                data = self._read_coded(_CHUNK, some=True)
                 if data:
                     decoder.feed(data)
                 else:
                     self._is_finished = True
                     decoder.finish()
         except RequestException as error:
-            self._name_request(error)
+            self._set_request(error)
             raise
         return piece
 
     def stream(
-        self, amt: int | None = PIECE, decode_content: bool | None = None
+        self, amt: int | None = _CHUNK, decode_content: bool | None = None
     ) -> Iterator[bytes]:
         """Give the body in pieces of amt bytes; a chunked one as it comes, at most amt at once.
 
@@ -295,8 +295,8 @@ class RawResponse(Head):
 
     def _read_some(self, amt: int | None, decodes: bool) -> bytes:
         if decodes and self._set_decoder():
-            return self._next(amt or PIECE)
-        return self._as_it_came(amt, some=True)
+            return self._read_decoded(amt or _CHUNK)
+        return self._read_coded(amt, some=True)
 
     def read1(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
         """Return what is there next, at most amt bytes unless that is None or negative."""
@@ -356,7 +356,7 @@ class RawResponse(Head):
 
     def tell(self) -> int:
         """Return how many bytes of the body, as it is on the wire, were read."""
-        if self._is_spent and self._file is None and not self._fp_bytes_read:
+        if self._is_consumed and self._file is None and not self._fp_bytes_read:
             return len(self.received._content or b"")  # not counted: few ask
         return self._fp_bytes_read
 
@@ -444,7 +444,7 @@ class RawResponse(Head):
 io.IOBase.register(RawResponse)  # its __del__ would cost more than the rest of it
 
 
-class ForeignDecoder:
+class DecoderAdapter:
     """Let a decoder of urllib3's kind do what a ContentDecoder does.
 
     Users put one in place of `raw._decoder`, as Google does to hash what came coded.
@@ -467,7 +467,7 @@ class ForeignDecoder:
         """Give at most `limit` decoded bytes, b"" when more input is needed or none is left."""
         piece = self._ready.read(limit)
         if not piece:
-            self._ready = io.BytesIO(self._step(max(limit, PIECE)))
+            self._ready = io.BytesIO(self._step(max(limit, _CHUNK)))
             piece = self._ready.read(limit)
         return piece
 

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
     from curlhttp.requests._types import AnyRaw, AnyRetry
 
-__all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "pause"]
+__all__ = ["after_error", "after_response", "pause", "to_retry", "to_urllib3_error"]
 
 _COULD_NOT_RESOLVE_HOST = 6  # libcurl's codes
 _PARTIAL_FILE = 18
 
 
-class CutHead(e.ChunkedEncodingError, e.RemoteProtocolError):
+class IncompleteHead(e.ChunkedEncodingError, e.RemoteProtocolError):
     """Report a head that ended early; requests takes it for whole, and the body for cut."""
 
 
-class CutBody(names.IncompleteRead):
+class IncompleteBody(names.IncompleteRead):
     """Report how much of a body came, in the words by which programs know that it is not all."""
 
     def __init__(self, came: int, left: int | None) -> None:
@@ -49,7 +49,7 @@ class BadContentLength(e.InvalidHeader, e.RemoteProtocolError):
     """Report a Content-Length that is no number, or several of which each says something else."""
 
 
-def as_retries(value: AnyRetry) -> AnyRetry:
+def to_retry(value: AnyRetry) -> AnyRetry:
     """Return the Retry for the argument max_retries of an adapter."""
     if value is not None and not isinstance(value, int):
         return value
@@ -63,10 +63,10 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
         RequestException: there is to be no other attempt: the error itself, or one of requests'
             with a MaxRetryError in it.
     """
-    retries = as_retries(retries)
-    pool = _Pool(url)
-    error = _as_requests_has_it(error)
-    cause = _translated(error, pool)
+    retries = to_retry(retries)
+    pool = _PoolName(url)
+    error = _to_requests_error(error)
+    cause = _to_urllib3(error, pool)
     if cause is None:
         raise error
     error.__context__ = cause  # programs walk down the chain, to a socket.gaierror for one
@@ -75,7 +75,7 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
     try:
         return retries.increment(method, pool.target, error=cause, _pool=pool)
     except names.MaxRetryError as given_up:
-        failure = _given_up(error, given_up)
+        failure = _make_final_error(error, given_up)
     except Exception as raised:
         if raised is not cause:
             raise
@@ -84,13 +84,13 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
     raise failure
 
 
-def _as_requests_has_it(error: e.RequestException) -> e.RequestException:
+def _to_requests_error(error: e.RequestException) -> e.RequestException:
     """Return an error that is also one of the kind that requests raises for it."""
     if type(error) is e.RemoteProtocolError:
         if error.broken_part == "head":
-            return _like(error, CutHead, *error.args)
+            return _copy_as(error, IncompleteHead, *error.args)
         if error.broken_part == "content-length":
-            return _like(error, BadContentLength, names.InvalidHeader(str(error)))
+            return _copy_as(error, BadContentLength, names.InvalidHeader(str(error)))
     return error
 
 
@@ -105,10 +105,10 @@ def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> Any
     Raises:
         RetryError: there are no attempts left, and raise_on_status is set.
     """
-    retries = as_retries(retries)
+    retries = to_retry(retries)
     if not retries.is_retry(method, raw.status, bool(raw.headers.get("Retry-After"))):
         return None
-    pool = _Pool(url)
+    pool = _PoolName(url)
     try:
         return retries.increment(method, pool.target, response=raw, _pool=pool)
     except names.MaxRetryError as given_up:
@@ -126,7 +126,7 @@ def pause(retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest) -> None
         InvalidHeader: the Retry-After of the response cannot be read.
     """
     try:
-        if sent.deadline is not None and now() + _delay(retries, raw) > sent.deadline:
+        if sent.deadline is not None and now() + _get_delay(retries, raw) > sent.deadline:
             raise e.DeadlineExceeded(
                 f"{sent}: the total of {sent.timeout.total} s ends before the next attempt",
                 request_sent=True,
@@ -136,7 +136,7 @@ def pause(retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest) -> None
         raise e.InvalidHeader(error, request_sent=True) from error
 
 
-def _delay(retries: AnyRetry, raw: RawResponse | None) -> float:
+def _get_delay(retries: AnyRetry, raw: RawResponse | None) -> float:
     """Return how many seconds a Retry is about to wait."""
     seconds = None
     if raw is not None and getattr(retries, "respect_retry_after_header", False):
@@ -144,7 +144,7 @@ def _delay(retries: AnyRetry, raw: RawResponse | None) -> float:
     return float(seconds or retries.get_backoff_time())
 
 
-class _Pool:
+class _PoolName:
     """Name the origin of a request as urllib3 names a pool, for messages; nothing is sent by it."""
 
     def __init__(self, url: str) -> None:
@@ -171,7 +171,9 @@ class _Pool:
         return f"(host={self.host!r}, port={self.port!r})"
 
 
-def as_urllib3(error: e.RequestException, came: int = 0, length: int | None = None) -> Exception:
+def to_urllib3_error(
+    error: e.RequestException, came: int = 0, length: int | None = None
+) -> Exception:
     """Return urllib3's error for one of ours that ended a body.
 
     Args:
@@ -180,17 +182,17 @@ def as_urllib3(error: e.RequestException, came: int = 0, length: int | None = No
         length: bytes of the whole body; None when the head does not tell.
     """
     if error.curl_code == _PARTIAL_FILE:
-        return _cut_body(error, came, length)
+        return _make_incomplete_body(error, came, length)
     url = getattr(error.request, "url", "")
-    return _translated(error, _Pool(str(url))) or names.ProtocolError(str(error))
+    return _to_urllib3(error, _PoolName(str(url))) or names.ProtocolError(str(error))
 
 
-def _cut_body(error: e.RequestException, came: int, length: int | None) -> Exception:
-    reason = CutBody(came, None if length is None else length - came)
+def _make_incomplete_body(error: e.RequestException, came: int, length: int | None) -> Exception:
+    reason = IncompleteBody(came, None if length is None else length - came)
     return names.ProtocolError(f"Connection broken: {reason!r}: {error}", reason)
 
 
-def _translated(error: e.RequestException, pool: Any) -> Exception | None:
+def _to_urllib3(error: e.RequestException, pool: Any) -> Exception | None:
     """Return urllib3's error for one of ours, or None where another attempt would be pointless."""
     if isinstance(error, _FINAL):
         return None
@@ -198,20 +200,20 @@ def _translated(error: e.RequestException, pool: Any) -> Exception | None:
     if isinstance(error, e.ConnectTimeout):
         return names.ConnectTimeoutError(pool.connection, message)
     if isinstance(error, e.SSLError):
-        below = _as_ssl(error)
-        return _raised_from(below, names.SSLError(below))
+        below = _to_ssl_error(error)
+        return _set_cause(below, names.SSLError(below))
     if isinstance(error, e.ProxyError):
-        below = OSError(message) if error.request_sent else _not_connected(error, pool)
-        return _raised_from(below, names.ProxyError("Unable to connect to proxy", below))
+        below = OSError(message) if error.request_sent else _make_connect_error(error, pool)
+        return _set_cause(below, names.ProxyError("Unable to connect to proxy", below))
     if isinstance(error, e.ReadTimeout):
         return names.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
     if isinstance(error, e.ConnectionError) and not error.request_sent:
-        return _not_connected(error, pool)
+        return _make_connect_error(error, pool)
     if isinstance(error, e.WriteTimeout):  # requests and urllib3 have no name for it
         return names.ProtocolError("Connection aborted.", TimeoutError(message))
     received = error.response
     if error.curl_code == _PARTIAL_FILE and received is not None:
-        return _cut_body(error, len(received.content), content_length(received.headers))
+        return _make_incomplete_body(error, len(received.content), content_length(received.headers))
     if isinstance(error, (e.ConnectionError, e.ChunkedEncodingError)):
         return names.ProtocolError("Connection aborted.", ConnectionResetError(message))
     return None
@@ -226,14 +228,14 @@ _FINAL = (
 )
 
 
-def _as_ssl(error: e.SSLError) -> Exception:
+def _to_ssl_error(error: e.SSLError) -> Exception:
     """Return the error of `ssl` for one of ours; programs look for its class, reason and words."""
     import ssl
 
     kind, words = ssl.SSLError, ""
     if error.tls_failure == "untrusted":
         kind, words = ssl.SSLCertVerificationError, "certificate verify failed"
-    elif said := _OPENSSL_SAYS(str(error)):
+    elif said := _find_openssl_reason(str(error)):
         words = said[1]
     # The name of OpenSSL's constant, which for alerts is older than its words.
     reason = "_".join(words.replace("ssl/tls", "sslv3").upper().split())
@@ -244,30 +246,30 @@ def _as_ssl(error: e.SSLError) -> Exception:
 
 
 # "error:0A00010B:SSL routines::wrong version number"
-_OPENSSL_SAYS = re.compile(r"error:[0-9A-F]{8}:SSL routines:[^:]*:([\w/ ]+)").search
+_find_openssl_reason = re.compile(r"error:[0-9A-F]{8}:SSL routines:[^:]*:([\w/ ]+)").search
 
 
-def _not_connected(error: e.RequestException, pool: Any) -> Exception:
+def _make_connect_error(error: e.RequestException, pool: Any) -> Exception:
     if error.curl_code == _COULD_NOT_RESOLVE_HOST:
         from socket import EAI_NONAME, gaierror
 
         reason = gaierror(EAI_NONAME, str(error))
-        return _raised_from(reason, names.NameResolutionError(pool.host, pool.connection, reason))
+        return _set_cause(reason, names.NameResolutionError(pool.host, pool.connection, reason))
     text = "Failed to establish a new connection"
     if not error.errno:
         return names.NewConnectionError(pool.connection, f"{text}: {error}")
     below = OSError(error.errno, os.strerror(error.errno))  # a ConnectionRefusedError, for one
     made = names.NewConnectionError(pool.connection, f"{text}: {below}: {error}")
-    return _raised_from(below, made)
+    return _set_cause(below, made)
 
 
-def _raised_from(cause: Exception, error: Exception) -> Exception:
+def _set_cause(cause: Exception, error: Exception) -> Exception:
     """Return an error as if it had been raised because of another, which a program may look for."""
     error.__cause__ = error.__context__ = cause
     return error
 
 
-def _given_up(error: e.RequestException, given_up: Exception) -> e.RequestException:
+def _make_final_error(error: e.RequestException, given_up: Exception) -> e.RequestException:
     """Return what requests raises when the attempts are used up."""
     if isinstance(error, e.ConnectionError):
         kind = type(error)
@@ -275,12 +277,12 @@ def _given_up(error: e.RequestException, given_up: Exception) -> e.RequestExcept
         return error  # the same as without a Retry, which in requests never saw it
     else:
         kind = e.ConnectionError
-    failure = _like(error, kind, given_up)
+    failure = _copy_as(error, kind, given_up)
     failure.__cause__ = error
     return failure
 
 
-def _like(
+def _copy_as(
     error: e.RequestException, kind: type[e.RequestException], *args: object
 ) -> e.RequestException:
     """Return an error of another kind with the facts of one."""

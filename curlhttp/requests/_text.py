@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from curlhttp.requests.models import Response
 
 __all__ = [
-    "charset_of",
+    "get_charset",
     "get_encodings_from_content",
     "get_unicode_from_response",
     "guess_json_utf",
@@ -40,11 +40,11 @@ def get_unicode_from_response(r: Response) -> str | bytes | None:
     content = r.content
     if not isinstance(content, (bytes, bytearray)):  # there is none, or it is text
         return cast("str | None", content)
-    charset = charset_of(get_encoding_from_headers(r.headers), r.headers)
+    charset = get_charset(get_encoding_from_headers(r.headers), r.headers)
     return decode_text(bytes(content), charset or "utf_8")
 
 
-def charset_of(encoding: str | None, headers: Mapping[str, str] | None) -> str | None:
+def get_charset(encoding: str | None, headers: Mapping[str, str] | None) -> str | None:
     """Return Python's name for the charset of a body.
 
     Args:
@@ -72,7 +72,7 @@ def stream_decode_response_unicode(iterator: Iterable[bytes], r: Response) -> It
     if r.encoding is None:
         yield from iterator
         return
-    charset = charset_of(r.encoding, getattr(r, "headers", None))
+    charset = get_charset(r.encoding, getattr(r, "headers", None))
     if charset is None:
         raise LookupError(f"unknown encoding: {r.encoding}")
     decoder = TextDecoder(charset)
@@ -93,9 +93,9 @@ def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:
         pieces: str or bytes.
         delimiter: what ends a line, instead of what splitlines() takes for one.
     """
-    start = _Start(delimiter)
+    start = _LineStart(delimiter)
     for piece in pieces:
-        if not start.goes_on(piece):
+        if not start.extend(piece):
             text = start.parts.take(piece)
             lines = text.split(delimiter) if delimiter else text.splitlines()
             if lines and lines[-1] and lines[-1][-1] == text[-1]:
@@ -105,7 +105,7 @@ def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:
         yield start.parts.take(start.end[:0])
 
 
-class _Start:
+class _LineStart:
     """The start of a line that has not ended."""
 
     def __init__(self, delimiter: Any) -> None:
@@ -114,7 +114,7 @@ class _Start:
         self.end: Any = None  # where a delimiter may have begun
         self.parts: Parts[Any] = Parts()
 
-    def goes_on(self, piece: Any) -> bool:
+    def extend(self, piece: Any) -> bool:
         """Take a piece if all of it belongs to the line, and return whether it does."""
         if not self.parts:
             return False

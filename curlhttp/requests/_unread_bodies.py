@@ -16,39 +16,47 @@ from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
 if TYPE_CHECKING:
     from curlhttp.requests.models import Response
 
-__all__ = ["content_of", "expect", "expect_hop", "expect_no_more", "goes_on", "set_aside", "use_up"]
+__all__ = [
+    "decode_start",
+    "expect_hop",
+    "expect_redirects",
+    "follows_redirects",
+    "keep_start",
+    "read_to_end",
+    "reset_expected",
+]
 
 
 _KEPT = 64 * 1024  # bytes, on the wire and decoded; the engine stops there, too
 
 # --- what is expected ---
 
-_STAYS, _GOES_ON, _HOP = range(3)
+_NOT_FOLLOWED, _FOLLOWED, _HOP = range(3)
 # Past the adapters: they have requests' arguments, which do not say whether redirects are followed.
-_expected: ContextVar[int] = ContextVar("expected", default=_STAYS)
-expect_no_more = _expected.reset
+_expected: ContextVar[int] = ContextVar("expected", default=_NOT_FOLLOWED)
+reset_expected = _expected.reset
 
 
-def expect(follows: bool) -> Token[int]:
-    """Say that redirects will be followed, or not, until expect_no_more."""
+def expect_redirects(follows: bool) -> Token[int]:
+    """Say that redirects will be followed, or not, until reset_expected."""
     is_followed = follows or _expected.get() == _HOP
-    return _expected.set(_GOES_ON if is_followed else _STAYS)
+    return _expected.set(_FOLLOWED if is_followed else _NOT_FOLLOWED)
 
 
 def expect_hop() -> Token[int]:
-    """Say that the next send is for a hop, until expect_no_more."""
+    """Say that the next send is for a hop, until reset_expected."""
     return _expected.set(_HOP)
 
 
-def goes_on() -> bool:
+def follows_redirects() -> bool:
     """Return whether the response of the adapter at work is followed if it redirects."""
-    return _expected.get() == _GOES_ON
+    return _expected.get() == _FOLLOWED
 
 
 # --- what becomes of the body ---
 
 
-def set_aside(response: Response) -> None:
+def keep_start(response: Response) -> None:
     """Keep a little of a body, as it came, and let go of the connection.
 
     Where the response leads is known, whatever becomes of its body: that may be broken.
@@ -56,11 +64,15 @@ def set_aside(response: Response) -> None:
     Raises:
         RequestException: the server is silent for too long.
     """
-    if not hasattr(response, "_aside"):
-        use_up(response)
+    if not hasattr(response, "_kept_start"):
+        read_to_end(response)
         response.close()
         return
-    if response._content is False and response._aside is None and not response._content_consumed:
+    if (
+        response._content is False
+        and response._kept_start is None
+        and not response._content_consumed
+    ):
         pieces: list[bytes] = []
         with suppress(ChunkedEncodingError, ContentDecodingError):
             _read(response, pieces)
@@ -69,24 +81,24 @@ def set_aside(response: Response) -> None:
     response.close()
 
 
-def use_up(response: Response) -> None:
+def read_to_end(response: Response) -> None:
     """Read a body to its end, and keep it, as far as that goes."""
     with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
         _ = response.content
 
 
-def content_of(response: Response) -> bytes:
+def decode_start(response: Response) -> bytes:
     """Return what is known of a body that is set aside, or is to be, decoded.
 
     Raises:
         RequestException: it is read now, and is broken.
     """
-    reads_now = response._aside is None
+    reads_now = response._kept_start is None
     if reads_now:
         pieces: list[bytes] = []
         _read(response, pieces)
         _keep(response, pieces)
-    data: bytes = response._aside or b""
+    data: bytes = response._kept_start or b""
     if not hasattr(response.raw, "stream"):  # as in iter_content: then it is what it is
         return data
     decoded = bytearray()
@@ -94,7 +106,7 @@ def content_of(response: Response) -> bytes:
         _decode(data, str(response.headers.get("content-encoding", "")), decoded)
     except ContentDecodingError as error:
         if reads_now and len(data) < _KEPT:
-            raise response._error_of(error) from None
+            raise response._to_requests_error(error) from None
     return bytes(decoded)
 
 
@@ -110,7 +122,7 @@ def _read(response: Response, pieces: list[bytes]) -> None:
 
 
 def _keep(response: Response, pieces: list[bytes]) -> None:
-    response._aside = b"".join(pieces)[:_KEPT]
+    response._kept_start = b"".join(pieces)[:_KEPT]
     response.close()
     response._content_consumed = False  # it can be asked for
 

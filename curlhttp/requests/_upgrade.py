@@ -83,7 +83,7 @@ class UpgradeResponse(Response):
     ) -> None:
         super().__init__(request, reply.head, None, reply.stream.timings())
         self.sock = sock
-        self.file = _File(request, reply, sock, now)
+        self.file = _SocketBody(request, reply, sock, now)
 
     @property
     def is_closed(self) -> bool:
@@ -99,15 +99,15 @@ class UpgradeResponse(Response):
         self.close()
 
 
-class _File(HTTPResponse, Body):
+class _SocketBody(HTTPResponse, Body):
     """The body on a socket, which is closed at its end; errors are urllib3's."""
 
-    _received: _Received | None = None
+    _received: _BodySocket | None = None
 
     def __init__(
         self, request: Request, reply: Reply, sock: socket.socket, now: Callable[[], float]
     ) -> None:
-        super().__init__(cast("Any", _Heard(reply.head.block)), method=request.method)
+        super().__init__(cast("Any", _HeadSocket(reply.head.block)), method=request.method)
         self._request = request
         try:
             self.begin()
@@ -115,7 +115,7 @@ class _File(HTTPResponse, Body):
             raise RemoteProtocolError(f"{request}: {error}", request_sent=True) from error
         if not self.chunked:
             self.length = reply.length()
-        self._received = _Received(sock, None if reply.has_switched else request, now)
+        self._received = _BodySocket(sock, None if reply.has_switched else request, now)
         self.fp = cast("Any", BufferedReader(self._received))
         sock.close()  # with the file, that is
 
@@ -127,7 +127,7 @@ class _File(HTTPResponse, Body):
     def close(self) -> None:
         """Close the connection, from any thread; whoever reads gets an error."""
         if self._received is not None:
-            self._received.give_up()
+            self._received.interrupt()
         super().close()
 
     def read(self, amt: int | None = None) -> bytes:
@@ -170,7 +170,7 @@ class _File(HTTPResponse, Body):
         return data
 
     def _fail(self, error: Exception) -> NoReturn:
-        from curlhttp.requests._retries import as_urllib3
+        from curlhttp.requests._retries import to_urllib3_error
 
         request = self._request
         failure: RequestException
@@ -180,14 +180,14 @@ class _File(HTTPResponse, Body):
             failure = ReadTimeout(f"{request}: the server was silent for too long")
         else:
             # What a read that was woken meets first depends on the threads.
-            was_closed = self._received is not None and self._received.is_given_up
+            was_closed = self._received is not None and self._received.is_interrupted
             reason = _CLOSED if was_closed else error
             failure = ChunkedEncodingError(f"{request}: the body broke off: {reason}")
         failure.request, failure.request_sent = request, True
-        raise as_urllib3(failure) from failure
+        raise to_urllib3_error(failure) from failure
 
 
-class _Received(SocketIO):
+class _BodySocket(SocketIO):
     """What comes in on a socket; closing it closes the socket.
 
     Args:
@@ -196,7 +196,7 @@ class _Received(SocketIO):
         now: gives monotonic seconds.
 
     Attributes:
-        is_given_up: give_up() was called.
+        is_interrupted: interrupt() was called.
     """
 
     def __init__(
@@ -206,12 +206,12 @@ class _Received(SocketIO):
         sock._io_refs += 1  # type: ignore[attr-defined]  # as makefile() does
         self._request = request
         self._now = now
-        self._is_waiting = self.is_given_up = False
+        self._is_waiting = self.is_interrupted = False
         self._process = os.getpid()
 
-    def give_up(self) -> None:
+    def interrupt(self) -> None:
         """Wake the thread that reads, if one does: it has the lock that close() takes."""
-        self.is_given_up = True
+        self.is_interrupted = True
         sock = cast("socket.socket | None", self._sock)  # type: ignore[attr-defined]
         # In a forked child there is no such thread, and the connection is the parent's.
         if self._is_waiting and sock is not None and self._process == os.getpid():
@@ -220,7 +220,7 @@ class _Received(SocketIO):
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
         """Read what is there next."""
-        self._is_waiting = True  # before the look whether it was given up: give_up() looks last
+        self._is_waiting = True  # before the look whether it was given up: interrupt() looks last
         try:
             self._check_given_up()
             size = self._receive(buffer)
@@ -230,7 +230,7 @@ class _Received(SocketIO):
         return size
 
     def _check_given_up(self) -> None:
-        if self.is_given_up:
+        if self.is_interrupted:
             raise ConnectionAbortedError(_CLOSED)
 
     def _receive(self, buffer: WriteableBuffer) -> int | None:
@@ -254,7 +254,7 @@ class _Received(SocketIO):
                 sock.settimeout(limit)
 
 
-class _Heard:
+class _HeadSocket:
     """A socket on which the head has come, and that is all of it."""
 
     def __init__(self, block: bytes) -> None:

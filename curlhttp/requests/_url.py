@@ -65,16 +65,16 @@ def prepare_url(url: str, query: str = "") -> str:
         InvalidURL: its host or port makes no sense.
     """
     if len(url) > _LONGEST_CACHED:
-        return _joined(url, query, _split(url))
-    return _joined(url, query, _cached_split(url)) if query else _cached(url)
+        return _join(url, query, _split(url))
+    return _join(url, query, _cached_split(url)) if query else _prepare_cached(url)
 
 
 @lru_cache(4096)
-def _cached(url: str) -> str:
-    return _joined(url, "", _split(url))
+def _prepare_cached(url: str) -> str:
+    return _join(url, "", _split(url))
 
 
-def _joined(url: str, query: str, split: _Split | None) -> str:
+def _join(url: str, query: str, split: _Split | None) -> str:
     if split is None:
         return url.lstrip()
     start, path, own, fragment = split
@@ -91,7 +91,7 @@ def _split(url: str) -> _Split | None:
     url = url.lstrip()
     if ":" in url and url[:4].lower() != "http":
         return None
-    found = _parsed(url)
+    found = _parse(url)
     if not found.scheme:
         shown = display_url(url)
         raise MissingSchema(
@@ -99,7 +99,7 @@ def _split(url: str) -> _Split | None:
         )
     if not found.host:
         raise InvalidURL(f"Invalid URL {display_url(url)!r}: No host supplied")
-    host = found.host if found.host.isascii() else _a_labels(found.host)
+    host = found.host if found.host.isascii() else _to_a_labels(found.host)
     if host[0] in "*.":
         raise InvalidURL("URL has an invalid label.")
     origin = found._replace(host=host, port=found.port or None, path=None, query=None)
@@ -110,7 +110,7 @@ def _split(url: str) -> _Split | None:
 _cached_split = lru_cache(1024)(_split)
 
 
-def _parsed(url: str) -> Url:
+def _parse(url: str) -> Url:
     from urllib3.exceptions import LocationParseError
     from urllib3.util import parse_url
 
@@ -123,7 +123,7 @@ def _parsed(url: str) -> Url:
     raise InvalidURL(reason)  # out of the handler, as the error there shows all of the URL
 
 
-def _a_labels(host: str) -> str:
+def _to_a_labels(host: str) -> str:
     """Encode the host of a scheme such as "http+unix", which urllib3 leaves as it is."""
     import idna
 
@@ -142,10 +142,10 @@ def unquote_unreserved(uri: str) -> str:
     Raises:
         InvalidURL: a "%" is followed by letters or digits that are not hexadecimal.
     """
-    return _ESCAPE.sub(_unescaped, uri) if "%" in uri else uri
+    return _ESCAPE.sub(_unescape, uri) if "%" in uri else uri
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescape(escape: re.Match[str]) -> str:
     try:
         char = chr(int(escape[1], 16))
     except ValueError:
@@ -170,7 +170,7 @@ def prepend_scheme_if_needed(url: str, new_scheme: str) -> str:
     Raises:
         InvalidURL: its host or port makes no sense (a ValueError).
     """
-    found = _parsed(url)
+    found = _parse(url)
     return (found if found.scheme else found._replace(scheme=new_scheme)).url
 
 

@@ -32,10 +32,10 @@ from curlhttp._client.ssl_context import tls_version, trust_of
 from curlhttp._models.config import TLS, Proxy, Transport
 from curlhttp._models.redaction import redact_text
 from curlhttp._models.url import URL, bracketed, parse_url
-from curlhttp.requests._core_request import ip_version, timeout_of
-from curlhttp.requests._environment import for_plain_http
+from curlhttp.requests._core_request import ip_version, to_timeout
+from curlhttp.requests._environment import get_plain_http_verify
 from curlhttp.requests._raw import RawResponse
-from curlhttp.requests._retries import as_urllib3
+from curlhttp.requests._retries import to_urllib3_error
 from curlhttp.requests.models import PreparedRequest
 from curlhttp.requests.structures import CaseInsensitiveDict
 
@@ -47,26 +47,26 @@ if TYPE_CHECKING:
     from curlhttp.requests.adapters import HTTPAdapter
 
 __all__ = [
-    "CannotCarry",
     "CurlConnection",
     "CurlSOCKSProxyManager",
-    "Owner",
+    "PoolOwner",
+    "UnsupportedByLibcurl",
     "adopt",
-    "check_is_ours",
-    "left_alone",
-    "needs_its_context",
+    "check_class",
+    "get_route",
+    "may_need_context",
     "pool_manager_for",
     "proxy_manager_for",
-    "route_of",
-    "send_through",
+    "send_by_urllib3",
+    "using_urllib3",
 ]
 
 
-class CannotCarry(Exception):
+class UnsupportedByLibcurl(Exception):
     """Say what a pool asks for that libcurl cannot do."""
 
 
-class Owner:
+class PoolOwner:
     """What pools know of their adapter, and keep in mind when it is gone.
 
     Args:
@@ -100,24 +100,24 @@ class Owner:
             )
 
 
-_NOBODY = Owner(None)
+_NO_OWNER = PoolOwner(None)
 
 
 # --- managers ---
 
 
-class _OfAdapter:
+class _AdapterManager:
     """What the managers of an adapter have in common."""
 
-    owner = _NOBODY
+    owner = _NO_OWNER
 
     if TYPE_CHECKING:
         pool_classes_by_scheme: dict[str, type[HTTPConnectionPool]]
 
-    def belong_to(self, adapter: HTTPAdapter) -> None:
+    def attach_to(self, adapter: HTTPAdapter) -> None:
         """Give the pools to an adapter, whose connections they use."""
-        self.owner = adapter._as_owner
-        self.pool_classes_by_scheme = dict(_OURS)
+        self.owner = adapter._pool_owner
+        self.pool_classes_by_scheme = dict(_CURL_POOLS)
 
     def _new_pool(self, scheme: str, host: str, port: int, request_context: Any = None) -> Any:
         pool = super()._new_pool(scheme, host, port, request_context)  # type: ignore[misc]
@@ -130,25 +130,25 @@ class _OfAdapter:
         super().clear()  # type: ignore[misc]
         adapter = self.owner.adapter()
         if adapter is not None:
-            adapter._let_go()
+            adapter._close_engine()
 
 
-class CurlPoolManager(_OfAdapter, PoolManager):
+class CurlPoolManager(_AdapterManager, PoolManager):
     """Make the pools for origins."""
 
 
-class _AdoptedPoolManager(CurlPoolManager):
+class _SharedPoolManager(CurlPoolManager):
     """A program's own, which several adapters may share: their connections are not its own."""
 
     def clear(self) -> None:
         PoolManager.clear(self)
 
 
-class CurlProxyManager(_OfAdapter, ProxyManager):
+class CurlProxyManager(_AdapterManager, ProxyManager):
     """Make the pools for what goes through an HTTP proxy."""
 
 
-class CurlSOCKSProxyManager(_OfAdapter, PoolManager):
+class CurlSOCKSProxyManager(_AdapterManager, PoolManager):
     """Make the pools for what goes through a SOCKS proxy; libcurl speaks to it.
 
     Args:
@@ -172,13 +172,13 @@ class CurlSOCKSProxyManager(_OfAdapter, PoolManager):
         self.proxy_url = proxy_url
         options = {"proxy_url": proxy_url, "username": username, "password": password}
         super().__init__(num_pools, headers, _socks_options=options, **connection_pool_kw)
-        self.pool_classes_by_scheme = dict(_OURS)
+        self.pool_classes_by_scheme = dict(_CURL_POOLS)
 
 
 def pool_manager_for(adapter: HTTPAdapter, **kw: Any) -> PoolManager:
     """Return what makes an adapter's pools."""
     manager = CurlPoolManager(**kw)
-    manager.belong_to(adapter)
+    manager.attach_to(adapter)
     return manager
 
 
@@ -188,20 +188,20 @@ def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManage
     if not is_socks and poolmanager.ProxyManager is not ProxyManager:  # a test's mock
         return poolmanager.ProxyManager(proxy, **kw)
     manager = (CurlSOCKSProxyManager if is_socks else CurlProxyManager)(proxy, **kw)
-    manager.belong_to(adapter)
+    manager.attach_to(adapter)
     return manager
 
 
 def adopt(manager: object, adapter: HTTPAdapter) -> None:
     """Let a manager that is urllib3's own, as many adapters have it, be one of the adapter's."""
-    if type(manager) is PoolManager and manager.pool_classes_by_scheme == _URLLIB3S:
-        manager.__class__ = _AdoptedPoolManager
-        cast("_AdoptedPoolManager", manager).belong_to(adapter)
+    if type(manager) is PoolManager and manager.pool_classes_by_scheme == _URLLIB3_POOLS:
+        manager.__class__ = _SharedPoolManager
+        cast("_SharedPoolManager", manager).attach_to(adapter)
         for key in manager.pools.keys():  # noqa: SIM118  # it has no iterator
             pool = manager.pools.get(key)
-            if pool is not None and type(pool) in _URLLIB3S.values():
-                pool.__class__ = _OURS[str(pool.scheme)]
-                cast("CurlHTTPConnectionPool", pool).owner = adapter._as_owner
+            if pool is not None and type(pool) in _URLLIB3_POOLS.values():
+                pool.__class__ = _CURL_POOLS[str(pool.scheme)]
+                cast("CurlHTTPConnectionPool", pool).owner = adapter._pool_owner
 
 
 # --- pools ---
@@ -210,15 +210,15 @@ def adopt(manager: object, adapter: HTTPAdapter) -> None:
 class CurlHTTPConnectionPool(HTTPConnectionPool):
     """A pool whose connections are those of an adapter."""
 
-    owner = _NOBODY
-    is_left_alone = False
+    owner = _NO_OWNER
+    uses_urllib3 = False
 
     def _new_conn(self) -> Any:
         adapter = self.owner.adapter()
-        if adapter is not None and not self.is_left_alone:
+        if adapter is not None and not self.uses_urllib3:
             try:
-                return adapter._connection_of(self)
-            except CannotCarry as error:
+                return adapter._make_connection(self)
+            except UnsupportedByLibcurl as error:
                 if "_socks_options" in self.conn_kw:
                     raise ValueError(str(error)) from None
         self.owner.check_unguarded(self)
@@ -234,15 +234,15 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
     def _put_conn(self, conn: BaseHTTPConnection | None) -> None:
         # libcurl keeps the connections. Here one would keep the adapter, and so this pool, because
         # the finalizer of a pool holds what is in its queue.
-        super()._put_conn(None if hasattr(conn, "is_curls") else conn)
+        super()._put_conn(None if hasattr(conn, "is_libcurl") else conn)
 
     def _prepare_proxy(self, conn: Any) -> None:
-        if not hasattr(conn, "is_curls"):
+        if not hasattr(conn, "is_libcurl"):
             self.owner.check_unguarded(self)
             super()._prepare_proxy(conn)
 
     def _validate_conn(self, conn: Any) -> None:
-        if not hasattr(conn, "is_curls"):
+        if not hasattr(conn, "is_libcurl"):
             self.owner.check_unguarded(self)  # it may be from before there was a guard
             super()._validate_conn(conn)
 
@@ -251,8 +251,8 @@ class CurlHTTPSConnectionPool(CurlHTTPConnectionPool, HTTPSConnectionPool):
     """The same with TLS."""
 
 
-_URLLIB3S = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
-_OURS: dict[str, type[HTTPConnectionPool]] = {
+_URLLIB3_POOLS = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+_CURL_POOLS: dict[str, type[HTTPConnectionPool]] = {
     "http": CurlHTTPConnectionPool,
     "https": CurlHTTPSConnectionPool,
 }
@@ -269,7 +269,7 @@ class CurlConnection:
             from then on.
     """
 
-    is_curls = is_connected = is_verified = True
+    is_libcurl = is_connected = is_verified = True
     is_closed = proxy_is_verified = has_connected_to_proxy = False
     proxy = sock = None
     timeout: float | None = None
@@ -278,19 +278,19 @@ class CurlConnection:
         """Take part in a pool.
 
         Raises:
-            CannotCarry: libcurl cannot do what the pool asks for.
+            UnsupportedByLibcurl: libcurl cannot do what the pool asks for.
         """
         self.host, self.port = pool.host, pool.port
-        self._at = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
-        route_of(pool, parse_url(self._at), adapter._http2)  # can libcurl do that?
+        self._origin = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
+        get_route(pool, parse_url(self._origin), adapter._http2)  # can libcurl do that?
         self._pool, self._adapter = pool, adapter
 
     @cached_property
-    def _like(self) -> Any:
+    def _urllib3_connection(self) -> Any:
         return self._pool._unused_connection()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._like, name)
+        return getattr(self._urllib3_connection, name)
 
     def connect(self) -> None:
         """Let urllib3 connect, for who wants its socket.
@@ -299,7 +299,7 @@ class CurlConnection:
             ValueError: there is a guard.
         """
         self._adapter._check_unguarded()
-        self._like.connect()
+        self._urllib3_connection.connect()
 
     def request(
         self,
@@ -314,7 +314,7 @@ class CurlConnection:
         enforce_content_length: bool = True,
     ) -> None:
         """Note what to send: getresponse knows the other time limit, too."""
-        self._request = _prepared(method, body, headers or {})
+        self._request = _prepare(method, body, headers or {})
         self._target, self._connect = url, self.timeout
         self._options: dict[str, Any] = {
             "preload_content": preload_content,
@@ -330,20 +330,20 @@ class CurlConnection:
         """
         pool, request = self._pool, self._request
         target = self._target
-        request.url = target if "://" in target else self._at[:-1] + target
-        route = route_of(pool, parse_url(request.url), self._adapter._http2)
+        request.url = target if "://" in target else self._origin[:-1] + target
+        route = get_route(pool, parse_url(request.url), self._adapter._http2)
         limits = (self._connect, self.timeout)
         is_streamed = not self._options["preload_content"]
         try:
-            sent = self._adapter._made(
+            sent = self._adapter._make_request(
                 request, route.url, route.transport, limits, is_streamed, route.name
             )
             raw = RawResponse(self._adapter._attempt(sent))
         except e.RequestException as error:
             error.request = request  # type: ignore[assignment]
-            raise as_urllib3(error) from error
+            raise to_urllib3_error(error) from error
         pool.num_connections += not raw.received.timings.reused
-        response = _as_urllib3s(raw, request, target, self._options)
+        response = _to_urllib3_response(raw, request, target, self._options)
         response._adapter = self._adapter  # type: ignore[attr-defined]  # has what is to be read
         return response
 
@@ -351,7 +351,7 @@ class CurlConnection:
         """Do nothing: libcurl has the connection."""
 
 
-def _prepared(method: str, body: Any, headers: Any) -> PreparedRequest:
+def _prepare(method: str, body: Any, headers: Any) -> PreparedRequest:
     request = PreparedRequest()
     request.method, request.body = method, body
     fields = CaseInsensitiveDict(headers.items())
@@ -368,7 +368,7 @@ def _user_agent() -> str:
     return f"python-urllib3/{urllib3.__version__}"  # type: ignore[attr-defined]
 
 
-def _as_urllib3s(
+def _to_urllib3_response(
     raw: RawResponse, request: PreparedRequest, target: str, options: dict[str, Any]
 ) -> HTTPResponse:
     response = HTTPResponse(
@@ -391,7 +391,7 @@ def _as_urllib3s(
 
 
 @dataclass(frozen=True)
-class Route:
+class PoolRoute:
     """How a request travels that goes by a pool.
 
     Attributes:
@@ -405,31 +405,31 @@ class Route:
     name: str | None
 
 
-def check_is_ours(pool: Any) -> None:
+def check_class(pool: Any) -> None:
     """Check that a pool has no connections of its own, whose URLs libcurl may not even know.
 
     Raises:
-        CannotCarry: it has.
+        UnsupportedByLibcurl: it has.
     """
-    if type(pool) not in _OURS.values() or not vars(pool).keys().isdisjoint(_REPLACED):
-        raise CannotCarry(f"{type(pool).__name__} brings connections of its own")
+    if type(pool) not in _CURL_POOLS.values() or not vars(pool).keys().isdisjoint(_REPLACED):
+        raise UnsupportedByLibcurl(f"{type(pool).__name__} brings connections of its own")
 
 
-def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
+def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
     """Return how libcurl does what a pool would.
 
     Raises:
-        CannotCarry: it cannot.
+        UnsupportedByLibcurl: it cannot.
     """
-    check_is_ours(pool)
+    check_class(pool)
     kw = {name: value for name, value in pool.conn_kw.items() if value is not None}
-    proxy, name = _proxy_of(pool, kw), _name_of(pool, kw)
+    proxy, name = _get_proxy(pool, kw), _get_certificate_name(pool, kw)
     address, options = kw.pop("source_address", None), kw.pop("socket_options", ())
-    tls = _tls_of(pool, kw) if pool.scheme == "https" else TLS(verify=for_plain_http())
+    tls = _get_tls(pool, kw) if pool.scheme == "https" else TLS(verify=get_plain_http_verify())
     unknown = kw.keys() - {"proxy", "proxy_config", "blocksize", "ssl_context", "ca_cert_data"}
     if unknown:
-        raise CannotCarry(f"libcurl has nothing for {', '.join(sorted(unknown))}")
-    transport = _made(
+        raise UnsupportedByLibcurl(f"libcurl has nothing for {', '.join(sorted(unknown))}")
+    transport = _make_transport(
         tls,
         proxy,
         http2,
@@ -437,10 +437,10 @@ def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
         tuple(map(tuple, options)),
         ip_version(),
     )
-    return Route(_url_at(pool, url), transport, name)
+    return PoolRoute(_get_url_at(pool, url), transport, name)
 
 
-def needs_its_context(pool: Any, body: object, error: e.SSLError) -> bool:
+def may_need_context(pool: Any, body: object, error: e.SSLError) -> bool:
     """Return whether urllib3 is to try again, because the pool's context may have a certificate.
 
     Nobody can see it there. A server that wants one has refused the handshake, and so the request;
@@ -458,20 +458,20 @@ def needs_its_context(pool: Any, body: object, error: e.SSLError) -> bool:
 
 
 @contextmanager
-def left_alone(pool: CurlHTTPConnectionPool) -> Iterator[None]:
+def using_urllib3(pool: CurlHTTPConnectionPool) -> Iterator[None]:
     """Let urllib3 send what goes by a pool; if it succeeds, then from now on."""
-    pool.is_left_alone = True
+    pool.uses_urllib3 = True
     try:
         yield
     except BaseException:
-        vars(pool).pop("is_left_alone", None)  # another thread may have done so
+        vars(pool).pop("uses_urllib3", None)  # another thread may have done so
         raise
 
 
 # What is put in place on a pool, and libcurl would pass by.
 _REPLACED = {
     "ConnectionCls",
-    "is_left_alone",
+    "uses_urllib3",
     "urlopen",
     "_get_conn",
     "_make_request",
@@ -479,7 +479,7 @@ _REPLACED = {
 }
 
 
-def _url_at(pool: Any, url: URL) -> URL:
+def _get_url_at(pool: Any, url: URL) -> URL:
     """Return a URL with the host of the pool: some adapters choose the address themselves."""
     if pool.proxy is not None and url.scheme == "http":
         return url  # the pool's host is the proxy
@@ -489,7 +489,7 @@ def _url_at(pool: Any, url: URL) -> URL:
     return parse_url(f"{pool.scheme}://{bracketed(pool.host)}:{port}/")._with(url.target, "")
 
 
-def _proxy_of(pool: Any, kw: PoolKeywords) -> Proxy | None:
+def _get_proxy(pool: Any, kw: PoolKeywords) -> Proxy | None:
     options = kw.pop("_socks_options", None)
     if options is not None:
         proxy = Proxy.parse(options["proxy_url"])
@@ -503,7 +503,7 @@ def _proxy_of(pool: Any, kw: PoolKeywords) -> Proxy | None:
         or config.assert_fingerprint
         or (pool.proxy.scheme == "https" and config.ssl_context is not kw.get("ssl_context"))
     ):
-        raise CannotCarry("libcurl has nothing for these settings of the proxy")
+        raise UnsupportedByLibcurl("libcurl has nothing for these settings of the proxy")
     proxy = Proxy.parse(pool.proxy.url)
     # libcurl sends the credentials of the proxy's URL by itself.
     headers = tuple(
@@ -514,24 +514,24 @@ def _proxy_of(pool: Any, kw: PoolKeywords) -> Proxy | None:
     return replace(proxy, headers=headers)
 
 
-def _name_of(pool: Any, kw: PoolKeywords) -> str | None:
+def _get_certificate_name(pool: Any, kw: PoolKeywords) -> str | None:
     """Return what the certificate has to be for, where that is not the pool's host."""
     server = kw.pop("server_hostname", None)
     wanted = getattr(pool, "assert_hostname", None)
     if server and wanted and server != wanted:
-        raise CannotCarry("libcurl asks for the name that the certificate has to be for")
+        raise UnsupportedByLibcurl("libcurl asks for the name that the certificate has to be for")
     found: str | None = wanted or server
     return found
 
 
-def _tls_of(pool: Any, kw: PoolKeywords) -> TLS:
+def _get_tls(pool: Any, kw: PoolKeywords) -> TLS:
     if pool.assert_fingerprint:
-        raise CannotCarry("libcurl has nothing for assert_fingerprint")
+        raise UnsupportedByLibcurl("libcurl has nothing for assert_fingerprint")
     context = kw.get("ssl_context")
-    found: Any = {} if context is None else dict(_trust_of(context))
+    found: Any = {} if context is None else dict(_read_trust(context))
     # urllib3 looks at the host itself where the context does not.
     found["check_hostname"] = pool.assert_hostname is not False
-    found["verify"] = _verify_of(pool, found.get("verify", True), kw.get("ca_cert_data"))
+    found["verify"] = _get_verify(pool, found.get("verify", True), kw.get("ca_cert_data"))
     if pool.cert_file:
         files = (pool.cert_file, pool.key_file or pool.cert_file)
         found["cert"] = (*files, pool.key_password) if pool.key_password else files
@@ -542,7 +542,7 @@ def _tls_of(pool: Any, kw: PoolKeywords) -> TLS:
     return TLS(**found)
 
 
-def _verify_of(pool: Any, of_context: Verify, data: str | bytes | None) -> Verify:
+def _get_verify(pool: Any, of_context: Verify, data: str | bytes | None) -> Verify:
     if pool.cert_reqs in ("CERT_NONE", "NONE", 0):
         return False
     if of_context is False:
@@ -557,37 +557,39 @@ def _verify_of(pool: Any, of_context: Verify, data: str | bytes | None) -> Verif
     return of_context
 
 
-def _trust_of(context: Any) -> Any:
+def _read_trust(context: Any) -> Any:
     """Return the arguments of TLS that a context stands for.
 
     Raises:
-        CannotCarry: it is none of ssl's own, or asks for what libcurl cannot do.
+        UnsupportedByLibcurl: it is none of ssl's own, or asks for what libcurl cannot do.
     """
     if type(context).__module__ != "ssl":
-        raise CannotCarry(f"libcurl has nothing for {type(context).__name__}")
+        raise UnsupportedByLibcurl(f"libcurl has nothing for {type(context).__name__}")
     default = _default_context()
     if context.options & ~default.options & _LEGACY:
-        raise CannotCarry("libcurl does not renegotiate with servers of old")
+        raise UnsupportedByLibcurl("libcurl does not renegotiate with servers of old")
     if context.security_level != default.security_level:
-        raise CannotCarry("libcurl has nothing for a context's security level")
-    state = _state_of(context)
-    known = _known.get(context)
+        raise UnsupportedByLibcurl("libcurl has nothing for a context's security level")
+    state = _get_state(context)
+    known = _trust_cache.get(context)
     if known is None or known[0] != state:  # to read all authorities takes milliseconds
         try:
             trust = trust_of(context)
         except ValueError as error:
-            raise CannotCarry(str(error)) from None
+            raise UnsupportedByLibcurl(str(error)) from None
         # Python's own ciphers, too: they are fewer than libcurl's.
-        trust["ciphers"] = ":".join(_ciphers_of(context))
-        known = _known[context] = (state, trust)
+        trust["ciphers"] = ":".join(_get_ciphers(context))
+        known = _trust_cache[context] = (state, trust)
     return known[1]
 
 
 _LEGACY = 0x4 | 0x40000  # SSL_OP_LEGACY_SERVER_CONNECT, ..._ALLOW_UNSAFE_LEGACY_RENEGOTIATION
-_known: weakref.WeakKeyDictionary[ssl.SSLContext, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+_trust_cache: weakref.WeakKeyDictionary[ssl.SSLContext, tuple[Any, Any]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def _state_of(context: ssl.SSLContext) -> tuple[object, ...]:
+def _get_state(context: ssl.SSLContext) -> tuple[object, ...]:
     """Return what changes when a context is changed; authorities are only ever added."""
     return (
         context.cert_store_stats(),
@@ -595,11 +597,11 @@ def _state_of(context: ssl.SSLContext) -> tuple[object, ...]:
         context.verify_flags,
         context.minimum_version,
         context.maximum_version,
-        _ciphers_of(context),
+        _get_ciphers(context),
     )
 
 
-def _ciphers_of(context: ssl.SSLContext) -> list[str]:
+def _get_ciphers(context: ssl.SSLContext) -> list[str]:
     """Return their names, without those of TLS 1.3, which are not chosen."""
     return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
 
@@ -617,7 +619,7 @@ def _default_authorities() -> str:
 
 
 @lru_cache(maxsize=256)
-def _made(
+def _make_transport(
     tls: TLS,
     proxy: Proxy | None,
     http2: HTTP2,
@@ -639,14 +641,14 @@ def _made(
 # --- from a pool to urllib3 ---
 
 
-def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
+def send_by_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
     """Send a request through a urllib3 pool, such as one for Unix sockets; return its response.
 
     Raises:
         ConnectionError, ConnectTimeout, ProxyError, ReadTimeout, RetryError, SSLError: no
             response came of it.
     """
-    limits = timeout_of(timeout)
+    limits = to_timeout(timeout)
     try:
         return pool.urlopen(
             method=request.method,
@@ -666,10 +668,10 @@ def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: A
             shown = redact_text(error.url)
             error.args = (str(error).replace(error.url, shown),)
             error.url = shown
-        raise _kind_of(error)(error, request=request) from error
+        raise _get_error_class(error)(error, request=request) from error
 
 
-def _kind_of(error: Exception) -> type[e.RequestException]:
+def _get_error_class(error: Exception) -> type[e.RequestException]:
     """Return which of our exceptions stands for one of urllib3's."""
     reason = error.reason if isinstance(error, names.MaxRetryError) else error
     if isinstance(reason, names.NewConnectionError):  # in urllib3 1 a ConnectTimeoutError, too

@@ -23,18 +23,18 @@ from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL
 from curlhttp.exceptions import InvalidProxyURL, InvalidURL, RequestException, SSLError
 from curlhttp.requests._core_request import (
-    check_for,
-    core_request,
-    go_on_numbering,
+    continue_numbering,
+    get_url,
     ip_version,
-    tell_proxy,
-    url_of,
-    with_target,
+    make_core_request,
+    replace_target,
+    set_certificate_name,
+    set_proxy_authorization,
 )
-from curlhttp.requests._environment import for_plain_http
-from curlhttp.requests._forwarding import Names, names_of
+from curlhttp.requests._environment import get_plain_http_verify
+from curlhttp.requests._forwarding import GetAttr, make_getattr
 from curlhttp.requests._raw import RawResponse
-from curlhttp.requests._unread_bodies import goes_on
+from curlhttp.requests._unread_bodies import follows_redirects
 from curlhttp.requests.models import Response
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._policy.guard import GuardInput
     from curlhttp.requests import _types as t
-    from curlhttp.requests._urllib3 import CurlConnection, Owner
+    from curlhttp.requests._urllib3 import CurlConnection, PoolOwner
     from curlhttp.requests.models import PreparedRequest
 
     # verify= and cert= of what was asked for, by the origin and the Transport.
-    Seen: TypeAlias = dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]
+    TLSSeen: TypeAlias = dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]
 
 __all__ = [
     "DEFAULT_POOLBLOCK",
@@ -66,7 +66,7 @@ DEFAULT_POOLSIZE = 10
 DEFAULT_RETRIES = 0
 DEFAULT_POOL_TIMEOUT = None
 
-__getattr__: Names = names_of(
+__getattr__: GetAttr = make_getattr(
     __name__,
     {
         "_urllib3": "SOCKSProxyManager=CurlSOCKSProxyManager",
@@ -92,12 +92,12 @@ __getattr__: Names = names_of(
     },
 )
 
-_MANY = 10_000  # connections at once, where requests has no bound; the process's own comes first
+_MAX_CONNECTIONS = 10_000  # at once: requests has no limit
 
 _TTL = 60.0  # seconds that an address is good for, as Limits has it
 
 # What a subclass has, or who has put something on an adapter, that decides on pools.
-_ABOUT_POOLS = frozenset(
+_POOL_NAMES = frozenset(
     {
         "_pool_kw",
         "build_connection_pool_key_attributes",
@@ -136,7 +136,7 @@ class BaseAdapter:
         raise NotImplementedError
 
 
-class _MadeWhenAsked:
+class _LazyPoolManager:
     """An adapter's pool manager; once it was made, or put there, it is an attribute like others."""
 
     def __get__(self, adapter: HTTPAdapter | None, kind: type[HTTPAdapter] | None = None) -> Any:
@@ -151,8 +151,8 @@ class _MadeWhenAsked:
             block=adapter._pool_block,
             **adapter._pool_kw,
         )
-        for (origin, _), tls in list(adapter._seen.items()):
-            manager.connection_from_host(**_host_of(origin), pool_kwargs=_tls_of(*tls))
+        for (origin, _), tls in list(adapter._tls_seen.items()):
+            manager.connection_from_host(**_get_host(origin), pool_kwargs=_get_tls(*tls))
         return adapter.__dict__.setdefault("poolmanager", manager)
 
 
@@ -186,13 +186,13 @@ class HTTPAdapter(BaseAdapter):
     _http2: bool = False
     _checkpoint: Checkpoint | None = None
     _guard: GuardInput = None
-    poolmanager: Any = _MadeWhenAsked()  # or what a subclass puts there
+    poolmanager: Any = _LazyPoolManager()  # or what a subclass puts there
     proxy_manager: t.PoolKeywords
     _pool_connections: int
     _pool_maxsize: int
     _pool_block: bool
     _pool_kw: t.PoolKeywords = {}  # an adapter has its own where there are some
-    _seen: Seen
+    _tls_seen: TLSSeen
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class HTTPAdapter(BaseAdapter):
         self._pool_connections = pool_connections
         self._pool_maxsize = pool_maxsize
         self._pool_block = pool_block
-        self._seen = {}
+        self._tls_seen = {}
         self.init_poolmanager(pool_connections, pool_maxsize, block=pool_block)
 
     def __getstate__(self) -> t.PickledState:
@@ -222,7 +222,7 @@ class HTTPAdapter(BaseAdapter):
     def __setstate__(self, state: t.PickledState) -> None:
         self.proxy_manager = {}
         self.config = {}
-        self._seen = {}
+        self._tls_seen = {}
         for name, value in state.items():
             setattr(self, name, value)
         self.init_poolmanager(self._pool_connections, self._pool_maxsize, block=self._pool_block)
@@ -230,9 +230,9 @@ class HTTPAdapter(BaseAdapter):
     @property
     def max_retries(self) -> t.AnyRetry:
         """Return the Retry that this adapter goes by."""
-        from curlhttp.requests._retries import as_retries
+        from curlhttp.requests._retries import to_retry
 
-        self._retries = as_retries(self._retries)
+        self._retries = to_retry(self._retries)
         return self._retries
 
     @max_retries.setter
@@ -253,7 +253,7 @@ class HTTPAdapter(BaseAdapter):
 
             checkpoint = Checkpoint(guard_of(guard), _TTL)
         self._checkpoint, self._guard = checkpoint, guard
-        self._tell_pools_of_guard()
+        self._update_pool_guard()
 
     # --- what subclasses may change ---
 
@@ -272,12 +272,12 @@ class HTTPAdapter(BaseAdapter):
             response._head = head = received._head
             response.status_code = head.status_code
             response._times = received._times
-            if len(resp.__dict__) > 1 and not resp.is_as_received:  # few have more than one
+            if len(resp.__dict__) > 1 and not resp.is_unchanged:  # few have more than one
                 _copy_head(response, resp)
         else:
             _copy_head(response, resp)
-        if response.status_code in REDIRECT_STATUSES and goes_on():
-            response._is_passing = response._leads_on
+        if response.status_code in REDIRECT_STATUSES and follows_redirects():
+            response._is_followed = response._can_follow
         return response
 
     def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -288,13 +288,13 @@ class HTTPAdapter(BaseAdapter):
 
     def close(self) -> None:
         """Close the connections; the adapter makes new ones when it is used again."""
-        self._let_go()
-        self._seen.clear()
+        self._close_engine()
+        self._tls_seen.clear()
         for manager in (self.__dict__.get("poolmanager"), *self.proxy_manager.values()):
             if manager is not None:
                 manager.clear()
 
-    def _let_go(self) -> None:
+    def _close_engine(self) -> None:
         engine = self.__dict__.pop("_engine", None)
         if engine is not None:
             engine.close()
@@ -320,7 +320,7 @@ class HTTPAdapter(BaseAdapter):
         own.pop("_pool_kw", None)
         if pool_kwargs:
             self._pool_kw = pool_kwargs
-        make = _put_in_place("PoolManager")
+        make = _get_replacement("PoolManager")
         if make is not None:
             self.poolmanager = make(
                 num_pools=connections, maxsize=maxsize, block=block, **pool_kwargs
@@ -353,26 +353,26 @@ class HTTPAdapter(BaseAdapter):
         else:
             name = "proxy_from_url"
             kw["proxy_headers"] = self.proxy_headers(proxy)
-        make = _put_in_place(name)
+        make = _get_replacement(name)
         if make is not None:
             return make(proxy, **kw)
         return proxy_manager_for(self, proxy, **kw)
 
     @cached_property
-    def _as_owner(self) -> Owner:
-        from curlhttp.requests._urllib3 import Owner
+    def _pool_owner(self) -> PoolOwner:
+        from curlhttp.requests._urllib3 import PoolOwner
 
-        return Owner(self)
+        return PoolOwner(self)
 
-    def _tell_pools_of_guard(self) -> None:
+    def _update_pool_guard(self) -> None:
         """Let pools know whether there is a guard, also those that outlive the adapter."""
         own = self.__dict__
         if "poolmanager" in own:
             from curlhttp.requests._urllib3 import adopt
 
             adopt(own["poolmanager"], self)
-        if "_as_owner" in own:
-            self._as_owner.is_guarded = self.guard is not None
+        if "_pool_owner" in own:
+            self._pool_owner.is_guarded = self.guard is not None
 
     def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
         """Put verify= and cert= onto a connection's settings.
@@ -401,7 +401,7 @@ class HTTPAdapter(BaseAdapter):
         self, request: PreparedRequest, verify: t.VerifyInput, cert: t.CertInput = None
     ) -> tuple[t.PoolKeywords, t.PoolKeywords]:
         """Return what tells the connections for a request from others: the host, and TLS."""
-        return _host_of(str(request.url)), _tls_of(verify, cert)
+        return _get_host(str(request.url)), _get_tls(verify, cert)
 
     def get_connection_with_tls_context(
         self,
@@ -438,8 +438,8 @@ class HTTPAdapter(BaseAdapter):
         """Return what stands in the request line: a path, or a URL for a proxy."""
         url = str(request.url)
         proxy = self._proxy(url, proxies)
-        is_plain = url.lower().startswith("http:")
-        if proxy and is_plain and not proxy.lower().startswith("socks"):
+        never_retries = url.lower().startswith("http:")
+        if proxy and never_retries and not proxy.lower().startswith("socks"):
             from curlhttp._models.url import parse_url
 
             return str(parse_url(url)).partition("#")[0]
@@ -457,7 +457,7 @@ class HTTPAdapter(BaseAdapter):
     def _proxy(url: str, proxies: t.ProxiesInput) -> str | None:
         from curlhttp.requests.utils import select_proxy
 
-        proxy = (_put_in_place("select_proxy") or select_proxy)(url, proxies)
+        proxy = (_get_replacement("select_proxy") or select_proxy)(url, proxies)
         return proxy_url(proxy) if proxy else None
 
     # --- sending ---
@@ -493,7 +493,7 @@ class HTTPAdapter(BaseAdapter):
         kind, pool = type(self), None
         if (
             kind._makes_pools
-            or not _ABOUT_POOLS.isdisjoint(self.__dict__)
+            or not _POOL_NAMES.isdisjoint(self.__dict__)
             or kind.get_connection_with_tls_context is not _GET_CONNECTION
         ):
             pool = self._pool_for(request, verify, cert, proxies)
@@ -502,21 +502,21 @@ class HTTPAdapter(BaseAdapter):
                 request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
             )
         if pool is not None:
-            return self._send_by(pool, request, stream, timeout, proxies)
-        url = self._url(request, proxies) if kind._writes_targets else url_of(request)
+            return self._send_by_pool(pool, request, stream, timeout, proxies)
+        url = self._make_url(request, proxies) if kind._writes_targets else get_url(request)
         transport = self._transport(request, url, verify, cert, proxies)
-        if transport.proxy is None and (key := (url.origin, id(transport))) not in self._seen:
-            self._note(key, verify, cert)
-        sent = self._made(request, url, transport, timeout, stream)
-        return self.build_response(request, self._raw_of(request, sent))
+        if transport.proxy is None and (key := (url.origin, id(transport))) not in self._tls_seen:
+            self._remember_tls(key, verify, cert)
+        sent = self._make_request(request, url, transport, timeout, stream)
+        return self.build_response(request, self._fetch(request, sent))
 
-    def _url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> URL:
-        url = url_of(request)
+    def _make_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> URL:
+        url = get_url(request)
         if type(self)._writes_targets:
-            url = with_target(url, self.request_url(request, proxies))
+            url = replace_target(url, self.request_url(request, proxies))
         return url
 
-    def _made(
+    def _make_request(
         self,
         request: PreparedRequest,
         url: URL,
@@ -526,24 +526,24 @@ class HTTPAdapter(BaseAdapter):
         name: str | None = None,
     ) -> CoreRequest:
         """Return the core's request; name is what the certificate is for, if not the URL's host."""
-        sent = core_request(request, url, transport, timeout, stream)
+        sent = make_core_request(request, url, transport, timeout, stream)
         if network.numbers_sends:
-            go_on_numbering(request, sent)
+            continue_numbering(request, sent)
         if url.scheme == "https":
             if name is not None:
-                check_for(name, sent)
+                set_certificate_name(name, sent)
             if transport.tls.verify is False:
                 _warn_of_no_verification(url)
         elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
-            tell_proxy(request.headers["Proxy-Authorization"], sent)
+            set_proxy_authorization(request.headers["Proxy-Authorization"], sent)
         if self._checkpoint is not None:
             sent.transport = self._checkpoint.over(sent.transport)
         return sent
 
-    def _raw_of(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
-        if is_plain(self._retries):
-            return send_once(self._attempt, sent, request)
-        return send_again(self._attempt, sent, request, self.max_retries)
+    def _fetch(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
+        if never_retries(self._retries):
+            return _send_once(self._attempt, sent, request)
+        return _send_with_retries(self._attempt, sent, request, self.max_retries)
 
     # --- by pools ---
 
@@ -566,7 +566,7 @@ class HTTPAdapter(BaseAdapter):
         self.cert_verify(pool, str(request.url), verify, cert)
         return pool
 
-    def _send_by(
+    def _send_by_pool(
         self,
         pool: Any,
         request: PreparedRequest,
@@ -575,39 +575,41 @@ class HTTPAdapter(BaseAdapter):
         proxies: t.ProxiesInput,
     ) -> Response:
         from curlhttp.requests._urllib3 import (
-            CannotCarry,
-            check_is_ours,
-            left_alone,
-            needs_its_context,
-            route_of,
-            send_through,
+            UnsupportedByLibcurl,
+            check_class,
+            get_route,
+            may_need_context,
+            send_by_urllib3,
+            using_urllib3,
         )
 
         try:
-            check_is_ours(pool)
-            route = route_of(pool, self._url(request, proxies), self._http2)
-            sent = self._made(request, route.url, route.transport, timeout, stream, route.name)
+            check_class(pool)
+            route = get_route(pool, self._make_url(request, proxies), self._http2)
+            sent = self._make_request(
+                request, route.url, route.transport, timeout, stream, route.name
+            )
             pool.num_requests += 1
-            raw = self._raw_of(request, sent)
-        except CannotCarry:
+            raw = self._fetch(request, sent)
+        except UnsupportedByLibcurl:
             self._check_unguarded()
         except SSLError as error:
-            if self._checkpoint is not None or not needs_its_context(pool, request.body, error):
+            if self._checkpoint is not None or not may_need_context(pool, request.body, error):
                 raise
             pool.num_requests -= 1  # urllib3 counts it, too
-            with left_alone(pool):
-                answer = send_through(self, pool, request, timeout, proxies)
+            with using_urllib3(pool):
+                answer = send_by_urllib3(self, pool, request, timeout, proxies)
             return self.build_response(request, answer)
         else:
             pool.num_connections += not raw.received.timings.reused
             return self.build_response(request, raw)
-        return self.build_response(request, send_through(self, pool, request, timeout, proxies))
+        return self.build_response(request, send_by_urllib3(self, pool, request, timeout, proxies))
 
-    def _connection_of(self, pool: Any) -> CurlConnection:
+    def _make_connection(self, pool: Any) -> CurlConnection:
         """Return a connection for a pool that is used without send.
 
         Raises:
-            CannotCarry: it would not be libcurl's.
+            UnsupportedByLibcurl: it would not be libcurl's.
         """
         from curlhttp.requests._urllib3 import CurlConnection
 
@@ -622,11 +624,11 @@ class HTTPAdapter(BaseAdapter):
         if self._checkpoint is not None:
             raise ValueError("a guard cannot judge what another library's pool dials")
 
-    def _note(self, key: tuple[str, int], verify: t.VerifyInput, cert: t.CertInput) -> None:
+    def _remember_tls(self, key: tuple[str, int], verify: t.VerifyInput, cert: t.CertInput) -> None:
         """Keep in mind what the pool manager has a pool for, once somebody looks."""
-        for oldest in list(self._seen)[: len(self._seen) + 1 - self._pool_connections]:
-            self._seen.pop(oldest, None)
-        self._seen[key] = (verify, cert)
+        for oldest in list(self._tls_seen)[: len(self._tls_seen) + 1 - self._pool_connections]:
+            self._tls_seen.pop(oldest, None)
+        self._tls_seen[key] = (verify, cert)
 
     # Set for a subclass that has such methods of its own.
     _adds_headers = False
@@ -637,7 +639,7 @@ class HTTPAdapter(BaseAdapter):
         super().__init_subclass__(**kwargs)
         cls._makes_pools = any(
             getattr(cls, name) is not getattr(HTTPAdapter, name)
-            for name in _ABOUT_POOLS - {"poolmanager"}  # a class has none of its own
+            for name in _POOL_NAMES - {"poolmanager"}  # a class has none of its own
         )
         cls._adds_headers = cls.add_headers is not HTTPAdapter.add_headers
         cls._writes_targets = cls.request_url is not HTTPAdapter.request_url
@@ -653,7 +655,7 @@ class HTTPAdapter(BaseAdapter):
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is None and url.scheme == "http":
             # One Transport for all; of certifi, which loads slowly, only where nothing else is set.
-            verify, cert = verify is True or for_plain_http(), None
+            verify, cert = verify is True or get_plain_http_verify(), None
         # Any path can be hashed, and a list of files is none here.
         found = transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
         version = ip_version()
@@ -675,7 +677,7 @@ class HTTPAdapter(BaseAdapter):
         size = self._pool_maxsize
         made = BlockingEngine(
             Limits(
-                max_connections=_MANY,
+                max_connections=_MAX_CONNECTIONS,
                 max_connections_per_host=size if self._pool_block else None,
                 max_keepalive_connections=self._pool_connections * size,
             ),
@@ -738,7 +740,7 @@ def _warn_of_no_verification(url: URL) -> None:
 # --- attempts ---
 
 
-def is_plain(retries: t.AnyRetry) -> bool:
+def never_retries(retries: t.AnyRetry) -> bool:
     """Return whether nothing is ever sent again, so that there is nothing to ask it."""
     if retries is None or isinstance(retries, int):
         return retries == 0
@@ -750,7 +752,7 @@ def is_plain(retries: t.AnyRetry) -> bool:
     )
 
 
-def send_once(attempt: _Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
+def _send_once(attempt: _Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
     """Send, and return the response.
 
     Raises:
@@ -761,14 +763,14 @@ def send_once(attempt: _Attempt, sent: CoreRequest, request: PreparedRequest) ->
     except RequestException as error:
         error.request = request  # type: ignore[assignment]
         if error.response is not None:
-            return _broken_off(error)
+            return _keep_incomplete(error)
         from curlhttp.requests._retries import after_error
 
         after_error(0, sent.method, str(request.url), error)
         raise  # never: with no attempt left after_error raises
 
 
-def send_again(
+def _send_with_retries(
     attempt: _Attempt, sent: CoreRequest, request: PreparedRequest, retries: t.AnyRetry
 ) -> RawResponse:
     """Send, and send again as often as the Retry says; return the last response.
@@ -785,7 +787,7 @@ def send_again(
         except RequestException as error:
             error.request = request  # type: ignore[assignment]
             if error.response is not None and error.response._head.redirects:
-                return _broken_off(error)
+                return _keep_incomplete(error)
             retries = after_error(retries, method, url, error)
             _pause(retries, None, sent, request)
         else:
@@ -817,27 +819,27 @@ def _pause(
         raise
 
 
-def _broken_off(error: RequestException) -> RawResponse:
-    from curlhttp.requests._original_response import BrokenOff
+def _keep_incomplete(error: RequestException) -> RawResponse:
+    from curlhttp.requests._original_response import IncompleteResponse
 
-    return RawResponse(BrokenOff(error))
+    return RawResponse(IncompleteResponse(error))
 
 
 # --- settings ---
 
 
-def _put_in_place(name: str) -> Any:
+def _get_replacement(name: str) -> Any:
     """Return what a program has put in place of a name of requests.adapters, or None."""
     return globals().get(name)
 
 
-def _host_of(url: str) -> t.PoolKeywords:
+def _get_host(url: str) -> t.PoolKeywords:
     """Return where a URL leads, as keywords of a PoolManager; the default port is None."""
     parts = urlsplit(url)
     return {"scheme": parts.scheme.lower(), "host": parts.hostname, "port": parts.port}
 
 
-def _tls_of(verify: t.VerifyInput, cert: t.CertInput) -> t.PoolKeywords:
+def _get_tls(verify: t.VerifyInput, cert: t.CertInput) -> t.PoolKeywords:
     """Return verify= and cert= as keywords of a PoolManager."""
     tls: t.PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
     if isinstance(verify, (str, os.PathLike)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import curlhttp.requests.sessions as sessions
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.models import Response
-from curlhttp.requests.sessions import show_verbs
+from curlhttp.requests.sessions import set_verb_signatures
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -92,4 +92,4 @@ def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> 
     return request(method, url, **kwargs)
 
 
-show_verbs(globals(), sessions.Session.request)
+set_verb_signatures(globals(), sessions.Session.request)

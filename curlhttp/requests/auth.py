@@ -69,7 +69,7 @@ class HTTPBasicAuth(AuthBase):
         self.password = password
 
     def __eq__(self, other: object) -> bool:
-        return _is_same_user(self, other)
+        return _has_same_user(self, other)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -88,7 +88,7 @@ class HTTPProxyAuth(HTTPBasicAuth):
         return r
 
 
-def _is_same_user(one: Any, other: object) -> bool:
+def _has_same_user(one: Any, other: object) -> bool:
     return bool(
         one.username == getattr(other, "username", None)
         and one.password == getattr(other, "password", None)
@@ -107,7 +107,7 @@ class HTTPDigestAuth(AuthBase):
         self._thread_local = threading.local()
 
     def __eq__(self, other: object) -> bool:
-        return _is_same_user(self, other)
+        return _has_same_user(self, other)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -144,10 +144,14 @@ class HTTPDigestAuth(AuthBase):
 
         parts = urlsplit(url)
         uri = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
-        username, count, cnonce = _text(self.username), f"{state.nonce_count:08x}", _cnonce()
+        username, count, cnonce = (
+            _to_text(self.username),
+            f"{state.nonce_count:08x}",
+            _make_cnonce(),
+        )
         secret = digest.digest_secret(
             hash_name,
-            *map(str.encode, (username, realm, _text(self.password))),
+            *map(str.encode, (username, realm, _to_text(self.password))),
             *map(str.encode, (nonce, cnonce) if is_session else ()),
         )
         use = (nonce, count, cnonce, "auth") if "auth" in qops else (nonce,)
@@ -182,7 +186,7 @@ class HTTPDigestAuth(AuthBase):
         Returns:
             The response to the answer, or `r`.
         """
-        from curlhttp.requests._unread_bodies import set_aside
+        from curlhttp.requests._unread_bodies import keep_start
 
         self.init_per_thread_state()
         state = self._thread_local
@@ -197,7 +201,7 @@ class HTTPDigestAuth(AuthBase):
             return r
         state.num_401_calls = 2
         state.chal = parse_dict_header(_DIGEST.sub("", challenge, count=1))
-        set_aside(r)
+        keep_start(r)
         again = r.request.copy()
         extract_cookies_to_jar(again._cookies, r.request, r.raw)
         again.prepare_cookies(again._cookies)
@@ -228,7 +232,7 @@ class HTTPDigestAuth(AuthBase):
         return r
 
 
-def leave_behind(request: PreparedRequest) -> None:
+def remove_digest_hooks(request: PreparedRequest) -> None:
     """Let a request answer no more Digest challenges: it goes to another origin now."""
     hooks = [
         hook
@@ -238,7 +242,7 @@ def leave_behind(request: PreparedRequest) -> None:
     request.hooks = {**request.hooks, "response": hooks}
 
 
-def without_auths(hooks: dict[str, list[HookType]]) -> dict[str, list[HookType]]:
+def remove_auth_hooks(hooks: dict[str, list[HookType]]) -> dict[str, list[HookType]]:
     """Return hooks without those that are an auth's: they hold its password."""
     return {
         event: [each for each in found if not isinstance(getattr(each, "__self__", None), AuthBase)]
@@ -246,9 +250,9 @@ def without_auths(hooks: dict[str, list[HookType]]) -> dict[str, list[HookType]]
     }
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _cnonce() -> str:
+def _make_cnonce() -> str:
     return secrets.token_hex(8)

@@ -26,7 +26,7 @@ from curlhttp._models.cookies.jar import (
 )
 from curlhttp._models.cookies.parsing import SetCookies, lines_for_stdlib
 from curlhttp._models.cookies.store import CookieStore
-from curlhttp.requests._forwarding import Names, names_of
+from curlhttp.requests._forwarding import GetAttr, make_getattr
 from curlhttp.requests._internal_utils import to_native_string
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ __all__ = [
     "get_cookie_header", "merge_cookies", "morsel_to_cookie", "remove_cookie_by_name",
 ]  # fmt: skip
 
-__getattr__: Names = names_of(__name__, {"auth": "threading", "compat": "MutableMapping"})
+__getattr__: GetAttr = make_getattr(__name__, {"auth": "threading", "compat": "MutableMapping"})
 
 _Jar = TypeVar("_Jar", bound=CookieJar)
 
@@ -151,7 +151,7 @@ def _is_morsel(value: object) -> bool:
     return isinstance(value, Morsel)
 
 
-def remove_unbound(jar: CookieJar) -> None:
+def remove_without_domain(jar: CookieJar) -> None:
     """Remove the cookies that have no domain, and would go to every host."""
     for cookie in list(jar):
         if not cookie.domain:
@@ -211,7 +211,7 @@ def morsel_to_cookie(morsel: Morsel[Any]) -> Cookie:
         domain=morsel["domain"],
         path=morsel["path"],
         secure=bool(morsel["secure"]),
-        expires=_expiry(morsel),
+        expires=_get_expiry(morsel),
         discard=False,
         comment=morsel["comment"],
         comment_url=bool(morsel["comment"]),
@@ -219,7 +219,7 @@ def morsel_to_cookie(morsel: Morsel[Any]) -> Cookie:
     )
 
 
-def _expiry(morsel: Morsel[Any]) -> int | None:
+def _get_expiry(morsel: Morsel[Any]) -> int | None:
     import calendar
     import time
 

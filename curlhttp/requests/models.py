@@ -27,8 +27,8 @@ from curlhttp.exceptions import (
     StreamConsumedError,
 )
 from curlhttp.exceptions import SSLError as RequestsSSLError
-from curlhttp.requests._forwarding import Names, names_of
-from curlhttp.requests._headers import are_known, check_header
+from curlhttp.requests._forwarding import GetAttr, make_getattr
+from curlhttp.requests._headers import are_known_good, check_header
 from curlhttp.requests._internal_utils import to_native_string
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._url import prepare_url
@@ -46,7 +46,7 @@ __all__ = [
     "PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin", "Response",
 ]  # fmt: skip
 
-__getattr__: Names = names_of(
+__getattr__: GetAttr = make_getattr(
     __name__,
     {
         "auth": "HTTPBasicAuth",
@@ -87,7 +87,7 @@ _UNSET: Any = object()
 # --- requests ---
 
 
-class JarOnDemand:
+class LazyCookieJar:
     """Make a jar when one is asked for: few have cookies, and http.cookiejar loads slowly."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -136,7 +136,7 @@ class RequestEncodingMixin:
         from curlhttp.requests.utils import to_key_val_list
 
         fields = form_fields(to_key_val_list(data or {}) or ())
-        parts = _parts(to_key_val_list(files) or ())
+        parts = _make_parts(to_key_val_list(files) or ())
         body = MultipartBody(fields, parts, boundary=_chosen_boundary())
         content = body.data
         if content is None:
@@ -150,7 +150,7 @@ def _chosen_boundary() -> str | None:
     return None if choose is None else str(choose())
 
 
-def _parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _make_parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     from curlhttp.requests.utils import guess_filename
 
     for field, spec in files:
@@ -295,7 +295,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     headers: CaseInsensitiveDict[str | bytes]
     body: Any
     _body_position: Any
-    _cookies: Any = JarOnDemand()
+    _cookies: Any = LazyCookieJar()
 
     def __init__(self) -> None:
         self.method = None
@@ -332,7 +332,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             self.method = method
             self.url = prepare_url(url)
             self.prepare_headers(headers)
-            del self._cookies  # see JarOnDemand
+            del self._cookies  # see LazyCookieJar
             if hooks and any(hooks.values()):
                 self.prepare_hooks(hooks)
             return
@@ -376,12 +376,12 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         for name in list(twin.headers or ()):
             if name.lower() in SENSITIVE:
                 del twin.headers[name]
-        twin.__dict__.pop("_cookies", None)  # see JarOnDemand
+        twin.__dict__.pop("_cookies", None)  # see LazyCookieJar
         twin.url = strip_userinfo(twin.url) if isinstance(twin.url, str) else twin.url
         if any(twin.hooks.values()):
-            from curlhttp.requests.auth import without_auths
+            from curlhttp.requests.auth import remove_auth_hooks
 
-            twin.hooks = without_auths(twin.hooks)
+            twin.hooks = remove_auth_hooks(twin.hooks)
         return twin
 
     def without_secrets(self) -> PreparedRequest:
@@ -423,7 +423,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         Raises:
             InvalidHeader: a name or value is not str or bytes, or would break the message.
         """
-        if type(headers) is CaseInsensitiveDict and are_known(headers._store.values()):
+        if type(headers) is CaseInsensitiveDict and are_known_good(headers._store.values()):
             self.headers = headers.copy()
             return
         self.headers = CaseInsensitiveDict()
@@ -439,7 +439,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             cookies: a cookie jar or a mapping.
         """
         if cookies is None or (type(cookies) is dict and not cookies):
-            self.__dict__.pop("_cookies", None)  # see JarOnDemand
+            self.__dict__.pop("_cookies", None)  # see LazyCookieJar
             return
         from http.cookiejar import CookieJar
 
@@ -607,8 +607,8 @@ class Response(_core.Response, metaclass=_AnyResponse):
     _content: Any = False  # False: not read yet
     _content_consumed = False
     _has_failed = False  # while the body was read
-    _is_passing = False  # a redirect that the session follows: its body is bounded
-    _aside: bytes | None = None  # what was kept of such a body, as it came
+    _is_followed = False  # a redirect that the session follows: its body is bounded
+    _kept_start: bytes | None = None  # what was kept of such a body, as it came
     _head: Any = None
     _next: Any = None
     status_code: Any = None
@@ -768,7 +768,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
         return self._next
 
     @property
-    def _leads_on(self) -> bool:
+    def _can_follow(self) -> bool:
         """Return whether to go on from here: as the engine has it, which has bounded the body."""
         head, raw = self._head, self.raw
         return self.is_redirect and (
@@ -788,8 +788,9 @@ class Response(_core.Response, metaclass=_AnyResponse):
         if not 400 <= self.status_code < 600:
             return
         side = "Client" if self.status_code < 500 else "Server"
+        reason, shown = _to_text(self.reason), _redact_url(self.url)
         raise HTTPError(
-            f"{self.status_code} {side} Error: {_as_text(self.reason)} for url: {_shown(self.url)}",
+            f"{self.status_code} {side} Error: {reason} for url: {shown}",
             response=self,
         )
 
@@ -807,10 +808,10 @@ class Response(_core.Response, metaclass=_AnyResponse):
             RequestException: the body broke off or is corrupt.
         """
         if self._content is False:
-            if self._is_passing or self._aside is not None:
-                from curlhttp.requests._unread_bodies import content_of
+            if self._is_followed or self._kept_start is not None:
+                from curlhttp.requests._unread_bodies import decode_start
 
-                self._content = content_of(self)
+                self._content = decode_start(self)
             elif self._content_consumed:
                 raise RuntimeError("The content for this response was already consumed")
             elif self.raw is None or self.status_code == 0:
@@ -822,7 +823,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     def _read_content(self) -> bytes:
         if type(self.raw) is RawResponse:
-            whole = self.raw.whole()
+            whole = self.raw.read_buffered()
             if whole is not None:
                 return whole
         body = BytesIO()  # a list of small pieces would take a multiple of their memory
@@ -835,12 +836,12 @@ class Response(_core.Response, metaclass=_AnyResponse):
         content = self.content
         if not content:
             return ""
-        from curlhttp.requests._text import charset_of
+        from curlhttp.requests._text import get_charset
 
         encoding = self.encoding
         if encoding is None:
             encoding = self.apparent_encoding
-        return decode_text(content, charset_of(encoding, self.headers) or "utf_8")
+        return decode_text(content, get_charset(encoding, self.headers) or "utf_8")
 
     @property
     def apparent_encoding(self) -> Any:
@@ -881,7 +882,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
             StreamConsumedError: it was iterated over before.
             TypeError: chunk_size is no number.
         """
-        if self._is_passing or self._aside is not None:
+        if self._is_followed or self._kept_start is not None:
             _ = self.content
         if self._content_consumed and self._content is False:
             raise StreamConsumedError(
@@ -911,13 +912,13 @@ class Response(_core.Response, metaclass=_AnyResponse):
                 while piece := raw.read(chunk_size):
                     yield piece
         except Exception as error:
-            found = self._error_of(error)
+            found = self._to_requests_error(error)
             if found is error:
                 raise
             raise found from error
         self._content_consumed = True
 
-    def _error_of(self, error: Exception) -> Exception:
+    def _to_requests_error(self, error: Exception) -> Exception:
         """Return requests' exception for what reading a body raised."""
         self._has_failed = True
         cause = error.__cause__
@@ -937,7 +938,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
                 )
             return error
         kinds = {kind.__name__ for kind in type(error).__mro__ if "urllib3" in kind.__module__}
-        for name, kind in _OF_URLLIB3.items():
+        for name, kind in _ERRORS_OF_URLLIB3.items():
             if name in kinds:
                 return kind(error, request=self.request, response=self)
         return error
@@ -1005,9 +1006,13 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
 def _without_credentials(request: Any) -> Any:
     """Return a request, or what somebody put around one, as it may be kept."""
-    if _can_strip(request):
+    if _has_credentials_method(request):
         return request.without_credentials()
-    inner = {name: value for name, value in _attributes(request).items() if _can_strip(value)}
+    inner = {
+        name: value
+        for name, value in _attributes(request).items()
+        if _has_credentials_method(value)
+    }
     if not inner:
         return request
     twin = copy.copy(request)
@@ -1015,7 +1020,7 @@ def _without_credentials(request: Any) -> Any:
     return twin
 
 
-def _can_strip(request: Any) -> bool:
+def _has_credentials_method(request: Any) -> bool:
     return hasattr(type(request), "without_credentials")  # not what passes that on to another
 
 
@@ -1023,7 +1028,7 @@ def _attributes(thing: Any) -> dict[str, Any]:
     return getattr(thing, "__dict__", {})
 
 
-def _as_text(reason: Any) -> Any:
+def _to_text(reason: Any) -> Any:
     if not isinstance(reason, bytes):
         return reason
     try:
@@ -1032,7 +1037,7 @@ def _as_text(reason: Any) -> Any:
         return reason.decode("iso-8859-1")
 
 
-def _shown(url: Any) -> Any:
+def _redact_url(url: Any) -> Any:
     """Return a URL fit for a message; requests shows all of it."""
     if not isinstance(url, str):
         return url
@@ -1040,7 +1045,7 @@ def _shown(url: Any) -> Any:
 
 
 # What third-party bodies raise: urllib3's exceptions by name, since it need not be loaded.
-_OF_URLLIB3: dict[str, type[RequestException]] = {
+_ERRORS_OF_URLLIB3: dict[str, type[RequestException]] = {
     "ProtocolError": ChunkedEncodingError,
     "DecodeError": ContentDecodingError,
     "ReadTimeoutError": ConnectionError,

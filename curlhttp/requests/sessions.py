@@ -25,15 +25,21 @@ from curlhttp._models.url import parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._environment import get_netrc_auth
-from curlhttp.requests._forwarding import Names, names_of
-from curlhttp.requests._headers import are_known, headers_of
-from curlhttp.requests._unread_bodies import expect, expect_hop, expect_no_more, set_aside, use_up
+from curlhttp.requests._forwarding import GetAttr, make_getattr
+from curlhttp.requests._headers import are_known_good, make_default_headers
+from curlhttp.requests._unread_bodies import (
+    expect_hop,
+    expect_redirects,
+    keep_start,
+    read_to_end,
+    reset_expected,
+)
 from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
 from curlhttp.requests.hooks import default_hooks, dispatch_hook
 from curlhttp.requests.models import (
     DEFAULT_REDIRECT_LIMIT,
     REDIRECT_STATI,
-    JarOnDemand,
+    LazyCookieJar,
     PreparedRequest,
     Request,
     Response,
@@ -60,12 +66,12 @@ Self = TypeVar("Self", bound="Session")
 preferred_clock: Callable[[], float] = time.perf_counter
 _UNSET: Any = object()
 
-_KEEPS_BODY = (307, 308)
-_OF_THE_BODY = ("Content-Length", "Content-Type", "Transfer-Encoding")
+_BODY_KEEPING_STATUSES = (307, 308)
+_BODY_HEADERS = ("Content-Length", "Content-Type", "Transfer-Encoding")
 _VERBS = {"request", "get", "options", "head", "post", "put", "patch", "delete", "stream"}
 _NAMED = {"self", "method", "url"}  # a verb has its own, or it has none
 
-__getattr__: Names = names_of(
+__getattr__: GetAttr = make_getattr(
     __name__,
     {
         "_internal_utils": "to_native_string",
@@ -117,11 +123,11 @@ def merge_hooks(
     return merged
 
 
-def first_headers() -> MutableMapping[str, Text | None]:
+def _make_headers() -> MutableMapping[str, Text | None]:
     """Return the headers that a session begins with."""
     # A program puts another agent there. What another thread is just loading has no name yet.
     make: Any = getattr(sys.modules.get("curlhttp.requests.utils"), "default_headers", None)
-    made = headers_of(f"python-requests/{__version__}") if make is None else make()
+    made = make_default_headers(f"python-requests/{__version__}") if make is None else make()
     return cast("MutableMapping[str, Text | None]", made)
 
 
@@ -138,7 +144,7 @@ class SessionRedirectMixin:
 
     def get_redirect_target(self, resp: Response) -> str | None:
         """Return the Location of a response that redirects, else None."""
-        if not (resp._leads_on if isinstance(resp, Response) else resp.is_redirect):
+        if not (resp._can_follow if isinstance(resp, Response) else resp.is_redirect):
             return None
         location: str = resp.headers["location"]
         try:
@@ -185,9 +191,9 @@ class SessionRedirectMixin:
             TooManyRedirects: there are more than max_redirects.
             UnrewindableBodyError: the body must be sent again and cannot be.
         """
-        from curlhttp.requests._core_request import what_is_left
+        from curlhttp.requests._core_request import start_countdown
 
-        left = what_is_left(timeout, getattr(resp, "timings", None))
+        left = start_countdown(timeout, getattr(resp, "timings", None))
         followed: list[Response] = []
         fragment = urlparse(str(req.url)).fragment
         url = self.get_redirect_target(resp)
@@ -195,11 +201,11 @@ class SessionRedirectMixin:
             resp.history = followed[:]
             followed.append(resp)
             if not yield_requests:  # else it stays the caller's
-                set_aside(resp)
+                keep_start(resp)
             if len(resp.history) >= self.max_redirects:
                 raise TooManyRedirects(f"Exceeded {self.max_redirects} redirects.", response=resp)
-            url, fragment = _located(url, str(resp.url), fragment)
-            req = self._redirected(req, resp, url)
+            url, fragment = _resolve_location(url, str(resp.url), fragment)
+            req = self._make_hop(req, resp, url)
             proxies = self.rebuild_proxies(req, proxies)
             self.rebuild_auth(req, resp)
             _rewind(req)
@@ -219,7 +225,7 @@ class SessionRedirectMixin:
                     **adapter_kwargs,
                 )
             finally:
-                expect_no_more(expected)
+                reset_expected(expected)
             if resp.sets_cookies:
                 from curlhttp.requests.cookies import extract_cookies_to_jar
 
@@ -227,16 +233,20 @@ class SessionRedirectMixin:
             url = self.get_redirect_target(resp)
             yield resp
 
-    def _redirected(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
+    def _make_hop(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
         """Return the request for the next hop, without proxies and credentials."""
-        from curlhttp.requests.cookies import extract_cookies_to_jar, merge_cookies, remove_unbound
+        from curlhttp.requests.cookies import (
+            extract_cookies_to_jar,
+            merge_cookies,
+            remove_without_domain,
+        )
 
         prepared = req.copy()
         prepared.url = url
         self.rebuild_method(prepared, resp)
         headers = prepared.headers
-        if resp.status_code not in _KEEPS_BODY:
-            for name in _OF_THE_BODY:
+        if resp.status_code not in _BODY_KEEPING_STATUSES:
+            for name in _BODY_HEADERS:
                 headers.pop(name, None)
             prepared.body = None
         headers.pop("Cookie", None)  # the jar knows what the next host may see
@@ -244,14 +254,14 @@ class SessionRedirectMixin:
         if urlparse(str(req.url)).hostname != urlparse(url).hostname:
             # The name of another host; the jar goes by it, and would give that host's cookies away.
             headers.pop("Host", None)
-            remove_unbound(jar)  # the request's own are for the host that it named
+            remove_without_domain(jar)  # the request's own are for the host that it named
         extract_cookies_to_jar(jar, req, resp.raw)
         merge_cookies(jar, self.cookies)
         prepared.prepare_cookies(jar)
         if network.numbers_sends:
-            from curlhttp.requests._core_request import hand_numbers_on
+            from curlhttp.requests._core_request import pass_numbers_on
 
-            hand_numbers_on(resp, prepared)
+            pass_numbers_on(resp, prepared)
         return prepared
 
     def rebuild_auth(self, prepared_request: PreparedRequest, response: Response) -> None:
@@ -261,10 +271,10 @@ class SessionRedirectMixin:
         if (
             "Authorization" in headers or prepared_request.hooks.get("response")
         ) and self.should_strip_auth(str(response.request.url), url):
-            from curlhttp.requests.auth import leave_behind
+            from curlhttp.requests.auth import remove_digest_hooks
 
             headers.pop("Authorization", None)
-            leave_behind(prepared_request)
+            remove_digest_hooks(prepared_request)
         if self.trust_env:
             found = get_netrc_auth(url)
             if found is not None:
@@ -297,7 +307,7 @@ class SessionRedirectMixin:
         )
 
 
-def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
+def _resolve_location(location: str, base: str, fragment: str) -> tuple[str, str]:
     """Return the URL that a Location stands for, and the fragment that goes on from there."""
     from curlhttp.requests._url import requote_uri
 
@@ -352,13 +362,13 @@ class Session(SessionRedirectMixin):
         "guard",
     ]
 
-    cookies: Any = JarOnDemand()
+    cookies: Any = LazyCookieJar()
     # Types that no program can evaluate.
     timeout: Any = None  # the adapter's default
     _guard: Any = None
 
     def __init__(self, *, timeout: t.TimeoutInput = _UNSET, guard: GuardInput = None) -> None:
-        self.headers: MutableMapping[str, Text | None] = first_headers()
+        self.headers: MutableMapping[str, Text | None] = _make_headers()
         self.auth: t.AuthInput = None
         self.proxies: MutableMapping[str, str | None] = {}
         self.hooks: dict[str, list[t.HookType]] = default_hooks()
@@ -388,7 +398,7 @@ class Session(SessionRedirectMixin):
                 adapter.guard = guard
         self._guard = guard
 
-    def _put_on_guard(self, adapter: object) -> None:
+    def _set_guard_of(self, adapter: object) -> None:
         guard = self._guard
         if guard is not None and isinstance(adapter, HTTPAdapter) and adapter.guard is not guard:
             adapter.guard = guard
@@ -422,10 +432,10 @@ class Session(SessionRedirectMixin):
             files=request.files,
             data=request.data,
             json=request.json,
-            headers=self._merged_headers(request.headers),
+            headers=self._merge_headers(request.headers),
             params=merge_setting(request.params, self.params) if self.params else request.params,
             auth=merge_setting(auth, self.auth),
-            cookies=self._merged_cookies(request.cookies),
+            cookies=self._merge_cookies(request.cookies),
             hooks=merge_hooks(request.hooks, self.hooks),
         )
         return prepared
@@ -554,7 +564,7 @@ class Session(SessionRedirectMixin):
         kwargs.setdefault("verify", self.verify)
         kwargs.setdefault("cert", self.cert)
         if "proxies" not in kwargs:
-            kwargs["proxies"] = self._resolved_proxies(request)
+            kwargs["proxies"] = self._resolve_proxies(request)
         given: object = request
         if isinstance(given, Request):
             raise ValueError("You can only send PreparedRequests.")
@@ -563,9 +573,9 @@ class Session(SessionRedirectMixin):
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
         if self._guard is not None:
-            self._put_on_guard(adapter)  # which need not have been mounted
+            self._set_guard_of(adapter)  # which need not have been mounted
         started = preferred_clock()
-        expected = expect(follows)
+        expected = expect_redirects(follows)
         try:
             response = adapter.send(request, **options)
             if getattr(response, "_times", None) is None:  # else it knows by itself
@@ -573,13 +583,13 @@ class Session(SessionRedirectMixin):
             if hooks["response"]:
                 response = dispatch_hook("response", hooks, response, **options)
         finally:
-            expect_no_more(expected)
+            reset_expected(expected)
         if response.history or getattr(response, "sets_cookies", True):
             self._keep_cookies(request, response)
         if response.status_code in REDIRECT_STATI or self._has_own_redirects:
-            response = (self._follow if follows else self._point)(response, request, options)
+            response = (self._follow if follows else self._set_next)(response, request, options)
         # On the way through redirects resolve_redirects keeps as much of a body as is worth it.
-        if not options["stream"] and not getattr(response, "_is_passing", False):
+        if not options["stream"] and not getattr(response, "_is_followed", False):
             _ = response.content
         return response
 
@@ -608,35 +618,39 @@ class Session(SessionRedirectMixin):
     ) -> Response:
         history = [response, *self.resolve_redirects(response, request, **kwargs)]
         last: Response = history.pop()
-        if getattr(last, "_is_passing", False):
-            last._is_passing = False  # a subclass stays here
+        if getattr(last, "_is_followed", False):
+            last._is_followed = False  # a subclass stays here
         if history:
             last.history = history
         return last
 
-    def _point(
+    def _set_next(
         self, response: Response, request: PreparedRequest, kwargs: t.AdapterOptions
     ) -> Response:
         following = self.resolve_redirects(response, request, yield_requests=True, **kwargs)
         response._next = next(following, None)
-        is_left_alone = kwargs["stream"] or getattr(response, "_is_passing", False)
-        if response._next is not None and not is_left_alone:
-            use_up(response)  # where it leads is known, though its body may be broken
+        uses_urllib3 = kwargs["stream"] or getattr(response, "_is_followed", False)
+        if response._next is not None and not uses_urllib3:
+            read_to_end(response)  # where it leads is known, though its body may be broken
             response.close()
         return response
 
     # --- settings ---
 
-    def _merged_headers(self, headers: t.HeadersInput) -> t.HeadersInput:
+    def _merge_headers(self, headers: t.HeadersInput) -> t.HeadersInput:
         own = self.headers
-        if headers or type(own) is not CaseInsensitiveDict or not are_known(own._store.values()):
+        if (
+            headers
+            or type(own) is not CaseInsensitiveDict
+            or not are_known_good(own._store.values())
+        ):
             merged: t.HeadersInput = merge_setting(headers, own, CaseInsensitiveDict)
             return merged
         return own  # as they are: none of them is None
 
-    def _merged_cookies(self, cookies: t.CookiesInput) -> RequestsCookieJar | None:
+    def _merge_cookies(self, cookies: t.CookiesInput) -> RequestsCookieJar | None:
         """Return a jar of the session's cookies and a request's; None for no cookies at all."""
-        has_jar = "cookies" in self.__dict__ or not isinstance(type(self).cookies, JarOnDemand)
+        has_jar = "cookies" in self.__dict__ or not isinstance(type(self).cookies, LazyCookieJar)
         if not cookies and (not has_jar or not getattr(self.cookies, "_cookies", True)):
             return None
         from http.cookiejar import CookieJar
@@ -648,7 +662,7 @@ class Session(SessionRedirectMixin):
             cookies = cookiejar_from_dict(cookies)
         return merge_cookies(merge_cookies(RequestsCookieJar(), self.cookies), cookies)
 
-    def _resolved_proxies(self, request: PreparedRequest) -> dict[str, str | None]:
+    def _resolve_proxies(self, request: PreparedRequest) -> dict[str, str | None]:
         if not self.trust_env or not _environment.may_have_proxies():
             return dict(self.proxies)
         from curlhttp.requests.utils import resolve_proxies
@@ -673,12 +687,12 @@ class Session(SessionRedirectMixin):
             cert: a client certificate.
         """
         proxies = {**self.proxies, **(proxies or {})} if self.proxies else dict(proxies or ())
-        if self.trust_env and _environment.speaks():
+        if self.trust_env and _environment.has_settings():
             if _environment.may_have_proxies():
-                proxies = self._with_environment(url, proxies)
+                proxies = self._add_environment_proxies(url, proxies)
             # An explicit False or path is never overruled; requests has its own opinion there.
             if verify is True or (verify is None and self.verify is True):
-                verify = _environment.ca_bundle() or verify
+                verify = _environment.get_ca_bundle() or verify
         if proxies and None in proxies.values():  # which has kept the environment's away
             proxies = {key: proxy for key, proxy in proxies.items() if proxy is not None}
         return {
@@ -689,7 +703,9 @@ class Session(SessionRedirectMixin):
         }
 
     @staticmethod
-    def _with_environment(url: str, proxies: Mapping[str, str | None]) -> dict[str, str | None]:
+    def _add_environment_proxies(
+        url: str, proxies: Mapping[str, str | None]
+    ) -> dict[str, str | None]:
         """Add the environment's proxies to those that the program names."""
         from curlhttp.requests.utils import get_environ_proxies
 
@@ -728,7 +744,7 @@ class Session(SessionRedirectMixin):
             prefix: such as "https://example.org/".
             adapter: an HTTPAdapter or one of your own.
         """
-        self._put_on_guard(adapter)
+        self._set_guard_of(adapter)
         self.adapters[prefix] = adapter
         for key in [key for key in self.adapters if len(key) < len(prefix)]:
             self.adapters[key] = self.adapters.pop(key)
@@ -741,7 +757,7 @@ class Session(SessionRedirectMixin):
             setattr(self, name, value)
 
 
-def show_verbs(functions: Mapping[str, object], request: Callable[..., object]) -> None:
+def set_verb_signatures(functions: Mapping[str, object], request: Callable[..., object]) -> None:
     """Let functions named like verbs show the keywords of a request.
 
     Args:
@@ -750,17 +766,17 @@ def show_verbs(functions: Mapping[str, object], request: Callable[..., object]) 
     """
     for name in _VERBS & functions.keys():
         if functions[name] is not request:
-            set_signature(functions[name], partial(_of_verb, request))
+            set_signature(functions[name], partial(_make_signature, request))
 
 
-def _of_verb(request: Callable[..., object], function: FunctionType) -> Signature:
+def _make_signature(request: Callable[..., object], function: FunctionType) -> Signature:
     taken = Signature.from_callable(request).parameters.values()
     fixed = {*_NAMED, "stream"} if function.__name__ == "stream" else _NAMED
     defaults = {"allow_redirects": False} if function.__name__ == "head" else {}
     return with_keywords(function, [each for each in taken if each.name not in fixed], defaults)
 
 
-show_verbs(vars(Session), Session.request)
+set_verb_signatures(vars(Session), Session.request)
 
 
 def session() -> Session:

@@ -38,7 +38,7 @@ from curlhttp.requests._headers import (
 from curlhttp.requests._headers import (
     check_header_validity,
     get_encoding_from_headers,
-    headers_of,
+    make_default_headers,
     parse_dict_header,
     parse_header_links,
     parse_list_header,
@@ -130,7 +130,7 @@ def default_user_agent(name: str = "python-requests") -> str:
 
 def default_headers() -> CaseInsensitiveDict[str]:
     """Return the headers that a session begins with."""
-    return headers_of(default_user_agent())
+    return make_default_headers(default_user_agent())
 
 
 # --- mappings and pairs ---
@@ -147,7 +147,7 @@ def from_key_val_list(value: object) -> OrderedDict[Any, Any] | None:
     Raises:
         ValueError: it is neither.
     """
-    return None if value is None else OrderedDict(_no_scalar(value))
+    return None if value is None else OrderedDict(_check_not_scalar(value))
 
 
 def to_key_val_list(value: object) -> list[Any] | None:
@@ -158,10 +158,12 @@ def to_key_val_list(value: object) -> list[Any] | None:
     """
     if value is None:
         return None
-    return list(_no_scalar(value).items() if isinstance(value, Mapping) else _no_scalar(value))
+    return list(
+        _check_not_scalar(value).items() if isinstance(value, Mapping) else _check_not_scalar(value)
+    )
 
 
-def _no_scalar(value: object) -> Any:
+def _check_not_scalar(value: object) -> Any:
     if isinstance(value, (str, bytes, bool, int)):
         raise ValueError("cannot encode objects that are not 2-tuples")
     return value
@@ -204,11 +206,11 @@ def is_valid_cidr(string_network: str) -> bool:
 def address_in_network(ip: str, net: str) -> bool:
     """Return whether an IPv4 address is within a network such as 192.168.1.0/24."""
     network, bits = net.split("/")
-    mask = _number(dotted_netmask(int(bits)))
-    return _number(ip) & mask == _number(network) & mask
+    mask = _to_number(dotted_netmask(int(bits)))
+    return _to_number(ip) & mask == _to_number(network) & mask
 
 
-def _number(address: str) -> int:
+def _to_number(address: str) -> int:
     return int.from_bytes(socket.inet_aton(address), "big")
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from curlhttp import exceptions
-from curlhttp.requests._alias import point
+from curlhttp.requests._alias import add_alias
 
 if TYPE_CHECKING:
     chardet: Any
@@ -26,7 +26,7 @@ _CANDIDATES = {
 }
 
 
-def _target(name: str) -> str | None:
+def _find_package(name: str) -> str | None:
     """Return the name of the package that stands behind one of ours, or None."""
     for candidate in _CANDIDATES[name]:
         try:
@@ -34,12 +34,12 @@ def _target(name: str) -> str | None:
         except ImportError:
             continue
         if candidate == "urllib3":
-            _adopt()
+            _patch_bases()
         return candidate
     return None
 
 
-def _adopt() -> None:
+def _patch_bases() -> None:
     """Make ContentDecodingError one of urllib3's errors, as it is in requests."""
     from urllib3.exceptions import HTTPError
 
@@ -47,7 +47,7 @@ def _adopt() -> None:
 
 
 for _name in _CANDIDATES:
-    point(f"{__name__}.{_name}", partial(_target, _name))
+    add_alias(f"{__name__}.{_name}", partial(_find_package, _name))
 
 
 def __getattr__(name: str) -> Any:
