@@ -47,6 +47,7 @@ __all__ = [
     "unfollowed",
 ]
 
+_STREAMED = {"stream": True}
 _VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _new_request = Request.__new__
 
@@ -195,9 +196,13 @@ class RequestBuilder:
 
     def _request(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
         """Return what a verb sends: mostly a plain request, which costs a third."""
-        if options or self._overrides_build_request:
-            return self.build_request(method, url, **options)
-        return self._plain(method, self._parse(url))
+        if not options and not self._overrides_build_request:
+            return self._plain(method, self._parse(url))
+        if options == _STREAMED and not self._overrides_build_request:
+            request = self._plain(method, self._parse(url))
+            request.stream = True
+            return request
+        return self.build_request(method, url, **options)
 
     def _request_by(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
         """Return what `request` sends: by a verb's name what the verb does."""

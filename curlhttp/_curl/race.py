@@ -11,6 +11,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import AttemptResult, HedgePlan
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._models.timings import make_timings
 
 __all__ = ["HedgeRace"]
 
@@ -129,7 +130,7 @@ class HedgeRace:
         self._plan.surfaces(winner.request)
         first = self._first
         if first is not None and status_of(first):
-            self._plan.timed(first.timings().first_byte)
+            self._plan.timed(make_timings(first.timings()).first_byte)
         elif first is not None and first is not winner:
             self._plan.timed(monotonic() - self._begun)
         for transfer in tuple(self.running):
@@ -159,7 +160,7 @@ class HedgeRace:
             self._first = None
         # First of all, since a transfer that was dropped has forgotten its timings.
         assert transfer.request is not None
-        total = transfer.timings().total
+        total = make_timings(transfer.timings()).total
         self._plan.dropped(transfer.request, result, total, transfer.was_sent)
         self._drop(transfer, self.running[0])
 

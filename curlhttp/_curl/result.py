@@ -23,6 +23,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request
 from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import make_timings
 from curlhttp.exceptions import RequestException
 
 __all__ = [
@@ -142,7 +143,7 @@ def response_of(transfer: Transfer) -> Response:
         raise_failure(transfer)
     head = transfer.head or head_of(transfer)
     content = b"".join(transfer.pieces)  # of one piece, that piece itself
-    response = Response(request, head, content, transfer.times())
+    response = Response(request, head, content, transfer.timings())
     # Most responses have no coding: that is seen without parsing.
     if head.may_have_codings and "\ncontent-encoding" in head.lower and request.decode and content:
         decode_body(response, request)
@@ -171,7 +172,8 @@ def take_piece(transfer: Transfer) -> bytes:
     piece = transfer.take()
     if not piece:
         raise_failure(transfer)
-        head_of(transfer)
+        if transfer.head is None:
+            head_of(transfer)
     return piece
 
 
@@ -207,7 +209,7 @@ def raise_failure(transfer: Transfer) -> None:
     if failed is not None:
         # It has timings if it was raised before, or by a request that the caller's body sent.
         if isinstance(failed, RequestException) and failed.timings is None:
-            failed.request, failed.timings = transfer.request, transfer.timings()
+            failed.request, failed.timings = transfer.request, make_timings(transfer.timings())
             failed.response = _response_so_far(transfer)
             failed.request_sent = failed.request_sent or transfer.was_sent
         raise failed
@@ -240,7 +242,7 @@ def _error_of(transfer: Transfer) -> RequestException:
             is_odd=is_odd(transfer.lines),
             os_errno=easy.getinfo(pycurl.OS_ERRNO),
             connect_code=easy.getinfo(pycurl.HTTP_CONNECTCODE),
-            timings=transfer.timings(),
+            timings=make_timings(transfer.timings()),
             deadline_passed=request.is_late(monotonic()),
             aborted_resend=code == pycurl.E_ABORTED_BY_CALLBACK and transfer.sends > 1,
             refused=transfer.is_refused() and not transfer.is_second,

@@ -20,11 +20,12 @@ from curlhttp._curl.errors import no_head, too_large
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
 from curlhttp._engine.engine import DRAINED
+from curlhttp._engine.log import watch_of
 from curlhttp._models.config import Limits
 from curlhttp._models.parts import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head
-from curlhttp._models.timings import CurlTimings, Timings, make_timings
+from curlhttp._models.timings import CurlTimings
 
 __all__ = ["Transfer"]
 
@@ -163,7 +164,7 @@ class Transfer(GuardedSending):
         """
         self.request = request
         self.handle.prepare(request)
-        if request.extensions is not None:
+        if request.extensions is not None and watch_of(request) is not None:
             self._listen(request)
         body = request.body
         if body is not None and body.data is None:
@@ -316,12 +317,8 @@ class Transfer(GuardedSending):
         self._unread = self._folded = 0
         return taken
 
-    def timings(self) -> Timings:
-        """Return where the time went up to now."""
-        return make_timings(self.times())
-
-    def times(self) -> CurlTimings:
-        """Return the timings as libcurl counts them: most are never looked at."""
+    def timings(self) -> CurlTimings:
+        """Return where the time went up to now, as libcurl counts it: most is never looked at."""
         info = self.easy.getinfo
         # Without a byte libcurl gives the end.
         first_byte = info(_STARTTRANSFER_TIME_T) if self.lines else 0

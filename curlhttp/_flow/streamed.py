@@ -160,6 +160,8 @@ class Streamed(Response):
             )
 
     def _set_decoder(self) -> None:
+        if "\ncontent-encoding" not in self._head.lower:  # as of most: seen without parsing
+            return
         try:
             coded = parse_codings(self.headers.get_list("content-encoding"))
         except RequestException as error:
@@ -201,13 +203,16 @@ class Streamed(Response):
         if self._content is None:
             self._begin()
             self._set_decoder()
-            piece = await self._read_piece()
-            body = BytesIO(piece)  # a list of small pieces would take a multiple of their memory
-            body.seek(0, SEEK_END)
-            while piece:
-                piece = await self._read_piece()
-                body.write(piece)
-            self._content = body.getvalue()
+            content = await self._read_piece()
+            if content and (piece := await self._read_piece()):
+                # A list of small pieces would take a multiple of their memory.
+                body = BytesIO(content)
+                body.seek(0, SEEK_END)
+                while piece:
+                    body.write(piece)
+                    piece = await self._read_piece()
+                content = body.getvalue()
+            self._content = content
         return self._content
 
     async def finished(self) -> Response:

@@ -57,15 +57,20 @@ def make_timings(counted: CurlTimings) -> Timings:
         counted: the numbers from libcurl.
     """
     queue, first_byte, total, route, steps = counted
-    named, connected, secured = steps or (0, 0, 0)
+    dns = connect = tls = 0.0
+    if steps is not None:
+        named, connected, secured = steps
+        dns = named * MICROSECOND
+        connect = max(0, connected - named) * MICROSECOND
+        tls = max(0, secured - connected) * MICROSECOND if secured else 0.0
     return Timings(
         queue,
-        dns=named * MICROSECOND,
-        connect=max(0, connected - named) * MICROSECOND,
-        tls=max(0, secured - connected) * MICROSECOND if secured else 0.0,
-        first_byte=first_byte * MICROSECOND,
-        total=total * MICROSECOND,
-        reused=steps is None,
-        peer=None if route is None else (route[0], route[2]),
-        local=None if route is None else (route[1], route[3]),
+        dns,
+        connect,
+        tls,
+        first_byte * MICROSECOND,
+        total * MICROSECOND,
+        steps is None,
+        None if route is None else (route[0], route[2]),
+        None if route is None else (route[1], route[3]),
     )

@@ -113,10 +113,10 @@ class ParquetWriter:
         self._rows: list[FetchRow] = []
         self._bytes = 0
 
-    def add(self, row: FetchRow) -> None:
-        """Add a row."""
-        self._rows.append(row)
-        self._bytes += 1000 + len(row.body or b"")
+    def add(self, rows: list[FetchRow]) -> None:
+        """Add rows."""
+        self._rows += rows
+        self._bytes += sum([1000 + len(row.body or b"") for row in rows])
         if len(self._rows) >= _MAX_ROWS or self._bytes >= _MAX_BYTES:
             self._flush()
 
@@ -130,7 +130,7 @@ class ParquetWriter:
         if name == "timings":
             return self._timings([row.timings for row in rows], field.type)
         if name == "headers":
-            return self._headers([row.headers for row in rows])
+            return self._headers([row.grouped_fields() for row in rows])
         values = [getattr(row, name) for row in rows]
         if field.type == self._arrow.string():
             return self._strings(values)
@@ -148,13 +148,13 @@ class ParquetWriter:
         missing = self._arrow.array([row is None for row in rows])
         return self._arrow.StructArray.from_arrays(columns, fields=list(kind), mask=missing)
 
-    def _headers(self, rows: list[dict[str, list[str]]]) -> Any:
+    def _headers(self, rows: list[list[tuple[str, list[str]]]]) -> Any:
         arrow, whole = self._arrow, self._arrow.int32()
-        lists = [values for row in rows for values in row.values()]
-        values = self._strings([value for values in lists for value in values])
-        ends = arrow.array(accumulate(map(len, lists), initial=0), whole)
+        fields = [field for row in rows for field in row]
+        values = self._strings([value for _, values in fields for value in values])
+        ends = arrow.array(accumulate([len(values) for _, values in fields], initial=0), whole)
         items = arrow.ListArray.from_arrays(ends, values)
-        keys = self._strings([name for row in rows for name in row])
+        keys = self._strings([name for name, _ in fields])
         return arrow.MapArray.from_arrays(
             arrow.array(accumulate(map(len, rows), initial=0), whole), keys, items
         )

@@ -18,6 +18,7 @@ Row: TypeAlias = "tuple[int, str | bytes]"
 """The row of a URL in the input, and the URL."""
 
 MAX_LINE = 1 << 20  # bytes
+_LINE_END = b"\n"[0]
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -47,7 +48,7 @@ class TextLines:
                 if not raw:
                     return
                 left -= len(raw)
-                while left > 0 and not raw.endswith(b"\n"):
+                while left > 0 and raw[-1] != _LINE_END:
                     more = stream.readline(min(left, MAX_LINE))
                     left -= len(more)
                     if not more or more.endswith(b"\n"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
 from json.encoder import encode_basestring as _quote
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from curlhttp._models.redaction import display_url, strip_userinfo
 from curlhttp.exceptions import RequestException
@@ -16,13 +16,48 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     from curlhttp._models.response import Response
 
-__all__ = ["TIMINGS", "FetchRow"]
+__all__ = ["TIMINGS", "FetchRow", "make_field"]
 
 TIMINGS = ("queue", "dns", "connect", "tls", "first_byte", "total")
 
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+Field: TypeAlias = tuple[str, str, str]
+"""A header field: its name in lower case, its value, and both as JSON."""
+
+_fields: dict[str, Field] = {}  # by line; most servers send the same lines again and again
+_MAX_FIELDS = 1000
+_MAX_LINE = 100  # characters of a line that is kept
+
+
+def _read_fields(response: Response) -> list[Field]:
+    """Return the fields of a response; of one whose headers nobody read or changed, cheaply."""
+    block = response._head.block.decode("latin-1")
+    if response._headers is not None or "\n " in block or "\n\t" in block:
+        return [make_field(name, value) for name, value in response.headers.multi_items()]
+    found = []
+    for line in block.split("\n")[1:]:
+        field = _fields.get(line)
+        if field is None:
+            name, colon, value = line.partition(":")
+            if not colon:
+                continue
+            field = make_field(name.rstrip(" \t"), value.strip(" \t\r"))
+            if len(line) <= _MAX_LINE:
+                if len(_fields) >= _MAX_FIELDS:
+                    _fields.clear()
+                _fields[line] = field
+        found.append(field)
+    return found
+
+
+def make_field(name: str, value: str) -> Field:
+    """Return a header field."""
+    lower = name.lower()
+    return lower, value, f"{_quote(lower)}: [{_quote(value)}]"
 
 
 @dataclass(slots=True)
@@ -38,7 +73,7 @@ class FetchRow:
         message: the message of the exception, or None.
         attempts: the number of attempts; 0 if the URL is invalid.
         timings: seconds of the last attempt, in the order of TIMINGS, or None if nothing was sent.
-        headers: the headers of the response: lists of values by lower-case name.
+        fields: the header fields of the response.
         size: the size of the decoded body in bytes.
         body: the body of the response, or None.
         body_file: the path of a larger body in the folder of the fetch, or None.
@@ -54,7 +89,7 @@ class FetchRow:
     message: str | None = None
     attempts: int = 0
     timings: tuple[float, ...] | None = None
-    headers: dict[str, list[str]] = field(default_factory=dict)
+    fields: list[Field] = field(default_factory=list)
     size: int = 0
     body: bytes | None = None
     body_file: str | None = None
@@ -62,7 +97,9 @@ class FetchRow:
     host: str = ""
 
     @classmethod
-    def of(cls, row: int, url: str, host: str, outcome: Response | RequestException) -> FetchRow:
+    def of(
+        cls, row: int, url: str, host: str, outcome: Response | RequestException, at: int
+    ) -> FetchRow:
         """Return the row of a request.
 
         Args:
@@ -70,6 +107,7 @@ class FetchRow:
             url: see the attribute.
             host: see the attribute.
             outcome: a response with its body, or an error.
+            at: when it came, in milliseconds since 1970.
         """
         shown = strip_userinfo(url) if "@" in url else url
         times = outcome.timings
@@ -77,16 +115,9 @@ class FetchRow:
         timings = None if times is None else cast("tuple[float, ...]", times[: len(TIMINGS)])
         attempts = len(outcome.attempts) or 1
         if isinstance(outcome, RequestException):
-            failed = cls(row, shown, attempts=attempts, timings=timings, host=host)
+            failed = cls(row, shown, attempts=attempts, timings=timings, fetched_at=at, host=host)
             failed._set_error(outcome)
             return failed
-        headers: dict[str, list[str]] = {}
-        for name, value in outcome.headers.multi_items():
-            lower = name.lower()
-            if lower in headers:
-                headers[lower].append(value)
-            else:
-                headers[lower] = [value]
         body, final = outcome.content, outcome.url
         return cls(  # positional arguments, because they are faster
             row,
@@ -97,11 +128,11 @@ class FetchRow:
             None,
             attempts,
             timings,
-            headers,
+            _read_fields(outcome),
             len(body),
             body,
             None,
-            _now(),
+            at,
             host,
         )
 
@@ -121,42 +152,54 @@ class FetchRow:
     def _set_error(self, error: Exception) -> None:
         self.error, self.message = type(error).__name__, str(error)
 
+    def grouped_fields(self) -> list[tuple[str, list[str]]]:
+        """Return each name in lower case with its values, in the order of the first of each."""
+        if len({name for name, _, _ in self.fields}) == len(self.fields):
+            return [(name, [value]) for name, value, _ in self.fields]
+        grouped: dict[str, list[str]] = {}
+        for name, value, _ in self.fields:
+            grouped.setdefault(name, []).append(value)
+        return list(grouped.items())
+
     def to_json(self) -> bytes:
         """Return the row as a line of JSON; a body that is not UTF-8 becomes "body_base64"."""
+        # Formatted by hand, because json takes twice as long for a dict of the same fields.
         body, base64_field = "null", ""
         if self.body is not None:
             try:
                 body = _quote(self.body.decode())
             except UnicodeDecodeError:
                 base64_field = f', "body_base64": "{base64.b64encode(self.body).decode()}"'
-        timings = "null"
-        if self.timings is not None:
-            timings = _TIMINGS_FORMAT % self.timings
-        headers = ", ".join(
-            [
-                f"{_quote(name)}: [{', '.join(map(_quote, values))}]"
-                for name, values in self.headers.items()
-            ]
-        )
+        timings = "null" if self.timings is None else _TIMINGS_FORMAT % self.timings
+        final = "null" if self.final_url is None else _quote(self.final_url)
+        if self.error is None:
+            outcome = f'"status": {self.status}, "error": null, "message": null'
+        else:
+            message = _quote(self.message or "")
+            outcome = f'"status": null, "error": {_quote(self.error)}, "message": {message}'
+        body_file = "null" if self.body_file is None else _quote(self.body_file)
         second, millisecond = divmod(self.fetched_at, 1000)
-        # Formatted by hand, because json takes twice as long for a dict of the same fields.
         line = (
-            f'{{"row": {self.row}, "url": {_quote(self.url)}, '
-            f'"final_url": {_quote_or_null(self.final_url)}, '
-            f'"status": {"null" if self.status is None else self.status}, '
-            f'"error": {_quote_or_null(self.error)}, "message": {_quote_or_null(self.message)}, '
-            f'"attempts": {self.attempts}, "timings": {timings}, "headers": {{{headers}}}, '
-            f'"size": {self.size}, "body": {body}, "body_file": {_quote_or_null(self.body_file)}, '
+            f'{{"row": {self.row}, "url": {_quote(self.url)}, "final_url": {final}, {outcome}, '
+            f'"attempts": {self.attempts}, "timings": {timings}, '
+            f'"headers": {{{self._fields_as_json()}}}, "size": {self.size}, "body": {body}, '
+            f'"body_file": {body_file}, '
             f'"fetched_at": "{_format_second(second)}.{millisecond:03}+00:00"{base64_field}}}\n'
         )
         return line.encode("utf-8", "replace")
 
+    def _fields_as_json(self) -> str:
+        if len({name for name, _, _ in self.fields}) == len(self.fields):
+            return ", ".join([text for _, _, text in self.fields])
+        return ", ".join(
+            [
+                f"{_quote(name)}: [{', '.join(map(_quote, values))}]"
+                for name, values in self.grouped_fields()
+            ]
+        )
 
-_TIMINGS_FORMAT = "{" + ", ".join(f'"{name}": %r' for name in TIMINGS) + "}"
 
-
-def _quote_or_null(value: str | None) -> str:
-    return "null" if value is None else _quote(value)
+_TIMINGS_FORMAT = "{" + ", ".join(f'"{name}": %.6f' for name in TIMINGS) + "}"
 
 
 @lru_cache(maxsize=4)

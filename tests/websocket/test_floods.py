@@ -139,7 +139,7 @@ async def test_while_nobody_receives_little_is_kept_and_others_have_their_turn(
         connection = ws.real._connection
         for _ in range(20):
             await anyio.sleep(limit / 20)
-            kept = connection.inbox.size + len(connection._raw) + connection._stream.unsent()
+            kept = connection.inbox.size + connection._received.size + connection._stream.unsent()
             assert kept < 2048 * KIB
         await ws.close()
 

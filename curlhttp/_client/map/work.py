@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from curlhttp._client.building import DownloadOptions
+from curlhttp._client.building import DownloadOptions, RequestOptions
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
@@ -78,7 +78,7 @@ class Work:
         else:
             self._items = iter(requests)
         self._core = core
-        self._options = options
+        self._options = cast("RequestOptions", options)  # of which these are a part
         self._most = concurrency
         self._window = 2 * concurrency
         self._taken = 0
@@ -131,7 +131,7 @@ class Work:
 
     def _request(self, item: Item) -> Request:
         if isinstance(item, _URLS):
-            return self._core.build_request("GET", item, **self._options)
+            return self._core._request("GET", item, self._options)
         if not isinstance(item, Request) and not hasattr(item, "prepare"):
             raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
         request = self._core.complete(item)

@@ -18,6 +18,7 @@ from websockets.exceptions import InvalidState
 from websockets.frames import Opcode
 from websockets.protocol import State
 
+from curlhttp._client.websocket.frames import BINARY, TEXT, FrameBuffer, pack_message
 from curlhttp._client.websocket.handshake import Settings
 from curlhttp._engine.engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
@@ -154,6 +155,14 @@ class Inbox:
             return _INVALID, "a text message is not UTF-8"
         return None
 
+    def add_message(self, data: bytes, *, is_text: bool) -> tuple[int, str] | None:
+        """Add a whole message; return why to close if it is invalid."""
+        try:
+            self._put(str(data, "utf-8") if is_text else data)
+        except UnicodeDecodeError:
+            return _INVALID, "a text message is not UTF-8"
+        return None
+
     def _add_piece(self, data: bytes, is_last: bool) -> None:
         decoder = self._decoder
         if decoder is not None:
@@ -195,7 +204,7 @@ class WebSocketConnection:
         settings: what the caller wants.
         now: gives monotonic seconds.
         gate: makes a gate of the engine.
-        lock: keeps threads apart; for tasks, one that does nothing.
+        lock: keeps threads apart; may be acquired again by its owner.
         on_end: called once, when it has ended.
     """
 
@@ -218,7 +227,8 @@ class WebSocketConnection:
         self._gate = gate
         self._lock = lock
         self._on_end = on_end
-        self._raw = memoryview(response.rest)  # was received, and is not parsed yet
+        self._received = FrameBuffer(response.rest, settings.max_size)
+        self._packs = not protocol.extensions  # messages go out as they are
         self._late_pong: bytes | None = None  # has to wait until the server takes more
         self._written = 0  # bytes
         self.inbox: Inbox = Inbox()
@@ -256,7 +266,8 @@ class WebSocketConnection:
             end = None if seconds is None else self._now() + seconds
             is_late = False
             while True:
-                await self._parse_in_turns()
+                if self._received or self._is_at_end:
+                    await self._parse_in_turns()
                 with self._lock:
                     if self.inbox.messages:
                         return self.inbox.pop()
@@ -280,7 +291,7 @@ class WebSocketConnection:
             with self._lock:
                 self._parse()
                 is_enough = self.inbox.messages and not self.inbox.discards
-                if not self._raw or is_enough or self._has_ended:
+                if not self._received or is_enough or self._has_ended:
                     return
             if self._is_overdue():
                 return
@@ -336,20 +347,36 @@ class WebSocketConnection:
         """Take what was received, b"" for the end of it."""
         self.heartbeat.heard_at = self._now()
         if data:
-            self._raw = memoryview(b"".join((self._raw, data)) if self._raw else data)
+            self._received.add(data)
         else:
             self._is_at_end = True
 
     def _parse(self) -> None:
         """Parse a slice of what was received."""
-        if self._raw and not self._has_ended:
-            piece, self._raw = self._raw[:_SLICE], self._raw[_SLICE:]
-            self.protocol.receive_data(bytes(piece))
-            for frame in self.protocol.events_received():
-                self._on_frame(frame)  # type: ignore[arg-type]  # the handshake is done
-            self._flush()
-        if self._is_at_end and not self._raw:
+        if self._received and not self._has_ended:
+            self._parse_slice()
+        if self._is_at_end and not self._received:
             self._finish(None)
+
+    def _parse_slice(self) -> None:
+        protocol, received, left = self.protocol, self._received, _SLICE
+        flushes = self._stream.unsent() > 0
+        while left > 0 and received:
+            is_plain = protocol.state is State.OPEN and protocol.current_size is None
+            first, data = received.take(left, messages=is_plain)
+            left -= len(data) + 2
+            if first:
+                wrong = self.inbox.add_message(bytes(data), is_text=first == TEXT)
+                if wrong is not None:
+                    protocol.fail(*wrong)
+                    flushes = True
+            elif data:
+                protocol.receive_data(bytes(data))
+                for frame in protocol.events_received():
+                    self._on_frame(frame)  # type: ignore[arg-type]  # the handshake is done
+                flushes = True
+        if flushes:
+            self._flush()
 
     def _on_frame(self, frame: Frame) -> None:
         opcode = frame.opcode
@@ -371,14 +398,15 @@ class WebSocketConnection:
             with suppress(InvalidState):  # it has ended
                 self.protocol.send_pong(data)
 
-    def _flush(self) -> None:
-        """Write what the protocol wants to be sent, and what the server did not take before."""
+    def _flush(self, frame: bytes = b"") -> None:
+        """Write what the protocol has to send, a frame, and what the server did not take before."""
         if self._has_ended:
             return
         unsent = self._stream.unsent()
         if not unsent:
             self._answer_ping()
-        data = b"".join(self.protocol.data_to_send())
+        pending = self.protocol.data_to_send()
+        data = b"".join([*pending, frame]) if pending else frame
         if data or unsent:
             try:
                 self._stream.write(data)
@@ -395,7 +423,7 @@ class WebSocketConnection:
         self._error = self._error or error
         with suppress(Exception):  # it has seen the end already
             self.protocol.receive_eof()
-        self._raw = memoryview(b"")
+        self._received.clear()
         self.response.end(error)
         for gate in self._enders:
             gate.open()
@@ -410,16 +438,26 @@ class WebSocketConnection:
             TypeError: it is neither text nor bytes.
             WebSocketClosed: it cannot be sent any more.
         """
-        protocol = self.protocol
         if isinstance(message, str):
-            send, data = protocol.send_text, message.encode()
+            first, data = TEXT, message.encode()
         elif isinstance(message, (bytes, bytearray, memoryview)):
-            send, data = protocol.send_binary, bytes(message)
+            first, data = BINARY, bytes(message)
         else:
             raise TypeError(f"a message is str or bytes, not {type(message).__name__}")
         with self._lock:
-            self._send(send, data)
+            if self._packs:
+                self._send_frame(pack_message(first, data))
+            else:
+                protocol = self.protocol
+                self._send(protocol.send_text if first == TEXT else protocol.send_binary, data)
         await self._drain()
+
+    def _send_frame(self, frame: bytes) -> None:
+        if self._has_ended or self._error is not None or self.protocol.state is not State.OPEN:
+            raise self.closed()
+        self._flush(frame)
+        if self._error is not None:
+            raise self.closed()
 
     async def ping(self, data: bytes) -> None:
         """Send a ping; see `send`."""
@@ -580,7 +618,7 @@ class WebSocketConnection:
         try:
             while self._has_room() and not self._has_ended:
                 self._parse()  # also what came with the handshake
-                if not (self._raw or self._has_ended):
+                if not (self._received or self._has_ended):
                     data = self._stream.receive_now()
                     if data is None:
                         return True
@@ -593,7 +631,9 @@ class WebSocketConnection:
 
     def _has_room(self) -> bool:
         """Return whether little enough was read that nobody asked for."""
-        unfinished = len(self.protocol.reader.buffer) + (self.protocol.current_size or 0)
+        protocol = self.protocol
+        unfinished = len(protocol.reader.buffer) + (protocol.current_size or 0)
+        unfinished += self._received.held
         return self.inbox.size + unfinished <= _MOST_AHEAD
 
     def _keep_alive(self, now: float, looks: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from contextvars import Context
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -307,7 +307,7 @@ async def _open(
                 del core.keepers[other]
         tasks = background_tasks(loop, Context())
         keeper = core.keepers[loop] = WebSocketRegistry(core.clock.now, tasks.gate, tasks.spawn)
-    return AsyncWebSocket(_connected(core, response, protocol, settings, keeper, nullcontext()))
+    return AsyncWebSocket(_connected(core, response, protocol, settings, keeper, threading.RLock()))
 
 
 def _connected(

@@ -19,7 +19,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request, pack_fields
-from curlhttp._models.timings import MICROSECOND, Timings
+from curlhttp._models.timings import MICROSECOND, Timings, make_timings
 from curlhttp.exceptions import ConnectionError, SSLError
 
 __all__ = ["Stream", "connection_to", "given_up"]
@@ -127,12 +127,12 @@ class Stream:
             sent = self._send(data)
             if sent < len(data):
                 self._unsent.append(memoryview(data)[sent:])
-                return
+            return
         self._push()
 
     def unsent(self) -> int:
         """Return how many bytes were written and wait to be sent."""
-        return sum(map(len, self._unsent))
+        return sum(map(len, self._unsent)) if self._unsent else 0
 
     def _push(self) -> None:
         """Send what goes out at once of what waits."""
@@ -221,7 +221,7 @@ def given_up(error: BaseException | None) -> BaseException:
 def _timings(transfer: Transfer) -> Timings:
     info = transfer.easy.getinfo
     total = info(pycurl.TOTAL_TIME_T) * MICROSECOND
-    return transfer.timings()._replace(
+    return make_timings(transfer.timings())._replace(
         first_byte=total,
         peer=(info(pycurl.PRIMARY_IP), info(pycurl.PRIMARY_PORT)),
         local=(info(pycurl.LOCAL_IP), info(pycurl.LOCAL_PORT)),

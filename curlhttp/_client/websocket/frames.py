@@ -1,0 +1,136 @@
+"""Read and write frames that are one whole message each, as most frames are.
+
+The package `websockets` gets all other frames: fragments, control frames, compressed messages and
+what violates the protocol. It parses each frame with coroutines, which takes five times as long.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from struct import Struct
+
+from websockets.frames import apply_mask  # type: ignore[attr-defined]  # in C where it can be
+
+from curlhttp._models.parts import Parts
+
+__all__ = ["BINARY", "TEXT", "FrameBuffer", "pack_message"]
+
+TEXT, BINARY = 0x81, 0x82  # the first byte of a frame that is a message (RFC 6455, section 5.2)
+_MESSAGES = (TEXT, BINARY)
+_MASKED = 0x80
+_TWO_BYTES, _EIGHT_BYTES = 126, 127  # in place of a size: the size follows in so many bytes
+_TWO, _EIGHT = Struct("!H"), Struct("!Q")
+_TWO_HEAD, _EIGHT_HEAD = Struct("!BBH"), Struct("!BBQ")
+
+
+def pack_message(first: int, data: bytes) -> bytes:
+    """Return a message as one frame of a client, masked with unpredictable bytes.
+
+    Args:
+        first: TEXT or BINARY.
+        data: the payload.
+    """
+    size = len(data)
+    if size < _TWO_BYTES:
+        head = bytes((first, _MASKED | size))
+    elif size < 1 << 16:
+        head = _TWO_HEAD.pack(first, _MASKED | _TWO_BYTES, size)
+    else:
+        head = _EIGHT_HEAD.pack(first, _MASKED | _EIGHT_BYTES, size)
+    mask = os.urandom(4)
+    return b"".join((head, mask, apply_mask(data, mask)))
+
+
+class FrameBuffer:
+    """The received bytes that are not parsed yet, cut at the ends of frames.
+
+    Args:
+        data: the first bytes.
+        max_size: the maximum size of a message in bytes, or None.
+
+    Attributes:
+        held: bytes of a frame whose rest has not arrived.
+    """
+
+    def __init__(self, data: bytes, max_size: int | None) -> None:
+        self._data = memoryview(data)
+        self._max_size: float = math.inf if max_size is None else max_size
+        self._rest = 0  # bytes of the current frame that the other parser has not got
+        self._parts: Parts[bytes] = Parts()  # of the frame that is held
+        self._missing = 0  # bytes of its head, or of all of it
+        self.held: int = 0
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to parse before more bytes arrive."""
+        return bool(self._data)
+
+    @property
+    def size(self) -> int:
+        """Return the number of bytes that are not parsed yet."""
+        return len(self._data) + self.held
+
+    def add(self, data: bytes) -> None:
+        """Append received bytes."""
+        if self.held:
+            self._missing -= len(data)
+            self.held += len(data)
+            if self._missing > 0:
+                self._parts.add(data)
+                return
+            data = self._parts.take(data)
+            self.held = 0
+        elif self._data:
+            data = b"".join((self._data, data))
+        self._data = memoryview(data)
+
+    def clear(self) -> None:
+        """Drop all bytes."""
+        self._data, self._parts, self.held = memoryview(b""), Parts(), 0
+
+    def take(self, most: int, *, messages: bool) -> tuple[int, memoryview]:
+        """Return the first byte and the payload of a message, or 0 and bytes for the other parser.
+
+        There are no bytes if the rest of a frame is missing.
+
+        Args:
+            most: the maximum number of bytes for the other parser.
+            messages: False if the other parser has to get all frames.
+        """
+        data = self._data
+        if not self._rest:
+            begin, size = _read_head(data)
+            end = begin + size
+            if begin > len(data):
+                return 0, self._hold(begin)
+            if messages and data[0] in _MESSAGES and data[1] < _MASKED and size <= self._max_size:
+                if end > len(data):
+                    return 0, self._hold(end)
+                self._data = data[end:]
+                return data[0], data[begin:end]
+            self._rest = end
+        taken = data[: min(most, self._rest)]
+        self._rest -= len(taken)
+        self._data = data[len(taken) :]
+        return 0, taken
+
+    def _hold(self, needed: int) -> memoryview:
+        """Keep the beginning of a frame until so many bytes of it have arrived."""
+        self._missing = needed - len(self._data)
+        self.held = len(self._data)
+        self._parts.add(bytes(self._data))
+        self._data = memoryview(b"")
+        return self._data
+
+
+def _read_head(data: memoryview) -> tuple[int, int]:
+    """Return the sizes of a frame's head and payload; of a cut head, how much of it is needed."""
+    if len(data) < 2:
+        return 2, 0
+    size, mask = data[1], 0
+    if size >= _MASKED:
+        size, mask = size - _MASKED, 4
+    if size < _TWO_BYTES:
+        return 2 + mask, size
+    field, begin = (_TWO, 4) if size == _TWO_BYTES else (_EIGHT, 10)
+    return begin + mask, field.unpack_from(data, 2)[0] if len(data) >= begin else 0
