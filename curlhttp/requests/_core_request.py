@@ -47,7 +47,7 @@ __all__ = [
 
 _MIN_SECONDS = 1e-3  # seconds: no limit can be 0
 _NUMBERS = "_numbers"  # the attribute of a PreparedRequest
-# urllib3's SKIP_HEADER, and the names of what is sent without being asked for.
+# urllib3's SKIP_HEADER, and the headers that it may remove.
 _SKIP_HEADER = "@@@SKIP_HEADER@@@"
 _SKIPPABLE = {"accept-encoding", "host", "user-agent"}
 _URLLIB3 = "urllib3.util.connection"
@@ -60,15 +60,15 @@ def make_core_request(
     """Return the core's request for a prepared one.
 
     Raises:
-        InvalidHeader, InvalidMethod: it cannot be sent as it is.
-        ValueError: the timeout is none.
+        InvalidHeader, InvalidMethod: the request cannot be sent like this.
+        ValueError: the timeout is invalid.
     """
     method = check_method(request.method)  # type: ignore[arg-type]
     headers = _to_headers(request.headers)
     body = None if request.body is None else _to_body(request)
     limits = to_timeout(timeout)
-    # Redirects, cookies, credentials, retries and content codings are the facade's business; it is
-    # enough for the engine to know that a redirect's body is not wanted.
+    # The drop-in handles redirects, cookies, credentials, retries and content codings. The engine
+    # only needs to know that a redirect's body is not wanted.
     fields = pack_fields(
         headers,
         limits,
@@ -88,7 +88,7 @@ def get_url(request: PreparedRequest) -> URL:
     url = parse_url(text)
     if url.username is not None:
         url = url.without_userinfo()
-    # Nothing is folded any more: what the request's URL shows is what is asked for.
+    # Dot segments stay: the server is asked for exactly the path that the request's URL shows.
     return _with_dots(url, request) if "/." in text else url
 
 
@@ -115,7 +115,7 @@ def set_certificate_name(name: str, sent: CoreRequest) -> None:
 
 
 def set_proxy_authorization(credentials: object, sent: CoreRequest) -> None:
-    """Send credentials that stand in the request's headers to the proxy, and to nobody else."""
+    """Send the credentials in the request's headers to the proxy alone."""
     assert sent.transport.proxy is not None
     headers = (("Proxy-Authorization", to_header_text(credentials)),)
     proxy = replace(sent.transport.proxy, headers=headers)
@@ -129,8 +129,8 @@ def set_proxy_authorization(credentials: object, sent: CoreRequest) -> None:
 def _make_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
     """Return headers as they go to the engine, which compares their lines by identity.
 
-    They were checked when the request was prepared, by requests' rules: those of the core are
-    stricter. What came in since then is checked here.
+    They were checked by requests' rules when the request was prepared. The core's are stricter,
+    and headers may have been added since, so both are checked here.
     """
     headers = Headers()
     headers._replace(
@@ -151,8 +151,8 @@ def _is_skipped(name: object, value: object) -> bool:
 
 
 def _make_field(name: object, value: object) -> tuple[str, str]:
-    # Blanks at the end are no part of a value (RFC 9110, section 5.5): HTTP/2 must not have them,
-    # and libcurl takes a line of nothing else for its removal.
+    # Trailing blanks are not part of a value (RFC 9110, section 5.5). HTTP/2 forbids them, and
+    # libcurl removes a header whose value is blank.
     name, text = to_header_text(name), to_header_text(value).rstrip(" \t")
     return name, without_userinfo(name, text) if "@" in text else text
 
@@ -244,7 +244,7 @@ def to_timeout(timeout: TimeoutInput) -> Timeout:
     """Return the core's time limits.
 
     Raises:
-        ValueError: it is none, or a limit is not positive.
+        ValueError: it is no timeout, or a limit is not positive.
     """
     try:
         return _make_timeout(timeout)
@@ -255,8 +255,8 @@ def to_timeout(timeout: TimeoutInput) -> Timeout:
 def parse_timeout(timeout: TimeoutInput) -> tuple[float | None, float | None, float | None]:
     """Return (connect, read, total) in seconds, None for no limit.
 
-    urllib3's total is none of the whole exchange: it bounds the wait for the connection and each
-    wait for bytes, so that is what becomes of it here.
+    urllib3's total does not limit the whole exchange: it limits connecting and each wait for bytes.
+    It is translated into these two limits.
 
     Raises:
         ValueError: it is none of these, or a limit is not positive.
@@ -281,7 +281,7 @@ def parse_timeout(timeout: TimeoutInput) -> tuple[float | None, float | None, fl
 
 
 def start_countdown(timeout: TimeoutInput, spent: Timings | None) -> Callable[[], TimeoutInput]:
-    """Return what tells the limits of the next hop: a total is one of all hops together."""
+    """Return a function that returns the next hop's limits: all hops share one total."""
     if not isinstance(timeout, Timeout) or timeout.total is None:
         return lambda: timeout
     end = monotonic() + timeout.total - (0 if spent is None else spent.queue + spent.total)
@@ -318,7 +318,7 @@ def check_seconds(name: str, value: Any) -> float | None:
 def _parse_urllib3_timeout(timeout: urllib3.Timeout) -> tuple[float | None, float | None, None]:
     total = _to_seconds(timeout.total)
     connect = _to_seconds(timeout._connect)
-    read = _to_seconds(timeout._read)  # the property read_timeout is for connections that are there
+    read = _to_seconds(timeout._read)  # the property read_timeout needs an open connection
     return _get_smaller(connect, total), _get_smaller(read, total), None
 
 
@@ -327,7 +327,7 @@ def _to_seconds(value: object) -> float | None:
         return None
     import socket
 
-    # An object of its own stands for the default.
+    # urllib3 has a sentinel for the default.
     return float(value) if isinstance(value, (int, float)) else socket.getdefaulttimeout()
 
 
@@ -348,21 +348,21 @@ def ip_version() -> Literal[4, 6] | None:
     if not getattr(module, "HAS_IPV6", True):
         return 4
     family = getattr(module, "allowed_gai_family", None)
-    # Only one that was put there by the program says something.
+    # It counts only where the program replaced it.
     if family is not None and getattr(family, "__module__", _URLLIB3) != _URLLIB3:
         return _VERSIONS.get(int(family()))
     return None
 
 
 def pass_numbers_on(response: Response, following: PreparedRequest) -> None:
-    """Let a hop know the numbers of the response that leads to it."""
-    received = getattr(response.raw, "received", None)  # of another library's pool, there is none
+    """Pass the attempt numbers of a response to the request for its redirect."""
+    received = getattr(response.raw, "received", None)  # None for another library's pool
     if received is not None:
         following.__dict__[_NUMBERS] = get_attempt_numbers(received.request)
 
 
 def continue_numbering(request: PreparedRequest, sent: CoreRequest) -> None:
-    """Number a hop's attempts after those before it; whoever sends it once more starts anew."""
+    """Continue the attempt numbers of the earlier hops; sending the request again restarts them."""
     numbers = request.__dict__.pop(_NUMBERS, None)
     if numbers is not None:
         share_attempt_numbers(sent, numbers)

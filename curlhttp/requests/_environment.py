@@ -1,6 +1,6 @@
-"""Whether the environment has a say in a request, asked for each one, so it must be quick.
+"""Whether the environment affects a request. Each request asks, so the check must be fast.
 
-What it says is for utils to read; here is only whether that is worth the time.
+`utils` reads the settings, which is slow, only where there are some.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = [
 ]
 
 _SCHEMES = ("all_proxy", "http_proxy", "https_proxy")
-_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first that is there counts
-_ABSENCE_TTL = 1.0  # seconds that the absence of a netrc file is believed
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first that is set counts
+_ABSENCE_TTL = 1.0  # seconds to remember that there is no netrc file
 
-# What is below os.environ, which encodes each name that it is asked for: 0.7 µs apiece.
+# The dict inside os.environ, because os.environ encodes each name, at 0.7 µs each.
 _environ = os.environ
 _below: Any = getattr(_environ, "_data", None)
 _encode: Any = getattr(_environ, "encodekey", None)
@@ -40,7 +40,7 @@ _absent: tuple[Any, float] = (None, 0.0)
 
 
 def _read_replacement() -> Any:
-    """Return what is set, by encoded name, where a test has put a dict in place of os.environ."""
+    """Return the variables by encoded name, where a test has replaced os.environ by a dict."""
     return {_encode(name): value for name, value in os.environ.items()}
 
 
@@ -65,13 +65,13 @@ def get_ca_bundle() -> str | None:
 
 
 def get_plain_http_verify() -> str | bool:
-    """Return the authorities for a request that needs none: the environment's if they are there."""
+    """Return verify for a plain HTTP request: the environment's authorities if the file exists."""
     path = get_ca_bundle()
     return path if path is not None and os.path.exists(path) else True
 
 
 def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[str, str] | None:
-    """Return user name and password that netrc has for a URL's host, or None; see utils."""
+    """Return the user name and password in netrc for a URL's host, or None; see utils."""
     if not _may_have_netrc():
         return None
     from curlhttp.requests.utils import get_netrc_auth

@@ -1,4 +1,4 @@
-"""Bodies and files: how long, what name, where they stand. Exposed by utils."""
+"""A body's length, file name and position. `utils` exposes these functions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = [
 
 
 def super_len(o: Any) -> int:
-    """Return how much there is left to read of a body, as far as it can tell; else 0.
+    """Return how many bytes of a body are left to read, or 0 if that is unknown.
 
-    A string counts in UTF-8. Files are asked for their size, other objects for __len__(), len
-    or where their end is, less where they stand.
+    A string counts as UTF-8. Other objects are asked for __len__(), len, their file size or the
+    position of their end, minus the current position.
     """
     total: int | None = None
     position = 0
@@ -38,7 +38,7 @@ def super_len(o: Any) -> int:
     if hasattr(o, "tell"):
         try:
             position = o.tell()
-        except OSError:  # a pipe: nothing is known to be left of what has a size
+        except OSError:  # a pipe: what is left is unknown
             position = total or 0
         else:
             if total is None and hasattr(o, "seek"):
@@ -84,10 +84,10 @@ def guess_filename(obj: object) -> str | None:
 
 
 def rewind_body(prepared_request: PreparedRequest) -> None:
-    """Put a body where it was before it was sent.
+    """Seek a body back to where it was before it was sent.
 
     Raises:
-        UnrewindableBodyError: it cannot seek, or where it was is not known.
+        UnrewindableBodyError: it cannot seek, or its first position is unknown.
     """
     seek = getattr(prepared_request.body, "seek", None)
     position = prepared_request._body_position

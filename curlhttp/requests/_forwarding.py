@@ -1,4 +1,4 @@
-"""Look up, on first use, names that a module re-exports from another one."""
+"""Re-export names lazily: a module's `__getattr__` that looks them up in other modules."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ _checked: set[tuple[str, str | bytes]] = set()
 
 
 def are_known_good(headers: Iterable[tuple[str, object]]) -> bool:
-    """Return whether all headers have been found good; False may only mean that nobody knows."""
+    """Return whether all headers were checked before; False may only mean that they were not."""
     try:
         return _checked.issuperset(headers)
-    except TypeError:  # a value that cannot be hashed is no good one
+    except TypeError:  # a value that cannot be hashed is invalid
         return False
 
 
@@ -59,7 +59,7 @@ def check_header(name: Any, value: Any) -> None:
     if type(name) is str and isinstance(value, (str, bytes)) and (name, value) in _checked:
         return
     check_header_validity((name, value))
-    # The one control character that requests lets pass and that means an end to C code.
+    # requests accepts NUL, which ends a string in C.
     if any(("\0" if isinstance(text, str) else b"\0") in text for text in (name, value)):
         raise InvalidHeader(f"A header must not contain NUL: {name!r}")
     if type(name) is str and len(name) + len(value) <= _LONGEST_CHECKED:
@@ -109,7 +109,7 @@ def _repr_of(header: tuple[str | bytes, str | bytes], part: object) -> str:
 
 
 def make_default_headers(user_agent: str) -> CaseInsensitiveDict[str]:
-    """Return the headers that a session begins with."""
+    """Return a new session's headers."""
     return CaseInsensitiveDict(
         {
             "User-Agent": user_agent,
@@ -121,7 +121,7 @@ def make_default_headers(user_agent: str) -> CaseInsensitiveDict[str]:
 
 
 def unquote_header_value(value: str, is_filename: bool = False) -> str:
-    r"""Return what a quoted string holds; other values are returned as they are.
+    r"""Return a quoted string without its quotes, and any other value unchanged.
 
     Args:
         value: the value.
@@ -154,7 +154,7 @@ def parse_dict_header(value: str) -> dict[str, str | None]:
 
 
 def _unquoted(text: str) -> str:
-    # Splitting has undone the backslashes; what is within the quotes may be quoted once more.
+    # Splitting has removed the backslashes; the text inside the quotes may be quoted again.
     return unquote_header_value(text[1:-1]) if text[:1] == text[-1:] == '"' else text
 
 
@@ -257,7 +257,7 @@ class Head:
     """What http.client's response and urllib3's have in common.
 
     Args:
-        received: the response that the engine gave.
+        received: the core's response.
     """
 
     def __init__(self, received: Response) -> None:

@@ -1,8 +1,8 @@
-"""What `response.raw` is: the body as a file, and the head in urllib3's terms.
+"""`response.raw`: the body as a file, and the head with urllib3's attributes.
 
 Code written for requests reads bodies from here, and looks up what the response itself does not
-say: repeated headers, the peer's address. It also puts something of its own in place: a file around
-`_fp`, another read(). All of it is made when it is asked for.
+have: repeated headers, the peer's address. It also replaces parts: it wraps `_fp`, or sets another
+read(). Attributes are computed on first use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["RawResponse"]
 
 _CHUNK = 64 * 1024  # bytes
 _REDIRECTS = (301, 302, 303, 307, 308)
-_COPIED = frozenset({"headers", "reason", "status"})  # by what builds a requests' Response
+_COPIED = frozenset({"headers", "reason", "status"})  # into a requests' Response
 _READING = frozenset({"read", "read1", "read_chunked", "stream"})
 
 
@@ -39,31 +39,30 @@ class RawResponse(Head):
     """Stand in for urllib3's HTTPResponse.
 
     Args:
-        received: the response that the engine gave, its content coding not undone; whole, or
-            streamed with its body on the wire.
+        received: the core's response, not decoded; buffered or streamed.
 
     Attributes:
-        decode_content: what read() and stream() do unless they are told: undo the content coding.
+        decode_content: whether read() and stream() decode by default.
     """
 
     auto_close = True
     decode_content = False
     enforce_content_length = True
     strict = 0
-    _file: Any = None  # what was put in place of the wire
-    _body: bytes | None = None  # what `data` keeps
+    _file: Any = None  # a replacement of the body
+    _body: bytes | None = None  # cached by `data`
     _decoder: ContentDecoder | DecoderAdapter | None = None
     _is_finished = False
     _is_consumed = False  # read_buffered() returned it
     _fp_bytes_read = 0
     _retries: Any = None
-    _length: int | None = None  # as it was set, and not told by the header
+    _length: int | None = None  # if set; else the header counts
 
-    # the head
+    # --- the head ---
 
     @property
     def is_unchanged(self) -> bool:
-        """Return whether nobody can have changed what a response is built from."""
+        """Return whether the attributes that a response is built from are unchanged."""
         return _COPIED.isdisjoint(self.__dict__)
 
     @cached_property
@@ -73,7 +72,7 @@ class RawResponse(Head):
 
     @cached_property
     def headers(self) -> urllib3.HTTPHeaderDict:
-        """Return the header fields, repeated ones apart (getlist)."""
+        """Return the header fields; getlist() returns repeated ones separately."""
         from urllib3 import HTTPHeaderDict
 
         headers = HTTPHeaderDict()
@@ -129,10 +128,10 @@ class RawResponse(Head):
         return self.received.sets_cookies
 
     def get_redirect_location(self) -> str | bool | None:
-        """Return where a redirect leads, or None; False for what is no redirect."""
+        """Return the Location of a redirect, or None; False for other statuses."""
         return self.headers.get("location") if self.status in _REDIRECTS else False
 
-    # the body
+    # --- the body ---
 
     @cached_property
     def _wire(self) -> Any:
@@ -156,9 +155,9 @@ class RawResponse(Head):
         self._decoder, self._is_finished = None, False
 
     def read_buffered(self) -> bytes | None:
-        """Return what is left of the body if it is in memory, and has no coding to undo; else None.
+        """Return the rest of a body that is in memory and not encoded; else None.
 
-        It counts as read then. It is not for who put something of their own in the bytes' way.
+        The body counts as read then. It is None, too, if a program replaced a reading method.
         """
         received, own = self.received, self.__dict__
         content: bytes | None = received._content
@@ -183,11 +182,11 @@ class RawResponse(Head):
 
         Args:
             amt: bytes.
-            decode_content: undo the content coding; None for what the attribute says.
+            decode_content: decode the body; None for the attribute's value.
             cache_content: keep all of it for `data`.
 
         Raises:
-            RequestException: the body broke off, is corrupt or too late.
+            RequestException: the body broke off, is corrupt, or took too long.
         """
         if amt is not None and amt < 0:
             amt = None
@@ -210,7 +209,7 @@ class RawResponse(Head):
         return body.getvalue()
 
     def _read_coded(self, amt: int | None, some: bool = False) -> bytes:
-        """Return the next amt bytes of the file, or some of them; at its end it is closed."""
+        """Return the next amt bytes of the file, or some of them; close it at its end."""
         file = self._fp
         if getattr(file, "closed", False):
             return b""
@@ -235,7 +234,7 @@ class RawResponse(Head):
             if not coded:
                 return False
             self._decoder = ContentDecoder(coded)
-        elif not hasattr(self._decoder, "take"):  # a user put it there
+        elif not hasattr(self._decoder, "take"):  # set by the program
             self._decoder = DecoderAdapter(self._decoder)
         return True
 
@@ -262,21 +261,21 @@ class RawResponse(Head):
     def stream(
         self, amt: int | None = _CHUNK, decode_content: bool | None = None
     ) -> Iterator[bytes]:
-        """Give the body in pieces of amt bytes; a chunked one as it comes, at most amt at once.
+        """Yield the body in pieces of amt bytes; a chunked one as it arrives, at most amt at once.
 
         Args:
-            amt: bytes; None for pieces as they come.
-            decode_content: undo the content coding; None for what the attribute says.
+            amt: bytes; None for pieces as they arrive.
+            decode_content: decode the body; None for the attribute's value.
 
         Raises:
-            RequestException: the body broke off, is corrupt or too late.
+            RequestException: the body broke off, is corrupt, or took too long.
         """
         if amt is not None and amt <= 0:
             amt = None
         if self.chunked or (amt is None and "read" not in self.__dict__):
             yield from self.read_chunked(amt, decode_content=decode_content)
             return
-        # By the method that users may have put something in place of, and that may swallow a piece.
+        # By read(), which a program may have replaced, and which may return b"" before the end.
         while (piece := self.read(amt=amt, decode_content=decode_content)) or not self.closed:
             if piece:
                 yield piece
@@ -284,10 +283,10 @@ class RawResponse(Head):
     def read_chunked(
         self, amt: int | None = None, decode_content: bool | None = None
     ) -> Iterator[bytes]:
-        """Give the body in pieces as they come, of amt bytes at most.
+        """Yield the body as it arrives, at most amt bytes at once.
 
         Raises:
-            RequestException: the body broke off, is corrupt or too late.
+            RequestException: the body broke off, is corrupt, or took too long.
         """
         decodes = self._decodes(decode_content)
         while piece := self._read_some(amt, decodes):
@@ -299,7 +298,7 @@ class RawResponse(Head):
         return self._read_coded(amt, some=True)
 
     def read1(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
-        """Return what is there next, at most amt bytes unless that is None or negative."""
+        """Return the bytes that are available, at most amt unless that is None or negative."""
         if amt == 0:
             return b""
         wanted = None if amt is None or amt < 0 else amt
@@ -325,8 +324,8 @@ class RawResponse(Head):
         return list(self)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give the lines, with their ends and the content coding undone."""
-        begun: list[bytes] = []  # of a line that may be long
+        """Yield the decoded lines, with their ends."""
+        begun: list[bytes] = []  # a list, because a line may be long
         for piece in self.stream(None, decode_content=True):
             *ends, rest = piece.split(b"\n")
             for end in ends:
@@ -338,7 +337,7 @@ class RawResponse(Head):
 
     @property
     def data(self) -> bytes:
-        """Return the body, read as the attribute decode_content says."""
+        """Return the body, decoded if decode_content is set."""
         return self.read(cache_content=True) if self._body is None else self._body
 
     def json(self) -> Any:
@@ -355,7 +354,7 @@ class RawResponse(Head):
         return self.data.decode("utf-8", "replace")
 
     def tell(self) -> int:
-        """Return how many bytes of the body, as it is on the wire, were read."""
+        """Return how many undecoded bytes of the body were read."""
         if self._is_consumed and self._file is None and not self._fp_bytes_read:
             return len(self.received._content or b"")  # not counted: few ask
         return self._fp_bytes_read
@@ -380,11 +379,11 @@ class RawResponse(Head):
         """Do nothing."""
 
     def _update_chunk_length(self) -> None:
-        """Do nothing: libcurl has the chunks. CacheControl wants to put its own in place."""
+        """Do nothing, because libcurl removes the chunks. CacheControl replaces this method."""
 
     @property
     def length_remaining(self) -> int | None:
-        """Return how many bytes are to come, or None when that is not known."""
+        """Return how many bytes are left, or None if unknown."""
         from curlhttp._policy.resume import content_length
 
         length = content_length(self.received.headers) if self._length is None else self._length
@@ -392,38 +391,38 @@ class RawResponse(Head):
 
     @length_remaining.setter
     def length_remaining(self, length: int | None) -> None:
-        """Take what caches say of a body that they put in place; it is read to its end anyway."""
+        """Set the length of a replaced body, as caches do; it is read to its end in any case."""
         self._length = None if length is None else length + self.tell()
 
-    # the end
+    # --- the end ---
 
     @property
     def closed(self) -> bool:
-        """Return whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or discarded."""
         from curlhttp.requests._original_response import is_closed
 
         return is_closed(self._fp)
 
     def isclosed(self) -> bool:
-        """Return whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or discarded."""
         return self.closed
 
     def close(self) -> None:
-        """Give up the rest of the body."""
+        """Discard the rest of the body."""
         self._decoder, self._is_finished = None, True
         self._fp.close()
-        self.received.close()  # what is around it may not pass that on
+        self.received.close()  # a wrapper may not pass close() on
 
     def release_conn(self) -> None:
-        """Do nothing: a connection goes back by itself, when its body was read."""
+        """Do nothing: a connection returns to the pool automatically when its body was read."""
 
     def drain_conn(self) -> None:
-        """Do without the rest of the body: read a little to save the connection, else close it."""
-        with suppress(RequestException):  # nobody wanted it
+        """Discard the rest of the body: read a little to keep the connection, else close it."""
+        with suppress(RequestException):  # the body is not wanted
             run_sync(self.received.discard)
         self.close()
 
-    # the connection
+    # --- the connection ---
 
     @property
     def _connection(self) -> Connection | None:
@@ -435,22 +434,22 @@ class RawResponse(Head):
 
     @property
     def sock(self) -> socket.socket | Socket:
-        """Return what answers getpeername() and getsockname()."""
+        """Return the socket or its stand-in: getpeername(), getsockname()."""
         from curlhttp.requests._original_response import socket_of
 
         return socket_of(self.received)
 
 
-io.IOBase.register(RawResponse)  # its __del__ would cost more than the rest of it
+io.IOBase.register(RawResponse)  # registered, because inheriting its __del__ is slow
 
 
 class DecoderAdapter:
-    """Let a decoder of urllib3's kind do what a ContentDecoder does.
+    """Adapt a decoder with urllib3's interface to a ContentDecoder.
 
-    Users put one in place of `raw._decoder`, as Google does to hash what came coded.
+    Programs set one as `raw._decoder`, as Google's do to hash the encoded body.
 
     Args:
-        decoder: has `decompress` and `flush`; if it has `has_unconsumed_tail` too, as since
+        decoder: has `decompress` and `flush`; with `has_unconsumed_tail`, as of
             urllib3 2.6, `decompress` takes a `max_length`.
     """
 
@@ -460,11 +459,11 @@ class DecoderAdapter:
         self._ready = io.BytesIO()
 
     def feed(self, data: bytes) -> None:
-        """Give the next wire bytes, when take() has given all of those before."""
+        """Accept the next encoded bytes, after take() has returned all earlier output."""
         self._fed = data
 
     def take(self, limit: int) -> bytes:
-        """Give at most `limit` decoded bytes, b"" when more input is needed or none is left."""
+        """Return at most `limit` decoded bytes, b"" if it needs more input or is at the end."""
         piece = self._ready.read(limit)
         if not piece:
             self._ready = io.BytesIO(self._step(max(limit, _CHUNK)))
@@ -479,8 +478,8 @@ class DecoderAdapter:
         return self._call("decompress", data, **({} if has_more is None else {"max_length": limit}))
 
     def finish(self) -> None:
-        """Fetch what the decoder kept back until the end."""
-        # Brotli's takes all input while it still has output.
+        """Decode what the decoder held back."""
+        # Brotli's accepts all input while it still has output.
         self._ready = io.BytesIO(self._call("decompress", b"") + self._call("flush"))
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> bytes:

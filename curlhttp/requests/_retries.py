@@ -1,7 +1,7 @@
-"""Send again as a Retry says: urllib3's, or anything that works like it.
+"""Retry as urllib3's Retry, or an object like it, decides.
 
-A Retry speaks of urllib3's errors. Those of libcurl are told to it in urllib3's words; its answer
-is told in requests' exceptions. Import this late: it loads urllib3.
+libcurl's errors are translated into urllib3's for the Retry, and its decision into requests'
+exceptions. Import this module late, because it loads urllib3.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _PARTIAL_FILE = 18
 
 
 class IncompleteHead(e.ChunkedEncodingError, e.RemoteProtocolError):
-    """Report a head that ended early; requests takes it for whole, and the body for cut."""
+    """A head that ended early; requests accepts the head and reports an incomplete body."""
 
 
 class IncompleteBody(names.IncompleteRead):
-    """Report how much of a body came, in the words by which programs know that it is not all."""
+    """How many bytes of a body arrived, in the text by which programs recognise it."""
 
     def __init__(self, came: int, left: int | None) -> None:
         super().__init__(came, left or 0)
@@ -46,7 +46,7 @@ class IncompleteBody(names.IncompleteRead):
 
 
 class BadContentLength(e.InvalidHeader, e.RemoteProtocolError):
-    """Report a Content-Length that is no number, or several of which each says something else."""
+    """A Content-Length that is not a number, or several that differ."""
 
 
 def to_retry(value: AnyRetry) -> AnyRetry:
@@ -60,8 +60,8 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
     """Return the Retry for the next attempt.
 
     Raises:
-        RequestException: there is to be no other attempt: the error itself, or one of requests'
-            with a MaxRetryError in it.
+        RequestException: there is no other attempt. It is the error itself, or one of requests'
+            that holds a MaxRetryError.
     """
     retries = to_retry(retries)
     pool = _PoolName(url)
@@ -69,9 +69,9 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
     cause = _to_urllib3(error, pool)
     if cause is None:
         raise error
-    error.__context__ = cause  # programs walk down the chain, to a socket.gaierror for one
+    error.__context__ = cause  # programs follow the chain, such as to a socket.gaierror
     if error.request_sent and isinstance(error, e.SSLError) and not _may_repeat(retries, method):
-        retries = retries.new(total=0)  # a Retry takes every failure of TLS for one to connect
+        retries = retries.new(total=0)  # a Retry treats every TLS failure as one to connect
     try:
         return retries.increment(method, pool.target, error=cause, _pool=pool)
     except names.MaxRetryError as given_up:
@@ -79,7 +79,7 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
     except Exception as raised:
         if raised is not cause:
             raise
-        error.args = (cause,)  # which says what happened, in urllib3's words
+        error.args = (cause,)  # urllib3's error, which says what happened
         raise error from None
     raise failure
 
@@ -100,7 +100,7 @@ def _may_repeat(retries: AnyRetry, method: str) -> bool:
 
 
 def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> AnyRetry:
-    """Return the Retry for the next attempt, or None when the response will do.
+    """Return the Retry for the next attempt, or None to keep the response.
 
     Raises:
         RetryError: there are no attempts left, and raise_on_status is set.
@@ -132,7 +132,11 @@ def pause(retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest) -> None
                 request_sent=True,
             )
         retries.sleep(raw)
-    except (names.InvalidHeader, ValueError, OverflowError) as error:  # or too large for Python
+    except (
+        names.InvalidHeader,
+        ValueError,
+        OverflowError,
+    ) as error:  # ValueError, OverflowError: too large for Python
         raise e.InvalidHeader(error, request_sent=True) from error
 
 
@@ -145,7 +149,7 @@ def _get_delay(retries: AnyRetry, raw: RawResponse | None) -> float:
 
 
 class _PoolName:
-    """Name the origin of a request as urllib3 names a pool, for messages; nothing is sent by it."""
+    """Name a request's origin as urllib3 names a pool, for messages only."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -178,8 +182,8 @@ def to_urllib3_error(
 
     Args:
         error: the error.
-        came: bytes of the body that came before.
-        length: bytes of the whole body; None when the head does not tell.
+        came: bytes of the body that arrived before it.
+        length: bytes of the whole body; None if unknown.
     """
     if error.curl_code == _PARTIAL_FILE:
         return _make_incomplete_body(error, came, length)
@@ -193,7 +197,7 @@ def _make_incomplete_body(error: e.RequestException, came: int, length: int | No
 
 
 def _to_urllib3(error: e.RequestException, pool: Any) -> Exception | None:
-    """Return urllib3's error for one of ours, or None where another attempt would be pointless."""
+    """Return urllib3's error for one of ours, or None if a retry would be pointless."""
     if isinstance(error, _FINAL):
         return None
     message = str(error)
@@ -209,7 +213,7 @@ def _to_urllib3(error: e.RequestException, pool: Any) -> Exception | None:
         return names.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
     if isinstance(error, e.ConnectionError) and not error.request_sent:
         return _make_connect_error(error, pool)
-    if isinstance(error, e.WriteTimeout):  # requests and urllib3 have no name for it
+    if isinstance(error, e.WriteTimeout):  # requests and urllib3 have none
         return names.ProtocolError("Connection aborted.", TimeoutError(message))
     received = error.response
     if error.curl_code == _PARTIAL_FILE and received is not None:
@@ -229,7 +233,7 @@ _FINAL = (
 
 
 def _to_ssl_error(error: e.SSLError) -> Exception:
-    """Return the error of `ssl` for one of ours; programs look for its class, reason and words."""
+    """Return ssl's error for one of ours: programs look at its class, reason and text."""
     import ssl
 
     kind, words = ssl.SSLError, ""
@@ -237,7 +241,7 @@ def _to_ssl_error(error: e.SSLError) -> Exception:
         kind, words = ssl.SSLCertVerificationError, "certificate verify failed"
     elif said := _find_openssl_reason(str(error)):
         words = said[1]
-    # The name of OpenSSL's constant, which for alerts is older than its words.
+    # The name of OpenSSL's constant, which is older than its text for alerts.
     reason = "_".join(words.replace("ssl/tls", "sslv3").upper().split())
     text = f"[SSL: {reason}] {words}: {error}" if words else str(error)
     made = kind(int(ssl.SSL_ERROR_SSL), text)
@@ -264,17 +268,17 @@ def _make_connect_error(error: e.RequestException, pool: Any) -> Exception:
 
 
 def _set_cause(cause: Exception, error: Exception) -> Exception:
-    """Return an error as if it had been raised because of another, which a program may look for."""
+    """Return an error with another as its cause, because programs look for that."""
     error.__cause__ = error.__context__ = cause
     return error
 
 
 def _make_final_error(error: e.RequestException, given_up: Exception) -> e.RequestException:
-    """Return what requests raises when the attempts are used up."""
+    """Return the error that requests raises when no attempts are left."""
     if isinstance(error, e.ConnectionError):
         kind = type(error)
     elif isinstance(error, e.ChunkedEncodingError):
-        return error  # the same as without a Retry, which in requests never saw it
+        return error  # as without a Retry, because requests asks none here
     else:
         kind = e.ConnectionError
     failure = _copy_as(error, kind, given_up)
@@ -285,7 +289,7 @@ def _make_final_error(error: e.RequestException, given_up: Exception) -> e.Reque
 def _copy_as(
     error: e.RequestException, kind: type[e.RequestException], *args: object
 ) -> e.RequestException:
-    """Return an error of another kind with the facts of one."""
+    """Return an error of another class with the same attributes."""
     return kind(
         *args,
         request=error.request,

@@ -1,4 +1,4 @@
-"""Text out of bytes: pieces, encodings and guesses at them. Exposed by utils."""
+"""Decode bodies: charsets, guesses at them, lines and slices. `utils` exposes these functions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def get_unicode_from_response(r: Response) -> str | bytes | None:
     """Return the text of a response, decoded as its headers say, else as UTF-8 (deprecated)."""
     _warn_deprecated("get_unicode_from_response")
     content = r.content
-    if not isinstance(content, (bytes, bytearray)):  # there is none, or it is text
+    if not isinstance(content, (bytes, bytearray)):  # None, or already text
         return cast("str | None", content)
     charset = get_charset(get_encoding_from_headers(r.headers), r.headers)
     return decode_text(bytes(content), charset or "utf_8")
@@ -49,11 +49,11 @@ def get_charset(encoding: str | None, headers: Mapping[str, str] | None) -> str 
 
     Args:
         encoding: that of the response, or a guess at it.
-        headers: of the response. What they name means UTF-8 unless it is a charset that HTTP uses;
-            what the program has set instead may be any codec for text.
+        headers: of the response. A charset that they name and HTTP does not use means UTF-8;
+            the program may set any codec for text.
 
     Returns:
-        None where the program has set what is no charset.
+        None if the program has set an unknown charset.
     """
     if not isinstance(encoding, str):
         return None
@@ -84,10 +84,10 @@ def stream_decode_response_unicode(iterator: Iterable[bytes], r: Response) -> It
 
 
 def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:
-    """Give the lines of a text or body that comes in pieces, each as soon as it has ended.
+    """Yield the lines of a text or body that arrives in pieces, each as soon as it ends.
 
-    A line end that is cut in two counts twice, as in requests, and what stands before the end of a
-    delimiter at the end of a piece is an empty line.
+    As in requests, a line end that is split between pieces counts twice, and a delimiter at the end
+    of a piece ends an empty line.
 
     Args:
         pieces: str or bytes.
@@ -111,11 +111,11 @@ class _LineStart:
     def __init__(self, delimiter: Any) -> None:
         self._delimiter = delimiter
         self._overlap = len(delimiter) - 1 if delimiter else 0
-        self.end: Any = None  # where a delimiter may have begun
+        self.end: Any = None  # a delimiter may begin here
         self.parts: Parts[Any] = Parts()
 
     def extend(self, piece: Any) -> bool:
-        """Take a piece if all of it belongs to the line, and return whether it does."""
+        """Add a piece if all of it belongs to the line, and return whether it does."""
         if not self.parts:
             return False
         if self._delimiter:
@@ -134,7 +134,7 @@ class _LineStart:
 
 
 def iter_slices(string: Any, slice_length: int | None) -> Generator[Any, None, None]:
-    """Give slices of a string; all of it at once when the length is None or not positive."""
+    """Yield slices of a string; all of it if the length is None or not positive."""
     if slice_length is None or slice_length <= 0:
         slice_length = len(string) or 1
     for start in range(0, len(string), slice_length):
@@ -142,7 +142,7 @@ def iter_slices(string: Any, slice_length: int | None) -> Generator[Any, None, N
 
 
 def guess_json_utf(data: bytes) -> str | None:
-    """Return which UTF a JSON text is in, by its byte order mark or where its zeros are.
+    """Return the UTF encoding of a JSON text, by its byte order mark or the position of zeros.
 
     JSON begins with two ASCII characters (RFC 4627, section 3). Returns None if no UTF fits.
     """

@@ -1,7 +1,7 @@
-"""Keep the start of bodies that nobody asked for: of followed redirects and of challenges.
+"""Keep the start of bodies that the program may never read: of followed redirects and challenges.
 
-A little of such a body is kept, as it came. It is decoded when somebody looks, and no further than
-that: a few hundred bytes may decode to gigabytes, and some bodies never end.
+Up to 64 KiB of such a body are kept undecoded. They are decoded on first use, again up to 64 KiB,
+because a few hundred bytes may decode to gigabytes, and some bodies never end.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ __all__ = [
 ]
 
 
-_KEPT = 64 * 1024  # bytes, on the wire and decoded; the engine stops there, too
+_KEPT = 64 * 1024  # bytes, encoded and decoded; the engine stops there, too
 
-# --- what is expected ---
+# --- whether redirects are followed ---
 
 _NOT_FOLLOWED, _FOLLOWED, _HOP = range(3)
-# Past the adapters: they have requests' arguments, which do not say whether redirects are followed.
+# A context variable, because adapters have requests' arguments, which do not include this.
 _expected: ContextVar[int] = ContextVar("expected", default=_NOT_FOLLOWED)
 reset_expected = _expected.reset
 
 
 def expect_redirects(follows: bool) -> Token[int]:
-    """Say that redirects will be followed, or not, until reset_expected."""
+    """Note whether redirects will be followed, until reset_expected."""
     is_followed = follows or _expected.get() == _HOP
     return _expected.set(_FOLLOWED if is_followed else _NOT_FOLLOWED)
 
 
 def expect_hop() -> Token[int]:
-    """Say that the next send is for a hop, until reset_expected."""
+    """Note that the next send is for a hop, until reset_expected."""
     return _expected.set(_HOP)
 
 
 def follows_redirects() -> bool:
-    """Return whether the response of the adapter at work is followed if it redirects."""
+    """Return whether the current response is followed if it redirects."""
     return _expected.get() == _FOLLOWED
 
 
-# --- what becomes of the body ---
+# --- the body ---
 
 
 def keep_start(response: Response) -> None:
-    """Keep a little of a body, as it came, and let go of the connection.
+    """Keep the start of a body undecoded, and release the connection.
 
-    Where the response leads is known, whatever becomes of its body: that may be broken.
+    A broken body is no error here, because the response's head is enough to go on.
 
     Raises:
-        RequestException: the server is silent for too long.
+        RequestException: a time limit ran out.
     """
     if not hasattr(response, "_kept_start"):
         read_to_end(response)
@@ -82,16 +82,16 @@ def keep_start(response: Response) -> None:
 
 
 def read_to_end(response: Response) -> None:
-    """Read a body to its end, and keep it, as far as that goes."""
+    """Read a body to its end and keep it, unless it is broken."""
     with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
         _ = response.content
 
 
 def decode_start(response: Response) -> bytes:
-    """Return what is known of a body that is set aside, or is to be, decoded.
+    """Return the kept start of a body, decoded; read it now if it was not kept yet.
 
     Raises:
-        RequestException: it is read now, and is broken.
+        RequestException: it was read now, and is broken.
     """
     reads_now = response._kept_start is None
     if reads_now:
@@ -99,7 +99,7 @@ def decode_start(response: Response) -> bytes:
         _read(response, pieces)
         _keep(response, pieces)
     data: bytes = response._kept_start or b""
-    if not hasattr(response.raw, "stream"):  # as in iter_content: then it is what it is
+    if not hasattr(response.raw, "stream"):  # as in iter_content: not decoded
         return data
     decoded = bytearray()
     try:
@@ -124,14 +124,14 @@ def _read(response: Response, pieces: list[bytes]) -> None:
 def _keep(response: Response, pieces: list[bytes]) -> None:
     response._kept_start = b"".join(pieces)[:_KEPT]
     response.close()
-    response._content_consumed = False  # it can be asked for
+    response._content_consumed = False  # it can still be read
 
 
 def _decode(data: bytes, coding: str, decoded: bytearray) -> None:
-    """Undo a coding, and stop when there is enough.
+    """Decode until there is enough.
 
     Raises:
-        ContentDecodingError: it is cut or corrupt; what came before that is there.
+        ContentDecodingError: it is cut or corrupt; `decoded` has what came before.
     """
     names = parse_codings([coding])
     if not names:

@@ -1,7 +1,7 @@
-"""urllib3's pool managers and pools as adapters have them: real ones, whose pools send by libcurl.
+"""Adapters' pool managers and pools: real ones of urllib3, whose connections are libcurl's.
 
-What a pool is told and libcurl cannot do (a fingerprint, a class of connections that a program
-brings) is done by urllib3 itself, on sockets of its own. Import this late: it loads urllib3.
+Where a pool's settings are unsupported by libcurl (a fingerprint, a class of connections), urllib3
+sends on its own sockets. Import this module late, because it loads urllib3.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ __all__ = [
 
 
 class UnsupportedByLibcurl(Exception):
-    """Say what a pool asks for that libcurl cannot do."""
+    """A pool's setting that libcurl does not support."""
 
 
 class PoolOwner:
-    """What pools know of their adapter, and keep in mind when it is gone.
+    """A pool's weak reference to its adapter; it outlives the adapter.
 
     Args:
-        adapter: has the pools; None for pools that belong to nobody.
+        adapter: has the pools; None for pools without an adapter.
 
     Attributes:
         is_guarded: the adapter has a guard.
@@ -85,11 +85,11 @@ class PoolOwner:
         return None if self._adapter is None else self._adapter()
 
     def check_unguarded(self, pool: HTTPConnectionPool) -> None:
-        """Refuse to let urllib3 dial what a guard has to judge.
+        """Check that urllib3 may connect, because a guard cannot check its addresses.
 
         Raises:
             ValueError: there is a guard.
-            ClosedPoolError: there was one, and the adapter is gone.
+            ClosedPoolError: there was one, and the adapter was collected.
         """
         adapter = self.adapter()
         if adapter is not None:
@@ -107,7 +107,7 @@ _NO_OWNER = PoolOwner(None)
 
 
 class _AdapterManager:
-    """What the managers of an adapter have in common."""
+    """Base of an adapter's managers."""
 
     owner = _NO_OWNER
 
@@ -115,7 +115,7 @@ class _AdapterManager:
         pool_classes_by_scheme: dict[str, type[HTTPConnectionPool]]
 
     def attach_to(self, adapter: HTTPAdapter) -> None:
-        """Give the pools to an adapter, whose connections they use."""
+        """Let the pools use the connections of an adapter."""
         self.owner = adapter._pool_owner
         self.pool_classes_by_scheme = dict(_CURL_POOLS)
 
@@ -126,7 +126,7 @@ class _AdapterManager:
         return pool
 
     def clear(self) -> None:
-        """Forget the pools, and let go of the adapter's connections."""
+        """Drop the pools, and close the adapter's connections."""
         super().clear()  # type: ignore[misc]
         adapter = self.owner.adapter()
         if adapter is not None:
@@ -134,26 +134,26 @@ class _AdapterManager:
 
 
 class CurlPoolManager(_AdapterManager, PoolManager):
-    """Make the pools for origins."""
+    """Manage the pools for origins."""
 
 
 class _SharedPoolManager(CurlPoolManager):
-    """A program's own, which several adapters may share: their connections are not its own."""
+    """A program's manager, which several adapters may share, so clear() closes no connections."""
 
     def clear(self) -> None:
         PoolManager.clear(self)
 
 
 class CurlProxyManager(_AdapterManager, ProxyManager):
-    """Make the pools for what goes through an HTTP proxy."""
+    """Manage the pools for requests through an HTTP proxy."""
 
 
 class CurlSOCKSProxyManager(_AdapterManager, PoolManager):
-    """Make the pools for what goes through a SOCKS proxy; libcurl speaks to it.
+    """Manage the pools for requests through a SOCKS proxy, to which libcurl speaks.
 
     Args:
         proxy_url: of the proxy.
-        username: for the proxy; None for what the URL says.
+        username: for the proxy; None for the URL's.
         password: for the proxy.
         num_pools: to keep.
         headers: for all requests, see PoolManager.
@@ -176,14 +176,14 @@ class CurlSOCKSProxyManager(_AdapterManager, PoolManager):
 
 
 def pool_manager_for(adapter: HTTPAdapter, **kw: Any) -> PoolManager:
-    """Return what makes an adapter's pools."""
+    """Return a manager of an adapter's pools."""
     manager = CurlPoolManager(**kw)
     manager.attach_to(adapter)
     return manager
 
 
 def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManager:
-    """Return what makes an adapter's pools for a proxy."""
+    """Return a manager of an adapter's pools for a proxy."""
     is_socks = proxy.lower().startswith("socks")
     if not is_socks and poolmanager.ProxyManager is not ProxyManager:  # a test's mock
         return poolmanager.ProxyManager(proxy, **kw)
@@ -193,7 +193,7 @@ def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManage
 
 
 def adopt(manager: object, adapter: HTTPAdapter) -> None:
-    """Let a manager that is urllib3's own, as many adapters have it, be one of the adapter's."""
+    """Make a plain manager of urllib3's, as many programs set one, use an adapter's connections."""
     if type(manager) is PoolManager and manager.pool_classes_by_scheme == _URLLIB3_POOLS:
         manager.__class__ = _SharedPoolManager
         cast("_SharedPoolManager", manager).attach_to(adapter)
@@ -225,15 +225,15 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
         return super()._new_conn()
 
     def _unused_connection(self) -> object:
-        """Return what urllib3 would connect; it has the attributes that libcurl's has not."""
+        """Return urllib3's connection, which has attributes that libcurl's has not."""
         if "_socks_options" in self.conn_kw:  # urllib3 would need PySocks
             return None
         self.num_connections -= 1
         return super()._new_conn()
 
     def _put_conn(self, conn: BaseHTTPConnection | None) -> None:
-        # libcurl keeps the connections. Here one would keep the adapter, and so this pool, because
-        # the finalizer of a pool holds what is in its queue.
+        # libcurl keeps the connections. One in the queue would keep the adapter and this pool
+        # alive, because the pool's finalizer refers to the queue.
         super()._put_conn(None if hasattr(conn, "is_libcurl") else conn)
 
     def _prepare_proxy(self, conn: Any) -> None:
@@ -243,7 +243,7 @@ class CurlHTTPConnectionPool(HTTPConnectionPool):
 
     def _validate_conn(self, conn: Any) -> None:
         if not hasattr(conn, "is_libcurl"):
-            self.owner.check_unguarded(self)  # it may be from before there was a guard
+            self.owner.check_unguarded(self)  # it may be older than the guard
             super()._validate_conn(conn)
 
 
@@ -262,11 +262,11 @@ _CURL_POOLS: dict[str, type[HTTPConnectionPool]] = {
 
 
 class CurlConnection:
-    """Be one of a pool's connections, for one request; the sockets are libcurl's.
+    """A pool's connection for one request; the sockets are libcurl's.
 
     Attributes:
-        timeout: seconds, None for no limit: for connecting until request() was called, for silence
-            from then on.
+        timeout: seconds, None for no limit: for connecting before request() is called, for silence
+            afterwards.
     """
 
     is_libcurl = is_connected = is_verified = True
@@ -275,14 +275,14 @@ class CurlConnection:
     timeout: float | None = None
 
     def __init__(self, pool: Any, adapter: HTTPAdapter) -> None:
-        """Take part in a pool.
+        """Check that libcurl supports the pool.
 
         Raises:
-            UnsupportedByLibcurl: libcurl cannot do what the pool asks for.
+            UnsupportedByLibcurl: it does not.
         """
         self.host, self.port = pool.host, pool.port
         self._origin = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
-        get_route(pool, parse_url(self._origin), adapter._http2)  # can libcurl do that?
+        get_route(pool, parse_url(self._origin), adapter._http2)  # raises if libcurl cannot
         self._pool, self._adapter = pool, adapter
 
     @cached_property
@@ -293,7 +293,7 @@ class CurlConnection:
         return getattr(self._urllib3_connection, name)
 
     def connect(self) -> None:
-        """Let urllib3 connect, for who wants its socket.
+        """Let urllib3 connect, for programs that need its socket.
 
         Raises:
             ValueError: there is a guard.
@@ -313,7 +313,7 @@ class CurlConnection:
         decode_content: bool = True,
         enforce_content_length: bool = True,
     ) -> None:
-        """Note what to send: getresponse knows the other time limit, too."""
+        """Store the request: getresponse() sends it, when both time limits are known."""
         self._request = _prepare(method, body, headers or {})
         self._target, self._connect = url, self.timeout
         self._options: dict[str, Any] = {
@@ -326,7 +326,7 @@ class CurlConnection:
         """Send the request, and return the response.
 
         Raises:
-            HTTPError: urllib3's, no response came of it.
+            HTTPError: urllib3's; no response was received.
         """
         pool, request = self._pool, self._request
         target = self._target
@@ -344,7 +344,7 @@ class CurlConnection:
             raise to_urllib3_error(error) from error
         pool.num_connections += not raw.received.timings.reused
         response = _to_urllib3_response(raw, request, target, self._options)
-        response._adapter = self._adapter  # type: ignore[attr-defined]  # has what is to be read
+        response._adapter = self._adapter  # type: ignore[attr-defined]  # keeps the engine alive while the body is read
         return response
 
     def close(self) -> None:
@@ -383,7 +383,7 @@ def _to_urllib3_response(
         **options,
     )
     response.version_string = raw.version_string
-    response.chunked = False  # libcurl has taken the chunks apart
+    response.chunked = False  # libcurl has removed the chunks
     return response
 
 
@@ -392,12 +392,12 @@ def _to_urllib3_response(
 
 @dataclass(frozen=True)
 class PoolRoute:
-    """How a request travels that goes by a pool.
+    """How libcurl sends a pool's request.
 
     Attributes:
-        url: what to ask for; the pool says of which host.
-        transport: the way.
-        name: what the certificate has to be for, or None for the URL's host.
+        url: with the pool's host.
+        transport: proxy, TLS and socket settings.
+        name: the host name that the certificate must have, or None for the URL's.
     """
 
     url: URL
@@ -406,17 +406,17 @@ class PoolRoute:
 
 
 def check_class(pool: Any) -> None:
-    """Check that a pool has no connections of its own, whose URLs libcurl may not even know.
+    """Check that a pool makes ordinary connections, and none for URLs that only it knows.
 
     Raises:
-        UnsupportedByLibcurl: it has.
+        UnsupportedByLibcurl: it makes others.
     """
     if type(pool) not in _CURL_POOLS.values() or not vars(pool).keys().isdisjoint(_REPLACED):
-        raise UnsupportedByLibcurl(f"{type(pool).__name__} brings connections of its own")
+        raise UnsupportedByLibcurl(f"{type(pool).__name__} makes connections of another kind")
 
 
 def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
-    """Return how libcurl does what a pool would.
+    """Return how libcurl sends a pool's request.
 
     Raises:
         UnsupportedByLibcurl: it cannot.
@@ -428,7 +428,7 @@ def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
     tls = _get_tls(pool, kw) if pool.scheme == "https" else TLS(verify=get_plain_http_verify())
     unknown = kw.keys() - {"proxy", "proxy_config", "blocksize", "ssl_context", "ca_cert_data"}
     if unknown:
-        raise UnsupportedByLibcurl(f"libcurl has nothing for {', '.join(sorted(unknown))}")
+        raise UnsupportedByLibcurl(f"libcurl does not support {', '.join(sorted(unknown))}")
     transport = _make_transport(
         tls,
         proxy,
@@ -441,10 +441,10 @@ def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
 
 
 def may_need_context(pool: Any, body: object, error: e.SSLError) -> bool:
-    """Return whether urllib3 is to try again, because the pool's context may have a certificate.
+    """Return whether urllib3 is to retry, because the pool's context may have a client certificate.
 
-    Nobody can see it there. A server that wants one has refused the handshake, and so the request;
-    any other failure of TLS may come after the server has read the request.
+    A context does not show it. A server that wants one has refused the handshake, and has not
+    read the request; after any other TLS failure it may have.
     """
     first = error.__cause__ if isinstance(error.__cause__, e.SSLError) else error
     return not (
@@ -459,16 +459,16 @@ def may_need_context(pool: Any, body: object, error: e.SSLError) -> bool:
 
 @contextmanager
 def using_urllib3(pool: CurlHTTPConnectionPool) -> Iterator[None]:
-    """Let urllib3 send what goes by a pool; if it succeeds, then from now on."""
+    """Let urllib3 send a pool's requests; if this one succeeds, all that follow."""
     pool.uses_urllib3 = True
     try:
         yield
     except BaseException:
-        vars(pool).pop("uses_urllib3", None)  # another thread may have done so
+        vars(pool).pop("uses_urllib3", None)  # unless another thread did
         raise
 
 
-# What is put in place on a pool, and libcurl would pass by.
+# Attributes that programs replace on a pool, and that libcurl would bypass.
 _REPLACED = {
     "ConnectionCls",
     "uses_urllib3",
@@ -480,7 +480,7 @@ _REPLACED = {
 
 
 def _get_url_at(pool: Any, url: URL) -> URL:
-    """Return a URL with the host of the pool: some adapters choose the address themselves."""
+    """Return a URL with the pool's host, because some adapters choose the address."""
     if pool.proxy is not None and url.scheme == "http":
         return url  # the pool's host is the proxy
     port = pool.port or port_by_scheme[pool.scheme]
@@ -503,9 +503,9 @@ def _get_proxy(pool: Any, kw: PoolKeywords) -> Proxy | None:
         or config.assert_fingerprint
         or (pool.proxy.scheme == "https" and config.ssl_context is not kw.get("ssl_context"))
     ):
-        raise UnsupportedByLibcurl("libcurl has nothing for these settings of the proxy")
+        raise UnsupportedByLibcurl("libcurl does not support these settings of the proxy")
     proxy = Proxy.parse(pool.proxy.url)
-    # libcurl sends the credentials of the proxy's URL by itself.
+    # libcurl sends the credentials of the proxy's URL.
     headers = tuple(
         (name, value)
         for name, value in pool.proxy_headers.items()
@@ -515,21 +515,21 @@ def _get_proxy(pool: Any, kw: PoolKeywords) -> Proxy | None:
 
 
 def _get_certificate_name(pool: Any, kw: PoolKeywords) -> str | None:
-    """Return what the certificate has to be for, where that is not the pool's host."""
+    """Return the host name that the certificate must have, if not the pool's."""
     server = kw.pop("server_hostname", None)
     wanted = getattr(pool, "assert_hostname", None)
     if server and wanted and server != wanted:
-        raise UnsupportedByLibcurl("libcurl asks for the name that the certificate has to be for")
+        raise UnsupportedByLibcurl("libcurl sends the same name that it checks the certificate for")
     found: str | None = wanted or server
     return found
 
 
 def _get_tls(pool: Any, kw: PoolKeywords) -> TLS:
     if pool.assert_fingerprint:
-        raise UnsupportedByLibcurl("libcurl has nothing for assert_fingerprint")
+        raise UnsupportedByLibcurl("libcurl does not support assert_fingerprint")
     context = kw.get("ssl_context")
     found: Any = {} if context is None else dict(_read_trust(context))
-    # urllib3 looks at the host itself where the context does not.
+    # urllib3 checks the host where the context does not.
     found["check_hostname"] = pool.assert_hostname is not False
     found["verify"] = _get_verify(pool, found.get("verify", True), kw.get("ca_cert_data"))
     if pool.cert_file:
@@ -548,7 +548,7 @@ def _get_verify(pool: Any, of_context: Verify, data: str | bytes | None) -> Veri
     if of_context is False:
         if pool.cert_reqs is None:
             return False
-        of_context = True  # what the request says has the last word
+        of_context = True  # the request decides
     given = pool.ca_certs or pool.ca_cert_dir
     if given and given != _default_authorities():
         return str(given)
@@ -558,26 +558,28 @@ def _get_verify(pool: Any, of_context: Verify, data: str | bytes | None) -> Veri
 
 
 def _read_trust(context: Any) -> Any:
-    """Return the arguments of TLS that a context stands for.
+    """Return the arguments of TLS that are equivalent to a context.
 
     Raises:
-        UnsupportedByLibcurl: it is none of ssl's own, or asks for what libcurl cannot do.
+        UnsupportedByLibcurl: it is not ssl's own, or has a setting that libcurl does not support.
     """
     if type(context).__module__ != "ssl":
-        raise UnsupportedByLibcurl(f"libcurl has nothing for {type(context).__name__}")
+        raise UnsupportedByLibcurl(f"libcurl does not support {type(context).__name__}")
     default = _default_context()
     if context.options & ~default.options & _LEGACY:
-        raise UnsupportedByLibcurl("libcurl does not renegotiate with servers of old")
+        raise UnsupportedByLibcurl("libcurl does not renegotiate with old servers")
     if context.security_level != default.security_level:
-        raise UnsupportedByLibcurl("libcurl has nothing for a context's security level")
+        raise UnsupportedByLibcurl("libcurl does not support a context's security level")
     state = _get_state(context)
     known = _trust_cache.get(context)
-    if known is None or known[0] != state:  # to read all authorities takes milliseconds
+    if (
+        known is None or known[0] != state
+    ):  # cached, because reading all authorities takes milliseconds
         try:
             trust = trust_of(context)
         except ValueError as error:
             raise UnsupportedByLibcurl(str(error)) from None
-        # Python's own ciphers, too: they are fewer than libcurl's.
+        # Python's ciphers, too, because they are fewer than libcurl's.
         trust["ciphers"] = ":".join(_get_ciphers(context))
         known = _trust_cache[context] = (state, trust)
     return known[1]
@@ -590,7 +592,7 @@ _trust_cache: weakref.WeakKeyDictionary[ssl.SSLContext, tuple[Any, Any]] = (
 
 
 def _get_state(context: ssl.SSLContext) -> tuple[object, ...]:
-    """Return what changes when a context is changed; authorities are only ever added."""
+    """Return values that differ after any change of a context; authorities are only added."""
     return (
         context.cert_store_stats(),
         context.verify_mode,
@@ -602,7 +604,7 @@ def _get_state(context: ssl.SSLContext) -> tuple[object, ...]:
 
 
 def _get_ciphers(context: ssl.SSLContext) -> list[str]:
-    """Return their names, without those of TLS 1.3, which are not chosen."""
+    """Return the names of the ciphers, except TLS 1.3's, which cannot be chosen."""
     return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
 
 
@@ -627,7 +629,7 @@ def _make_transport(
     options: tuple[tuple[int, int, int | bytes], ...],
     version: Any,
 ) -> Transport:
-    """Return one Transport per combination, so that the engines can compare by identity."""
+    """Return one Transport per combination, because engines compare by identity."""
     return Transport(
         tls=tls,
         proxy=proxy,
@@ -646,7 +648,7 @@ def send_by_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies
 
     Raises:
         ConnectionError, ConnectTimeout, ProxyError, ReadTimeout, RetryError, SSLError: no
-            response came of it.
+            response was received.
     """
     limits = to_timeout(timeout)
     try:
@@ -672,13 +674,15 @@ def send_by_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies
 
 
 def _get_error_class(error: Exception) -> type[e.RequestException]:
-    """Return which of our exceptions stands for one of urllib3's."""
+    """Return our exception class for one of urllib3's errors."""
     reason = error.reason if isinstance(error, names.MaxRetryError) else error
-    if isinstance(reason, names.NewConnectionError):  # in urllib3 1 a ConnectTimeoutError, too
+    if isinstance(
+        reason, names.NewConnectionError
+    ):  # in urllib3 1, a subclass of ConnectTimeoutError
         return e.ConnectionError
     if isinstance(reason, names.ConnectTimeoutError):
         return e.ConnectTimeout
-    if isinstance(error, names.ReadTimeoutError):  # as the reason of a MaxRetryError it is no more
+    if isinstance(error, names.ReadTimeoutError):  # not as the reason of a MaxRetryError
         return e.ReadTimeout
     if isinstance(reason, names.ResponseError):
         return e.RetryError

@@ -1,8 +1,7 @@
-"""requests.adapters: what carries a prepared request; here to libcurl, through the core's engine.
+"""requests.adapters: send prepared requests through the core's engine, which is libcurl.
 
-An adapter keeps connections. It translates settings and errors, and decides nothing.
-
-Plain adapters have no pools: urllib3 is loaded when somebody looks at the first one.
+An adapter keeps connections and translates settings and errors. Its pools are urllib3's, which is
+loaded when a program uses the first one.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from curlhttp.requests._urllib3 import CurlConnection, PoolOwner
     from curlhttp.requests.models import PreparedRequest
 
-    # verify= and cert= of what was asked for, by the origin and the Transport.
+    # The verify= and cert= of past requests, by origin and Transport.
     TLSSeen: TypeAlias = dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]
 
 __all__ = [
@@ -96,7 +95,7 @@ _MAX_CONNECTIONS = 10_000  # at once: requests has no limit
 
 _TTL = 60.0  # seconds that an address is good for, as Limits has it
 
-# What a subclass has, or who has put something on an adapter, that decides on pools.
+# Names that decide about pools, if a subclass or an instance replaces them.
 _POOL_NAMES = frozenset(
     {
         "_pool_kw",
@@ -114,7 +113,7 @@ _Attempt: TypeAlias = "Callable[[CoreRequest], ReceivedResponse]"
 
 
 class BaseAdapter:
-    """Carry prepared requests; subclasses say how."""
+    """Send prepared requests; the base of adapters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,12 +131,12 @@ class BaseAdapter:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         raise NotImplementedError
 
 
 class _LazyPoolManager:
-    """An adapter's pool manager; once it was made, or put there, it is an attribute like others."""
+    """An adapter's pool manager, made on first use and then stored on the instance."""
 
     def __get__(self, adapter: HTTPAdapter | None, kind: type[HTTPAdapter] | None = None) -> Any:
         if adapter is None:
@@ -157,19 +156,19 @@ class _LazyPoolManager:
 
 
 class HTTPAdapter(BaseAdapter):
-    """Carry requests for http and https.
+    """Send requests for http and https.
 
     Args:
         pool_connections: hosts to keep connections for.
         pool_maxsize: connections to keep for each; with pool_block also the most at once.
-        max_retries: a number of new attempts where no connection could be made, or a Retry.
+        max_retries: how often to retry a failed connection, or a Retry.
         pool_block: wait for a connection instead of making more than pool_maxsize.
         http2: offer HTTP/2 on TLS.
 
     Attributes:
-        guard: says which addresses may be dialled, or None; that of the session it is mounted on.
-        poolmanager: for connections to origins: urllib3's PoolManager, whose pools send by libcurl.
-        proxy_manager: for those through proxies, by the proxy's URL.
+        guard: decides which addresses may be connected to, or None; set by the session.
+        poolmanager: urllib3's PoolManager for origins, whose pools send through libcurl.
+        proxy_manager: the managers for proxies, by the proxy's URL.
     """
 
     __attrs__: list[str] = [
@@ -186,12 +185,12 @@ class HTTPAdapter(BaseAdapter):
     _http2: bool = False
     _checkpoint: Checkpoint | None = None
     _guard: GuardInput = None
-    poolmanager: Any = _LazyPoolManager()  # or what a subclass puts there
+    poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
     _pool_connections: int
     _pool_maxsize: int
     _pool_block: bool
-    _pool_kw: t.PoolKeywords = {}  # an adapter has its own where there are some
+    _pool_kw: t.PoolKeywords = {}  # set on an instance that has some
     _tls_seen: TLSSeen
 
     def __init__(
@@ -205,7 +204,7 @@ class HTTPAdapter(BaseAdapter):
     ) -> None:
         super().__init__()
         if "urllib3" in sys.modules:
-            import urllib3.contrib  # noqa: F401  # requests loads it, and programs count on that
+            import urllib3.contrib  # noqa: F401  # requests loads it, and programs depend on that
         self._retries = max_retries
         self.config: dict[str, object] = {}
         self.proxy_manager = {}
@@ -229,7 +228,7 @@ class HTTPAdapter(BaseAdapter):
 
     @property
     def max_retries(self) -> t.AnyRetry:
-        """Return the Retry that this adapter goes by."""
+        """Return the Retry of this adapter."""
         from curlhttp.requests._retries import to_retry
 
         self._retries = to_retry(self._retries)
@@ -241,7 +240,7 @@ class HTTPAdapter(BaseAdapter):
 
     @property
     def guard(self) -> GuardInput:
-        """Return what says which addresses may be dialled, or None; see PublicOnly."""
+        """Return the guard, which decides which addresses may be connected to; see PublicOnly."""
         return self._guard
 
     @guard.setter
@@ -283,7 +282,7 @@ class HTTPAdapter(BaseAdapter):
     def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if _is_finalizing():  # the modules are gone, and the connections go with the process
             return
-        if self._engine is not None:  # a response keeps its adapter, so nobody is at work here
+        if self._engine is not None:  # no response is open, because a response keeps its adapter
             self._engine.close_from_finalizer()
 
     def close(self) -> None:
@@ -304,7 +303,7 @@ class HTTPAdapter(BaseAdapter):
     def init_poolmanager(
         self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any
     ) -> None:
-        """Say what connections are made with; subclasses add keywords of urllib3's PoolManager.
+        """Set up the pools; subclasses add keywords of urllib3's PoolManager.
 
         Args:
             connections: hosts to keep connections for.
@@ -327,7 +326,7 @@ class HTTPAdapter(BaseAdapter):
             )
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
-        """Return what connections through a proxy are made with.
+        """Return the pool manager for a proxy.
 
         Args:
             proxy: its URL.
@@ -365,7 +364,7 @@ class HTTPAdapter(BaseAdapter):
         return PoolOwner(self)
 
     def _update_pool_guard(self) -> None:
-        """Let pools know whether there is a guard, also those that outlive the adapter."""
+        """Tell pools whether there is a guard, because pools may outlive the adapter."""
         own = self.__dict__
         if "poolmanager" in own:
             from curlhttp.requests._urllib3 import adopt
@@ -375,18 +374,18 @@ class HTTPAdapter(BaseAdapter):
             self._pool_owner.is_guarded = self.guard is not None
 
     def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
-        """Put verify= and cert= onto a connection's settings.
+        """Set verify= and cert= on a pool.
 
         Args:
             conn: a pool of urllib3's.
-            url: where the request goes.
+            url: of the request.
             verify: as in send.
             cert: as in send.
 
         Raises:
             OSError: there is no such file.
         """
-        # For plain HTTP the pool may be that of a proxy with TLS. An empty path is none.
+        # For plain HTTP the pool may be an HTTPS proxy's. An empty path is an error, not False.
         has_tls = url.lower().startswith("https") or getattr(conn, "scheme", "") == "https"
         if has_tls and (verify or verify == ""):
             conn.cert_reqs = "CERT_REQUIRED"
@@ -400,7 +399,7 @@ class HTTPAdapter(BaseAdapter):
     def build_connection_pool_key_attributes(
         self, request: PreparedRequest, verify: t.VerifyInput, cert: t.CertInput = None
     ) -> tuple[t.PoolKeywords, t.PoolKeywords]:
-        """Return what tells the connections for a request from others: the host, and TLS."""
+        """Return the keys of a request's pool: the host, and the TLS settings."""
         return _get_host(str(request.url)), _get_tls(verify, cert)
 
     def get_connection_with_tls_context(
@@ -435,7 +434,7 @@ class HTTPAdapter(BaseAdapter):
         return manager.connection_from_url(url)
 
     def request_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> str:
-        """Return what stands in the request line: a path, or a URL for a proxy."""
+        """Return the request target: a path, or a URL for a proxy."""
         url = str(request.url)
         proxy = self._proxy(url, proxies)
         never_retries = url.lower().startswith("http:")
@@ -446,7 +445,7 @@ class HTTPAdapter(BaseAdapter):
         return str(request.path_url)
 
     def proxy_headers(self, proxy: str) -> dict[str, str]:
-        """Return the headers for a proxy: its credentials, where its URL has some."""
+        """Return the headers for a proxy: the credentials of its URL, if any."""
         from curlhttp.requests._url import get_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
 
@@ -474,8 +473,8 @@ class HTTPAdapter(BaseAdapter):
         """Send a prepared request and return the response.
 
         Args:
-            request: what to send.
-            stream: leave the body on the wire.
+            request: the prepared request.
+            stream: do not read the body yet.
             timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
                 for the default: 10 s to connect, 60 s of silence.
             verify: True, False, or a path of authorities.
@@ -483,13 +482,13 @@ class HTTPAdapter(BaseAdapter):
             proxies: proxy URLs by scheme.
 
         Raises:
-            RequestException: no response came of it.
-            OSError: verify or cert name no file.
+            RequestException: no response was received.
+            OSError: the file of verify or cert does not exist.
         """
         if isinstance(cert, list):
             cert = cast("Cert", tuple(cert))
         if verify is None or isinstance(verify, int):
-            verify = verify is None or bool(verify)  # None is the default, never a "no"
+            verify = verify is None or bool(verify)  # None is the default, not False
         kind, pool = type(self), None
         if (
             kind._makes_pools
@@ -525,7 +524,7 @@ class HTTPAdapter(BaseAdapter):
         stream: bool,
         name: str | None = None,
     ) -> CoreRequest:
-        """Return the core's request; name is what the certificate is for, if not the URL's host."""
+        """Return the core's request; name is the certificate's, if not the URL's host."""
         sent = make_core_request(request, url, transport, timeout, stream)
         if network.numbers_sends:
             continue_numbering(request, sent)
@@ -596,7 +595,7 @@ class HTTPAdapter(BaseAdapter):
         except SSLError as error:
             if self._checkpoint is not None or not may_need_context(pool, request.body, error):
                 raise
-            pool.num_requests -= 1  # urllib3 counts it, too
+            pool.num_requests -= 1  # urllib3 counts it again
             with using_urllib3(pool):
                 answer = send_by_urllib3(self, pool, request, timeout, proxies)
             return self.build_response(request, answer)
@@ -606,31 +605,33 @@ class HTTPAdapter(BaseAdapter):
         return self.build_response(request, send_by_urllib3(self, pool, request, timeout, proxies))
 
     def _make_connection(self, pool: Any) -> CurlConnection:
-        """Return a connection for a pool that is used without send.
+        """Return a connection for a pool that a program uses directly.
 
         Raises:
-            UnsupportedByLibcurl: it would not be libcurl's.
+            UnsupportedByLibcurl: libcurl does not support the pool.
         """
         from curlhttp.requests._urllib3 import CurlConnection
 
         return CurlConnection(pool, self)
 
     def _check_unguarded(self) -> None:
-        """Refuse to let others dial what a guard has to judge.
+        """Check that another library may connect, because a guard cannot check its addresses.
 
         Raises:
             ValueError: there is a guard.
         """
         if self._checkpoint is not None:
-            raise ValueError("a guard cannot judge what another library's pool dials")
+            raise ValueError(
+                "a guard cannot check the addresses that another library's pool connects to"
+            )
 
     def _remember_tls(self, key: tuple[str, int], verify: t.VerifyInput, cert: t.CertInput) -> None:
-        """Keep in mind what the pool manager has a pool for, once somebody looks."""
+        """Remember the TLS settings of an origin, for the pool manager once it is made."""
         for oldest in list(self._tls_seen)[: len(self._tls_seen) + 1 - self._pool_connections]:
             self._tls_seen.pop(oldest, None)
         self._tls_seen[key] = (verify, cert)
 
-    # Set for a subclass that has such methods of its own.
+    # Whether a subclass overrides such methods.
     _adds_headers = False
     _makes_pools = False
     _writes_targets = False
@@ -639,7 +640,7 @@ class HTTPAdapter(BaseAdapter):
         super().__init_subclass__(**kwargs)
         cls._makes_pools = any(
             getattr(cls, name) is not getattr(HTTPAdapter, name)
-            for name in _POOL_NAMES - {"poolmanager"}  # a class has none of its own
+            for name in _POOL_NAMES - {"poolmanager"}  # set on instances only
         )
         cls._adds_headers = cls.add_headers is not HTTPAdapter.add_headers
         cls._writes_targets = cls.request_url is not HTTPAdapter.request_url
@@ -654,9 +655,9 @@ class HTTPAdapter(BaseAdapter):
     ) -> Transport:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is None and url.scheme == "http":
-            # One Transport for all; of certifi, which loads slowly, only where nothing else is set.
+            # One Transport for all. certifi, which is slow to import, is loaded only by default.
             verify, cert = verify is True or get_plain_http_verify(), None
-        # Any path can be hashed, and a list of files is none here.
+        # All paths are hashable, and lists were converted to tuples.
         found = transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
         version = ip_version()
         return varied(found, ip_version=version) if version else found
@@ -683,14 +684,14 @@ class HTTPAdapter(BaseAdapter):
             ),
             keeps_streams=True,
         )
-        # No lock: one that another thread has while the process forks stays locked in the child.
+        # No lock, because a lock that is held during a fork stays locked in the child.
         engine: BlockingEngine = self.__dict__.setdefault("_engine", made)
         if engine is not made:
             made.close()
         return engine
 
 
-_GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # what tests put a mock in place of
+_GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # which tests replace by a mock
 
 
 def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
@@ -716,7 +717,7 @@ def _open(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
 
 
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:
-    """Take over the head of a response that did not come from libcurl, or was changed."""
+    """Copy the head of a response that is not libcurl's, or was changed."""
     from curlhttp.requests._headers import get_encoding_from_headers
     from curlhttp.requests.structures import CaseInsensitiveDict
 
@@ -741,7 +742,7 @@ def _warn_of_no_verification(url: URL) -> None:
 
 
 def never_retries(retries: t.AnyRetry) -> bool:
-    """Return whether nothing is ever sent again, so that there is nothing to ask it."""
+    """Return whether a Retry never retries, so that it need not be asked."""
     if retries is None or isinstance(retries, int):
         return retries == 0
     return bool(
@@ -756,7 +757,7 @@ def _send_once(attempt: _Attempt, sent: CoreRequest, request: PreparedRequest) -
     """Send, and return the response.
 
     Raises:
-        RequestException: no response came of it.
+        RequestException: no response was received.
     """
     try:
         return RawResponse(attempt(sent))
@@ -767,16 +768,16 @@ def _send_once(attempt: _Attempt, sent: CoreRequest, request: PreparedRequest) -
         from curlhttp.requests._retries import after_error
 
         after_error(0, sent.method, str(request.url), error)
-        raise  # never: with no attempt left after_error raises
+        raise  # unreachable, because after_error raises when no attempt is left
 
 
 def _send_with_retries(
     attempt: _Attempt, sent: CoreRequest, request: PreparedRequest, retries: t.AnyRetry
 ) -> RawResponse:
-    """Send, and send again as often as the Retry says; return the last response.
+    """Send, retry as the Retry decides, and return the last response.
 
     Raises:
-        RequestException: no response came of it.
+        RequestException: no response was received.
     """
     from curlhttp.requests._retries import after_error, after_response
 
@@ -829,12 +830,12 @@ def _keep_incomplete(error: RequestException) -> RawResponse:
 
 
 def _get_replacement(name: str) -> Any:
-    """Return what a program has put in place of a name of requests.adapters, or None."""
+    """Return what a program has set as a name of requests.adapters, or None."""
     return globals().get(name)
 
 
 def _get_host(url: str) -> t.PoolKeywords:
-    """Return where a URL leads, as keywords of a PoolManager; the default port is None."""
+    """Return a URL's origin as keywords of a PoolManager; the default port is None."""
     parts = urlsplit(url)
     return {"scheme": parts.scheme.lower(), "host": parts.hostname, "port": parts.port}
 
@@ -859,7 +860,7 @@ def proxy_url(url: str) -> str:
     """Return a proxy's URL with a scheme and a host.
 
     Raises:
-        InvalidProxyURL: it has none.
+        InvalidProxyURL: it has no host.
     """
     text = url if "://" in url else f"http://{url}"
     host = text.partition("://")[2].partition("/")[0].rpartition("@")[2]
@@ -871,10 +872,10 @@ def proxy_url(url: str) -> str:
 
 
 def ca_paths(verify: t.VerifyInput) -> tuple[str | None, str | None]:
-    """Return the file and the folder of authorities that verify= stands for.
+    """Return the file and the folder of authorities for verify=.
 
     Raises:
-        OSError: there is neither at that path.
+        OSError: the path does not exist.
     """
     if verify is True:
         import certifi

@@ -1,4 +1,4 @@
-"""Who a request is from: functions that put credentials into a prepared request."""
+"""Authentication: callables that add credentials to a prepared request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AuthBase:
     """Authenticate requests: subclasses change the request they are called with."""
 
     def __call__(self, r: PreparedRequest) -> PreparedRequest:
-        """Return the request, with what authenticates it."""
+        """Return the request with credentials."""
         raise NotImplementedError("Auth hooks must be callable.")
 
 
@@ -99,7 +99,7 @@ def _has_same_user(one: Any, other: object) -> bool:
 
 
 class HTTPDigestAuth(AuthBase):
-    """Answer Digest challenges; each thread has a nonce and a count of its own."""
+    """Answer Digest challenges; each thread has its own nonce and count."""
 
     def __init__(self, username: object, password: object) -> None:
         self.username = username
@@ -112,7 +112,7 @@ class HTTPDigestAuth(AuthBase):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def init_per_thread_state(self) -> None:
-        """Give this thread its state, unless it has one."""
+        """Set up the state of this thread, unless it has one."""
         state = self._thread_local
         if hasattr(state, "init"):
             return
@@ -124,14 +124,14 @@ class HTTPDigestAuth(AuthBase):
         state.num_401_calls = None
 
     def build_digest_header(self, method: str, url: str) -> str | None:
-        """Return the answer to the challenge in hand; None if there is none to it."""
+        """Return the Authorization for the last challenge; None if it is not supported."""
         from curlhttp._policy import digest
 
         state = self._thread_local
         offered = state.chal
         algorithm = offered.get("algorithm")
         name, is_session = digest.algorithm_of("MD5" if algorithm is None else algorithm)
-        # SHA is what some servers, and requests, call SHA-1.
+        # Some servers, and requests, call SHA-1 "SHA".
         hash_name = "sha1" if name == "SHA" else digest.ALGORITHMS.get(name)
         qops = [qop.strip().lower() for qop in (offered.get("qop") or "").split(",")]
         if hash_name is None or not {"", "auth"} & set(qops):
@@ -172,7 +172,7 @@ class HTTPDigestAuth(AuthBase):
         return header
 
     def handle_redirect(self, r: Response, **kwargs: object) -> None:
-        """Let the next hop be challenged anew."""
+        """Let the next hop be challenged again."""
         if r.is_redirect:
             self._thread_local.num_401_calls = 1
 
@@ -181,10 +181,10 @@ class HTTPDigestAuth(AuthBase):
 
         Args:
             r: the response, any at all.
-            kwargs: what the adapter was called with.
+            kwargs: the adapter's arguments.
 
         Returns:
-            The response to the answer, or `r`.
+            The response to the signed request, or `r`.
         """
         from curlhttp.requests._unread_bodies import keep_start
 
@@ -217,7 +217,7 @@ class HTTPDigestAuth(AuthBase):
             r.headers["Authorization"] = header
 
     def __call__(self, r: PreparedRequest) -> PreparedRequest:
-        """Set Authorization if there was a challenge before, and answer the next one."""
+        """Set Authorization after an earlier challenge, and register hooks for the next one."""
         self.init_per_thread_state()
         state = self._thread_local
         if state.last_nonce:
@@ -225,7 +225,7 @@ class HTTPDigestAuth(AuthBase):
         try:
             state.pos = r.body.tell()
         except (AttributeError, OSError):
-            state.pos = None  # nothing to go back to
+            state.pos = None  # it cannot be rewound
         r.register_hook("response", self.handle_401)
         r.register_hook("response", self.handle_redirect)
         state.num_401_calls = 1
@@ -233,7 +233,7 @@ class HTTPDigestAuth(AuthBase):
 
 
 def remove_digest_hooks(request: PreparedRequest) -> None:
-    """Let a request answer no more Digest challenges: it goes to another origin now."""
+    """Remove the Digest hooks of a request that goes to another origin."""
     hooks = [
         hook
         for hook in request.hooks.get("response", ())
@@ -243,7 +243,7 @@ def remove_digest_hooks(request: PreparedRequest) -> None:
 
 
 def remove_auth_hooks(hooks: dict[str, list[HookType]]) -> dict[str, list[HookType]]:
-    """Return hooks without those that are an auth's: they hold its password."""
+    """Return hooks without those of an auth, because they hold its password."""
     return {
         event: [each for each in found if not isinstance(getattr(each, "__self__", None), AuthBase)]
         for event, found in hooks.items()

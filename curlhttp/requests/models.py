@@ -88,7 +88,7 @@ _UNSET: Any = object()
 
 
 class LazyCookieJar:
-    """Make a jar when one is asked for: few have cookies, and http.cookiejar loads slowly."""
+    """Make a jar on first use: few programs have cookies, and http.cookiejar is slow to import."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -102,17 +102,17 @@ class LazyCookieJar:
 
 
 class RequestEncodingMixin:
-    """Encode what a request is made of; the base of PreparedRequest."""
+    """Encode params, data and files; a base of PreparedRequest."""
 
     @property
     def path_url(self) -> str:
-        """Return the path and query of the URL: what a server is asked for."""
+        """Return the path and query of the URL, which are the request target."""
         parts = urlsplit(self.url or "")  # type: ignore[attr-defined]
         return f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
 
     @staticmethod
     def _encode_params(data: Any) -> Any:
-        """Encode a mapping or pairs as a form; anything else is returned as it is."""
+        """Encode a mapping or pairs as a form; return anything else unchanged."""
         if isinstance(data, (str, bytes)) or hasattr(data, "read"):
             return data
         if not hasattr(data, "__iter__"):
@@ -127,7 +127,7 @@ class RequestEncodingMixin:
             The body and its Content-Type.
 
         Raises:
-            ValueError: there are no files, data is a string, or something is no pair.
+            ValueError: there are no files, data is a string, or an item is not a pair.
         """
         if not files:
             raise ValueError("Files must be provided.")
@@ -145,7 +145,7 @@ class RequestEncodingMixin:
 
 
 def _chosen_boundary() -> str | None:
-    """Return what urllib3 chooses where a program has it: caches choose one for all there."""
+    """Return urllib3's boundary if it is loaded, because caches patch it to a fixed one."""
     choose: Any = getattr(sys.modules.get("urllib3.filepost"), "choose_boundary", None)
     return None if choose is None else str(choose())
 
@@ -163,7 +163,7 @@ def _make_parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 
 def _content(source: Any) -> Any:
-    """Read a file now: a prepared body is bytes."""
+    """Read a file now, because a prepared body is bytes."""
     if hasattr(source, "read"):
         source = source.read()
         if source is None:
@@ -183,7 +183,7 @@ def _part_headers(headers: Any) -> dict[Any, Any]:
 
 
 class RequestHooksMixin:
-    """Keep the functions that are called with a response."""
+    """Store the functions that are called with a response."""
 
     hooks: dict[str, list[Any]]
 
@@ -205,7 +205,7 @@ class RequestHooksMixin:
             self.hooks[event].extend([each for each in hook if callable(each)])
 
     def deregister_hook(self, event: str, hook: t.HookType) -> bool:
-        """Remove a hook and tell whether it was there."""
+        """Remove a hook, and return whether there was one."""
         try:
             self.hooks[event].remove(hook)
         except ValueError:
@@ -214,7 +214,7 @@ class RequestHooksMixin:
 
 
 class Request(RequestHooksMixin):
-    """Describe a request; prepare() makes of it what is sent.
+    """Describe a request; prepare() returns the PreparedRequest that is sent.
 
     Args:
         method: the method, in any case.
@@ -226,7 +226,7 @@ class Request(RequestHooksMixin):
         auth: (user, password), or a function from a prepared request to one.
         cookies: a mapping or a cookie jar.
         hooks: a mapping of events to hooks.
-        json: what to send as JSON when there is neither data nor files.
+        json: sent as JSON if there is neither data nor files.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Request(RequestHooksMixin):
         return f"<Request [{self.method}]>"
 
     def prepare(self) -> PreparedRequest:
-        """Return what is sent."""
+        """Return the PreparedRequest."""
         prepared = PreparedRequest()
         prepared.prepare(
             method=self.method,
@@ -280,7 +280,7 @@ class Request(RequestHooksMixin):
 
 
 class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
-    """Hold a request as it is sent.
+    """A request as it is sent.
 
     Attributes:
         method: the method, in upper case.
@@ -328,7 +328,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             and json is None
             and not (data or files or params or auth or cookies)
         ):
-            # The same as below for what most requests are, in half the time.
+            # The same as below for most requests, in half the time.
             self.method = method
             self.url = prepare_url(url)
             self.prepare_headers(headers)
@@ -341,9 +341,9 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.prepare_headers(headers)
         self.prepare_cookies(cookies)
         self.prepare_body(data, files, json)
-        # It may sign the whole request, so it comes after the rest.
+        # After the rest, because it may sign the whole request.
         self.prepare_auth(auth, url)
-        # What auth hooks in is called before the caller's hooks.
+        # After auth, so that its hooks are called before the caller's.
         self.prepare_hooks(hooks)
 
     def __repr__(self) -> str:
@@ -368,9 +368,9 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         return twin
 
     def without_credentials(self) -> PreparedRequest:
-        """Return a copy that tells what was asked for, and holds no credentials.
+        """Return a copy without credentials.
 
-        Pickled responses and errors have this one: they end up in caches, queues and logs.
+        Pickled responses and errors hold it, because they end up in caches, queues and logs.
         """
         twin = self.copy()
         for name in list(twin.headers or ()):
@@ -385,9 +385,9 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         return twin
 
     def without_secrets(self) -> PreparedRequest:
-        """Return a copy without credentials, the secrets of its URLs masked as in a message.
+        """Return a copy without credentials, with secrets in URLs and headers redacted.
 
-        Pickled errors have this one: an error is kept to be read, not to be sent again.
+        Pickled errors hold it, because an error is read and not sent again.
         """
         twin = self.without_credentials()
         twin.url = redact_url(twin.url) if isinstance(twin.url, str) else twin.url
@@ -404,7 +404,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
 
         Raises:
             MissingSchema: it has no scheme.
-            InvalidURL: its host or port makes no sense.
+            InvalidURL: its host or port is invalid.
         """
         text = url if type(url) is str else url.decode() if isinstance(url, bytes) else str(url)
         if not params:
@@ -456,7 +456,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         """Set the body and the headers that describe it.
 
         Raises:
-            InvalidJSONError: json holds NaN or an infinity, or itself.
+            InvalidJSONError: json contains NaN, an infinity, or itself.
             NotImplementedError: there are files, and data is a stream.
             ValueError: there are files, and data is a string.
         """
@@ -493,7 +493,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             try:
                 self._body_position = data.tell()
             except OSError:
-                self._body_position = object()  # says that it cannot be rewound
+                self._body_position = object()  # a sentinel: it cannot be rewound
         if files:
             raise NotImplementedError("Streamed bodies and files are mutually exclusive.")
         if length:
@@ -502,7 +502,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             self.headers["Transfer-Encoding"] = "chunked"
 
     def prepare_content_length(self, body: object) -> None:
-        """Set Content-Length as far as the body or the method tells it."""
+        """Set Content-Length, if the body or the method determines it."""
         if body is not None:
             if length := _length(body):
                 self.headers["Content-Length"] = str(length)
@@ -510,11 +510,11 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             self.headers["Content-Length"] = "0"
 
     def prepare_auth(self, auth: t.AuthInput, url: t.UrlInput | None = "") -> None:
-        """Let auth, or else the userinfo of the URL, change the request.
+        """Apply auth, or else the userinfo of the URL.
 
         Args:
             auth: (user, password), or a function from a prepared request to one.
-            url: not used; requests has it.
+            url: unused; requests has the parameter.
         """
         if auth is None:
             if not self.url or "@" not in self.url:
@@ -533,14 +533,14 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.prepare_content_length(self.body)
 
     def prepare_hooks(self, hooks: t.HooksInput) -> None:
-        """Add the caller's hooks to those there are."""
+        """Add the caller's hooks to the existing ones."""
         for event, hook in (hooks or {}).items():
             if hook or event not in self.hooks:
                 self.register_hook(event, hook)
 
 
 def _is_stream(data: object) -> bool:
-    # The types that come most often first: the check of an ABC is slow.
+    # The most frequent types first, because the check of an ABC is slow.
     if data is None or isinstance(data, (list, dict, str, bytes, tuple)):
         return False
     return hasattr(data, "__iter__") and not isinstance(data, Mapping)
@@ -556,7 +556,7 @@ def _length(body: object) -> int:
 
 
 def _text_length(file: TextIOBase) -> int:
-    """Return how many bytes the rest of a text file is in UTF-8, in which it is sent."""
+    """Return the length of the rest of a text file in UTF-8, as which it is sent."""
     start = file.tell()
     length = sum(len(piece.encode()) for piece in iter(lambda: file.read(1 << 16), ""))
     file.seek(start)
@@ -567,7 +567,7 @@ def _text_length(file: TextIOBase) -> int:
 
 
 class _AnyResponse(type):
-    """Let isinstance(..., curlhttp.Response) hold for the clients' responses as well."""
+    """Make isinstance(..., curlhttp.Response) true for the clients' responses, too."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return type.__instancecheck__(cls, instance) or (
@@ -576,14 +576,14 @@ class _AnyResponse(type):
 
 
 class Response(_core.Response, metaclass=_AnyResponse):
-    """Hold a response, as requests does; its attributes may be set at will.
+    """A response as in requests. All attributes may be set, and are computed on first use.
 
     Attributes:
-        status_code: for example 200; None in one that was made by hand.
-        url: where it came from, as it was asked for.
+        status_code: for example 200; None in one that a program made.
+        url: the URL as it was requested.
         history: the responses that redirected here, oldest first.
-        request: the PreparedRequest that led to it.
-        raw: the body as a file, and the head in urllib3's terms.
+        request: its PreparedRequest.
+        raw: the body as a file, and the head with urllib3's attributes.
         connection: the adapter that sent the request.
     """
 
@@ -602,13 +602,13 @@ class Response(_core.Response, metaclass=_AnyResponse):
         "_times",
     ]
 
-    history: Any = None  # an attribute, as in requests, where the core's is a property
-    # On the class what most responses never set.
+    history: Any = None  # an attribute as in requests; the core's is a property
+    # Class attributes, because most responses never set them.
     _content: Any = False  # False: not read yet
     _content_consumed = False
-    _has_failed = False  # while the body was read
-    _is_followed = False  # a redirect that the session follows: its body is bounded
-    _kept_start: bytes | None = None  # what was kept of such a body, as it came
+    _has_failed = False  # reading the body failed
+    _is_followed = False  # the session follows this redirect; its body is limited
+    _kept_start: bytes | None = None  # the kept start of such a body, undecoded
     _head: Any = None
     _next: Any = None
     status_code: Any = None
@@ -630,7 +630,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def headers(self) -> Any:
-        """Return the header fields, whatever their case; repeated ones joined by ", "."""
+        """Return the header fields, case-insensitive; repeated ones are joined by ", "."""
         if self._headers is None:
             self._headers = CaseInsensitiveDict()
             if isinstance(self.raw, RawResponse):
@@ -643,7 +643,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def encoding(self) -> Any:
-        """Return the charset of text: as set, else what the headers say, else None."""
+        """Return the charset of text: as set, else the headers', else None."""
         if self._encoding is _UNSET:
             if type(self.raw) is not RawResponse:
                 return None
@@ -671,7 +671,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def http_version(self) -> Any:
-        """Return "HTTP/1.1", "HTTP/2" and so on; None in a response that was made by hand."""
+        """Return "HTTP/1.1", "HTTP/2" and so on; None in a response that a program made."""
         return None if self._head is None else self._head.http_version
 
     @property
@@ -701,7 +701,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def timings(self) -> Any:
-        """Return where the time of the last transfer went; None in a response made by hand."""
+        """Return the timings of the last transfer; None in a response that a program made."""
         return None if self._times is None else super().timings
 
     @timings.setter
@@ -710,7 +710,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def elapsed(self) -> datetime.timedelta:
-        """Return the time from sending the last request to having the head of its response."""
+        """Return the time from sending the last request to receiving the head of its response."""
         if self._elapsed is None:
             timings = self.timings
             seconds = 0.0 if timings is None else timings.queue + timings.first_byte
@@ -723,7 +723,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def links(self) -> dict[str, dict[str, str]]:
-        """Return the Link header's links by their relation, else their URL."""
+        """Return the Link header's links by relation, or else by URL."""
         from curlhttp._models.response import parse_links
 
         value = self.headers.get("link")
@@ -754,22 +754,22 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def is_redirect(self) -> bool:
-        """Return whether this response redirects: its status and a Location say so."""
+        """Return whether this is a redirect: it has a redirect status and a Location."""
         return self.status_code in REDIRECT_STATI and "location" in self.headers
 
     @property
     def is_permanent_redirect(self) -> bool:
-        """Return whether this response redirects for good."""
+        """Return whether this is a permanent redirect."""
         return self.status_code in (301, 308) and "location" in self.headers
 
     @property
     def next(self) -> Any:
-        """Return the PreparedRequest that would follow a redirect that was not followed."""
+        """Return the PreparedRequest for a redirect that was not followed."""
         return self._next
 
     @property
     def _can_follow(self) -> bool:
-        """Return whether to go on from here: as the engine has it, which has bounded the body."""
+        """Return whether to follow: the engine also saw a redirect, and limited its body."""
         head, raw = self._head, self.raw
         return self.is_redirect and (
             head is None
@@ -801,7 +801,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def content(self) -> Any:
-        """Return the body, with its content coding undone; None when there is nothing to read.
+        """Return the decoded body; None if there is no body to read.
 
         Raises:
             RuntimeError: it was iterated over before.
@@ -826,13 +826,13 @@ class Response(_core.Response, metaclass=_AnyResponse):
             whole = self.raw.read_buffered()
             if whole is not None:
                 return whole
-        body = BytesIO()  # a list of small pieces would take a multiple of their memory
+        body = BytesIO()  # because a list of small pieces needs a multiple of the memory
         body.writelines(self.iter_content(CONTENT_CHUNK_SIZE))
         return body.getvalue()
 
     @property
     def text(self) -> str:
-        """Return the body as text; what does not decode is replaced."""
+        """Return the body as text; invalid bytes are replaced."""
         content = self.content
         if not content:
             return ""
@@ -845,7 +845,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
     @property
     def apparent_encoding(self) -> Any:
-        """Return the charset that the body looks like."""
+        """Return the charset that is detected in the body."""
         from curlhttp.requests.compat import chardet
 
         return "utf-8" if chardet is None else chardet.detect(self.content)["encoding"]
@@ -868,19 +868,19 @@ class Response(_core.Response, metaclass=_AnyResponse):
                 try:
                     return _core.read_json(content.decode(encoding), kwargs, self)
                 except UnicodeDecodeError:
-                    pass  # then text may know better
+                    pass  # try text instead
         return _core.read_json(self.text, kwargs, self)
 
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Any:
-        """Give the body in pieces, with its content coding undone.
+        """Yield the decoded body in pieces.
 
         Args:
-            chunk_size: bytes per piece; None for pieces as they come.
-            decode_unicode: give str, where the encoding is known.
+            chunk_size: bytes per piece; None for pieces as they arrive.
+            decode_unicode: yield str, if the encoding is known.
 
         Raises:
             StreamConsumedError: it was iterated over before.
-            TypeError: chunk_size is no number.
+            TypeError: chunk_size is not a number.
         """
         if self._is_followed or self._kept_start is not None:
             _ = self.content
@@ -919,15 +919,15 @@ class Response(_core.Response, metaclass=_AnyResponse):
         self._content_consumed = True
 
     def _to_requests_error(self, error: Exception) -> Exception:
-        """Return requests' exception for what reading a body raised."""
+        """Return requests' exception for an error that reading a body raised."""
         self._has_failed = True
         cause = error.__cause__
-        if isinstance(cause, RequestException):  # ours, in urllib3's words
+        if isinstance(cause, RequestException):  # ours, translated for urllib3
             cause.args, error.__cause__ = (error,), None
             error = cause
         if isinstance(error, RequestException):
             error.request, error.response = self.request, self
-            if isinstance(error, ReadTimeout):  # as requests has it, once the head is in
+            if isinstance(error, ReadTimeout):  # as in requests after the head
                 return ConnectionError(
                     *error.args,
                     request=self.request,
@@ -949,12 +949,12 @@ class Response(_core.Response, metaclass=_AnyResponse):
         decode_unicode: bool = False,
         delimiter: Any = None,
     ) -> Iterator[Any]:
-        """Give the body line by line, without the line ends.
+        """Yield the body line by line, without the line ends.
 
         Args:
             chunk_size: bytes read at once.
-            decode_unicode: give str, where the encoding is known.
-            delimiter: what ends a line, instead of what splitlines() takes for one.
+            decode_unicode: yield str, if the encoding is known.
+            delimiter: what ends a line, instead of the line ends of splitlines().
         """
         from curlhttp.requests._text import split_lines
 
@@ -964,11 +964,11 @@ class Response(_core.Response, metaclass=_AnyResponse):
         return cast("Iterator[bytes]", self.iter_content(128))
 
     def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
-        """Give the body in pieces, as iter_content(chunk_size) does."""
+        """Yield the body in pieces, like iter_content(chunk_size)."""
         return cast("Iterator[bytes]", self.iter_content(chunk_size))
 
     def close(self) -> None:
-        """Give up the rest of the body, and its connection unless all was read."""
+        """Discard the rest of the body, and close its connection unless all was read."""
         if self.raw is None:
             return
         if not self._content_consumed:
@@ -980,7 +980,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
     # --- pickling ---
 
     def __getstate__(self) -> dict[str, Any]:
-        if not self._content_consumed and not self._has_failed:  # its error was told
+        if not self._content_consumed and not self._has_failed:  # its error was raised before
             _ = self.content
         state = {name: getattr(self, name, None) for name in self.__attrs__}
         state["request"] = _without_credentials(self.request)
@@ -1005,7 +1005,7 @@ class Response(_core.Response, metaclass=_AnyResponse):
 
 
 def _without_credentials(request: Any) -> Any:
-    """Return a request, or what somebody put around one, as it may be kept."""
+    """Return a request, or a program's wrapper of one, without credentials."""
     if _has_credentials_method(request):
         return request.without_credentials()
     inner = {
@@ -1021,7 +1021,9 @@ def _without_credentials(request: Any) -> Any:
 
 
 def _has_credentials_method(request: Any) -> bool:
-    return hasattr(type(request), "without_credentials")  # not what passes that on to another
+    return hasattr(
+        type(request), "without_credentials"
+    )  # on the type, because a wrapper may forward attributes
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
@@ -1038,13 +1040,13 @@ def _to_text(reason: Any) -> Any:
 
 
 def _redact_url(url: Any) -> Any:
-    """Return a URL fit for a message; requests shows all of it."""
+    """Return a URL without secrets for a message; requests shows all of it."""
     if not isinstance(url, str):
         return url
     return redact_text(strip_userinfo(url))
 
 
-# What third-party bodies raise: urllib3's exceptions by name, since it need not be loaded.
+# For third-party bodies: urllib3's exceptions by name, because it may not be loaded.
 _ERRORS_OF_URLLIB3: dict[str, type[RequestException]] = {
     "ProtocolError": ChunkedEncodingError,
     "DecodeError": ContentDecodingError,

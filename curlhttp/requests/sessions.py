@@ -1,7 +1,7 @@
 """requests.sessions: prepare and send requests with shared settings and cookies.
 
-Each call goes request -> prepare_request -> send -> get_adapter -> adapter.send, since code that
-extends requests takes hold at each of these.
+Each call goes request -> prepare_request -> send -> get_adapter -> adapter.send, because code that
+extends requests overrides each of these.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _UNSET: Any = object()
 _BODY_KEEPING_STATUSES = (307, 308)
 _BODY_HEADERS = ("Content-Length", "Content-Type", "Transfer-Encoding")
 _VERBS = {"request", "get", "options", "head", "post", "put", "patch", "delete", "stream"}
-_NAMED = {"self", "method", "url"}  # a verb has its own, or it has none
+_NAMED = {"self", "method", "url"}  # a verb names these itself, or has none
 
 __getattr__: GetAttr = make_getattr(
     __name__,
@@ -91,12 +91,12 @@ __getattr__: GetAttr = make_getattr(
 def merge_setting(
     request_setting: Any, session_setting: Any, dict_class: type = OrderedDict
 ) -> Any:
-    """Return the setting of a request with the session's behind it.
+    """Merge a setting of a request with the session's.
 
     Args:
-        request_setting: it wins; None in a mapping takes a key away.
-        session_setting: what holds where the request says nothing.
-        dict_class: what to make of two mappings.
+        request_setting: it wins; None in a mapping removes a key.
+        session_setting: the default.
+        dict_class: the class of a merged mapping.
     """
     if session_setting is None:
         return request_setting
@@ -114,7 +114,7 @@ def merge_setting(
 def merge_hooks(
     request_hooks: t.HooksInput, session_hooks: t.HooksInput, dict_class: type = OrderedDict
 ) -> t.HooksInput:
-    """Return the hooks of a request, or the session's where it has none."""
+    """Return the hooks of a request, or the session's if it has none."""
     if session_hooks is None or not session_hooks.get("response"):
         return request_hooks
     if request_hooks is None or not request_hooks.get("response"):
@@ -124,8 +124,8 @@ def merge_hooks(
 
 
 def _make_headers() -> MutableMapping[str, Text | None]:
-    """Return the headers that a session begins with."""
-    # A program puts another agent there. What another thread is just loading has no name yet.
+    """Return a new session's headers."""
+    # A program may replace it. The name is missing while another thread imports the module.
     make: Any = getattr(sys.modules.get("curlhttp.requests.utils"), "default_headers", None)
     made = make_default_headers(f"python-requests/{__version__}") if make is None else make()
     return cast("MutableMapping[str, Text | None]", made)
@@ -148,7 +148,7 @@ class SessionRedirectMixin:
             return None
         location: str = resp.headers["location"]
         try:
-            # Fields are read as Latin-1; servers write UTF-8.
+            # Headers are decoded as Latin-1, but servers send UTF-8.
             return location.encode("latin-1").decode("utf-8")
         except UnicodeError:
             return location
@@ -174,17 +174,17 @@ class SessionRedirectMixin:
         yield_requests: bool = False,
         **adapter_kwargs: Any,
     ) -> Iterator[Any]:
-        """Give the responses that a redirect leads to, one after the other.
+        """Yield the responses of a redirect's hops, one after the other.
 
         Args:
-            resp: the response that redirects.
-            req: what it answers.
+            resp: the redirect.
+            req: its request.
             stream: as in send, like all up to proxies.
             timeout: seconds, or (connect, read).
             verify: True, False, or a path of authorities.
             cert: a client certificate.
             proxies: proxy URLs by scheme.
-            yield_requests: give the requests instead, and send none.
+            yield_requests: yield the requests instead, and send none.
             adapter_kwargs: passed on to send.
 
         Raises:
@@ -200,7 +200,7 @@ class SessionRedirectMixin:
         while url:
             resp.history = followed[:]
             followed.append(resp)
-            if not yield_requests:  # else it stays the caller's
+            if not yield_requests:  # else the caller may read it
                 keep_start(resp)
             if len(resp.history) >= self.max_redirects:
                 raise TooManyRedirects(f"Exceeded {self.max_redirects} redirects.", response=resp)
@@ -249,12 +249,12 @@ class SessionRedirectMixin:
             for name in _BODY_HEADERS:
                 headers.pop(name, None)
             prepared.body = None
-        headers.pop("Cookie", None)  # the jar knows what the next host may see
+        headers.pop("Cookie", None)  # the jar decides what the next host gets
         jar = prepared._cookies
         if urlparse(str(req.url)).hostname != urlparse(url).hostname:
-            # The name of another host; the jar goes by it, and would give that host's cookies away.
+            # The jar would use the old host's name, and disclose its cookies.
             headers.pop("Host", None)
-            remove_without_domain(jar)  # the request's own are for the host that it named
+            remove_without_domain(jar)  # the request's own cookies are for the first host
         extract_cookies_to_jar(jar, req, resp.raw)
         merge_cookies(jar, self.cookies)
         prepared.prepare_cookies(jar)
@@ -265,7 +265,7 @@ class SessionRedirectMixin:
         return prepared
 
     def rebuild_auth(self, prepared_request: PreparedRequest, response: Response) -> None:
-        """Take credentials off a request to another origin; put on what netrc has for it."""
+        """Remove credentials from a request to another origin, and add those of netrc."""
         headers = prepared_request.headers
         url = str(prepared_request.url)
         if (
@@ -283,7 +283,7 @@ class SessionRedirectMixin:
     def rebuild_proxies(
         self, prepared_request: PreparedRequest, proxies: t.ProxiesInput
     ) -> dict[str, str | None]:
-        """Return the proxies for the next hop, and fit Proxy-Authorization to them."""
+        """Return the proxies for the next hop, and set Proxy-Authorization for them."""
         from curlhttp.requests._url import get_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
         from curlhttp.requests.utils import resolve_proxies
@@ -293,13 +293,13 @@ class SessionRedirectMixin:
         headers.pop("Proxy-Authorization", None)
         scheme = urlparse(str(prepared_request.url)).scheme
         username, password = get_auth_from_url(found.get(scheme) or "")
-        # A tunnel's credentials go to the proxy alone, by the adapter.
+        # For a tunnel, the adapter sends the credentials to the proxy alone.
         if username and password and not scheme.startswith("https"):
             headers["Proxy-Authorization"] = _basic_auth_str(username, password)
         return found
 
     def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
-        """Set the method of the next hop, as browsers have it."""
+        """Set the method of the next hop, as browsers do."""
         from curlhttp._policy.redirect import redirect_method
 
         prepared_request.method = redirect_method(
@@ -308,7 +308,7 @@ class SessionRedirectMixin:
 
 
 def _resolve_location(location: str, base: str, fragment: str) -> tuple[str, str]:
-    """Return the URL that a Location stands for, and the fragment that goes on from there."""
+    """Return the URL for a Location, and the fragment to use from there on."""
     from curlhttp.requests._url import requote_uri
 
     if location.startswith("//"):
@@ -339,10 +339,10 @@ class Session(SessionRedirectMixin):
     """Keep headers, cookies, credentials and connections from one request to the next.
 
     Args:
-        timeout: the limits of requests that set none: seconds, (connect, read), a Timeout, or
-            None for no limit. Without it: 10 s to connect, 60 s of silence.
+        timeout: the default of requests: seconds, (connect, read), a Timeout, or None for no
+            limit. Without it: 10 s to connect, 60 s of silence.
         guard: a PublicOnly, or a function of (host, address, port) that returns whether an
-            address may be dialled.
+            address may be connected to. Each HTTPAdapter gets it; other adapters are not guarded.
     """
 
     __attrs__: list[str] = [
@@ -363,7 +363,7 @@ class Session(SessionRedirectMixin):
     ]
 
     cookies: Any = LazyCookieJar()
-    # Types that no program can evaluate.
+    # Any, because programs cannot evaluate the real types.
     timeout: Any = None  # the adapter's default
     _guard: Any = None
 
@@ -387,7 +387,7 @@ class Session(SessionRedirectMixin):
 
     @property
     def guard(self) -> GuardInput:
-        """Return what says which addresses may be dialled, or None; see PublicOnly."""
+        """Return the guard, which decides which addresses may be connected to; see PublicOnly."""
         guard: GuardInput = self._guard
         return guard
 
@@ -414,13 +414,13 @@ class Session(SessionRedirectMixin):
         self.close()
 
     def prepare_request(self, request: Request) -> PreparedRequest:
-        """Return a request as it will be sent, with the session's settings behind its own.
+        """Prepare a request, with the session's settings as defaults.
 
         Args:
-            request: what the user wants.
+            request: the request.
 
         Raises:
-            RequestException: some of it cannot be sent.
+            RequestException: it cannot be sent like this.
         """
         auth = request.auth
         if not auth and not self.auth and self.trust_env:
@@ -468,9 +468,9 @@ class Session(SessionRedirectMixin):
             method: such as "GET".
             url: absolute.
             params: a mapping, pairs or a string for the query.
-            data: a form (mapping or pairs), or a body as it is: bytes, str, file or iterable.
-            headers: they replace the session's of the same name; None takes one away.
-            cookies: for this request alone.
+            data: a form (mapping or pairs), or a body: bytes, str, file or iterable.
+            headers: they replace the session's of the same name; None removes one.
+            cookies: for this request only.
             files: a mapping or pairs of field name and file, sent as multipart/form-data.
             auth: (user, password) or a function of the prepared request.
             timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
@@ -478,19 +478,19 @@ class Session(SessionRedirectMixin):
             allow_redirects: follow redirects.
             proxies: proxy URLs by scheme; they beat the session's, which beat the environment's.
             hooks: functions by event: {"response": ...}.
-            stream: leave the body on the wire.
+            stream: do not read the body yet.
             verify: True, False, or a path of authorities.
             cert: a client certificate: a path, or (certificate, key).
-            json: any value that JSON can express.
-            content: another name for data that is no form.
+            json: any value that JSON can represent.
+            content: another name for data that is not a form.
             follow_redirects: another name for allow_redirects.
 
         Raises:
-            RequestException: it could not be sent, or no response came of it.
+            RequestException: the request could not be sent, or no response was received.
         """
         if content is not None:
             if data is not None:
-                raise TypeError("content and data are the same thing: give one")
+                raise TypeError("content and data are the same: pass only one")
             data = content
         prepared = self.prepare_request(
             Request(
@@ -518,7 +518,7 @@ class Session(SessionRedirectMixin):
         return self.request("OPTIONS", url, **kwargs)
 
     def head(self, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
-        """Send HEAD; see request. Redirects are not followed unless asked to."""
+        """Send HEAD; see request. Redirects are not followed by default."""
         kwargs.setdefault("allow_redirects", False)
         return self.request("HEAD", url, **kwargs)
 
@@ -553,11 +553,11 @@ class Session(SessionRedirectMixin):
 
         Args:
             request: see prepare_request.
-            kwargs: stream, timeout, verify, cert, proxies, allow_redirects; the session's where
-                they are missing.
+            kwargs: stream, timeout, verify, cert, proxies, allow_redirects; the session's by
+                default.
 
         Raises:
-            RequestException: no response came of it.
+            RequestException: no response was received.
             ValueError: the request is not prepared.
         """
         kwargs.setdefault("stream", self.stream)
@@ -573,12 +573,14 @@ class Session(SessionRedirectMixin):
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
         if self._guard is not None:
-            self._set_guard_of(adapter)  # which need not have been mounted
+            self._set_guard_of(
+                adapter
+            )  # an overridden get_adapter may return one that was never mounted
         started = preferred_clock()
         expected = expect_redirects(follows)
         try:
             response = adapter.send(request, **options)
-            if getattr(response, "_times", None) is None:  # else it knows by itself
+            if getattr(response, "_times", None) is None:  # else the response has timings
                 response.elapsed = timedelta(seconds=preferred_clock() - started)
             if hooks["response"]:
                 response = dispatch_hook("response", hooks, response, **options)
@@ -588,18 +590,18 @@ class Session(SessionRedirectMixin):
             self._keep_cookies(request, response)
         if response.status_code in REDIRECT_STATI or self._has_own_redirects:
             response = (self._follow if follows else self._set_next)(response, request, options)
-        # On the way through redirects resolve_redirects keeps as much of a body as is worth it.
+        # resolve_redirects keeps the start of a followed redirect's body.
         if not options["stream"] and not getattr(response, "_is_followed", False):
             _ = response.content
         return response
 
     def _keep_cookies(self, request: PreparedRequest, response: Response) -> None:
-        # Those of a hook that sent again, and its own.
+        # Including the responses of a hook that sent again.
         answered = [(earlier.request, earlier.raw) for earlier in response.history]
         if getattr(response, "sets_cookies", True):
             answered.append((request, response.raw))
         if answered:
-            name = "extract_cookies_to_jar"  # what a program put here under this name comes first
+            name = "extract_cookies_to_jar"  # a program may have replaced it here
             extract = globals().get(name) or __getattr__(name)
             for asked, raw in answered:
                 extract(self.cookies, asked, raw)
@@ -619,7 +621,7 @@ class Session(SessionRedirectMixin):
         history = [response, *self.resolve_redirects(response, request, **kwargs)]
         last: Response = history.pop()
         if getattr(last, "_is_followed", False):
-            last._is_followed = False  # a subclass stays here
+            last._is_followed = False  # a subclass stopped here
         if history:
             last.history = history
         return last
@@ -631,7 +633,7 @@ class Session(SessionRedirectMixin):
         response._next = next(following, None)
         uses_urllib3 = kwargs["stream"] or getattr(response, "_is_followed", False)
         if response._next is not None and not uses_urllib3:
-            read_to_end(response)  # where it leads is known, though its body may be broken
+            read_to_end(response)  # its body may be broken; the head is enough
             response.close()
         return response
 
@@ -646,10 +648,10 @@ class Session(SessionRedirectMixin):
         ):
             merged: t.HeadersInput = merge_setting(headers, own, CaseInsensitiveDict)
             return merged
-        return own  # as they are: none of them is None
+        return own  # unchanged, because none of them is None
 
     def _merge_cookies(self, cookies: t.CookiesInput) -> RequestsCookieJar | None:
-        """Return a jar of the session's cookies and a request's; None for no cookies at all."""
+        """Return a jar of the session's and the request's cookies; None if there are none."""
         has_jar = "cookies" in self.__dict__ or not isinstance(type(self).cookies, LazyCookieJar)
         if not cookies and (not has_jar or not getattr(self.cookies, "_cookies", True)):
             return None
@@ -677,12 +679,12 @@ class Session(SessionRedirectMixin):
         verify: t.VerifyInput,
         cert: t.CertInput,
     ) -> t.RouteOptions:
-        """Return the settings of a request with the session's and the environment's behind them.
+        """Merge the settings of a request with the session's and the environment's.
 
         Args:
-            url: where the request goes.
-            proxies: its own, like all that follow.
-            stream: leave the body on the wire.
+            url: of the request.
+            proxies: the request's, like all that follow.
+            stream: do not read the body yet.
             verify: True, False, or a path of authorities.
             cert: a client certificate.
         """
@@ -690,10 +692,10 @@ class Session(SessionRedirectMixin):
         if self.trust_env and _environment.has_settings():
             if _environment.may_have_proxies():
                 proxies = self._add_environment_proxies(url, proxies)
-            # An explicit False or path is never overruled; requests has its own opinion there.
+            # An explicit False or path wins; in requests the environment does.
             if verify is True or (verify is None and self.verify is True):
                 verify = _environment.get_ca_bundle() or verify
-        if proxies and None in proxies.values():  # which has kept the environment's away
+        if proxies and None in proxies.values():  # None overrides the environment's
             proxies = {key: proxy for key, proxy in proxies.items() if proxy is not None}
         return {
             "proxies": proxies,
@@ -706,7 +708,7 @@ class Session(SessionRedirectMixin):
     def _add_environment_proxies(
         url: str, proxies: Mapping[str, str | None]
     ) -> dict[str, str | None]:
-        """Add the environment's proxies to those that the program names."""
+        """Add the environment's proxies to the program's."""
         from curlhttp.requests.utils import get_environ_proxies
 
         found = get_environ_proxies(url, no_proxy=proxies.get("no_proxy"))
@@ -715,20 +717,20 @@ class Session(SessionRedirectMixin):
     # --- adapters ---
 
     def get_adapter(self, url: str) -> BaseAdapter:
-        """Return the adapter for a URL: the one with the longest prefix that fits.
+        """Return the adapter for a URL: the one with the longest matching prefix.
 
         Args:
             url: absolute.
 
         Raises:
-            InvalidSchema: there is none.
+            InvalidSchema: there is no such adapter.
         """
         lower = url.lower()
         adapters = self.adapters
         for prefix in adapters:
             if lower.startswith(prefix.lower()):
                 return adapters[prefix]
-        # What stands before an "@" is a secret, but for one scheme.
+        # The part before an "@" is a secret, except in mailto.
         shown = url if lower.startswith("mailto:") else display_url(url)
         raise InvalidSchema(f"No connection adapters were found for {shown!r}")
 
@@ -758,11 +760,11 @@ class Session(SessionRedirectMixin):
 
 
 def set_verb_signatures(functions: Mapping[str, object], request: Callable[..., object]) -> None:
-    """Let functions named like verbs show the keywords of a request.
+    """Give functions that are named like verbs the keywords of a request as their signature.
 
     Args:
-        functions: by name; others than verbs are left alone.
-        request: Session.request, which has those keywords.
+        functions: by name; only verbs are changed.
+        request: Session.request.
     """
     for name in _VERBS & functions.keys():
         if functions[name] is not request:

@@ -1,6 +1,6 @@
 """requests.packages: urllib3, idna and chardet under requests' own names.
 
-Each is loaded when it is first asked for, by attribute or by import, whole or a module of it.
+Each is loaded on first use, by attribute or by import, whole or one of its modules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CANDIDATES = {
 
 
 def _find_package(name: str) -> str | None:
-    """Return the name of the package that stands behind one of ours, or None."""
+    """Return the name of the real package for one of ours, or None."""
     for candidate in _CANDIDATES[name]:
         try:
             importlib.import_module(candidate)
@@ -57,5 +57,5 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     except ModuleNotFoundError:
         if name == "chardet":
-            return None  # as in requests, where neither of the two is there
+            return None  # as in requests if neither is installed
         raise
