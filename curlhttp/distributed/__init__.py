@@ -19,11 +19,15 @@ from typing import TYPE_CHECKING, Any
 from curlhttp.distributed.driver import FetchDriver, show_progress
 from curlhttp.distributed.engines import open_engine
 from curlhttp.distributed.manifest import Format, JobConfig, Manifest, lock_folder
-from curlhttp.distributed.settings import describe_settings, pickle_settings
-from curlhttp.distributed.splitter import Splitter, parse_input
+from curlhttp.distributed.partition import Splitter, parse_input
 from curlhttp.distributed.storage import open_folder
 from curlhttp.distributed.summary import FetchSummary
-from curlhttp.distributed.worker import WorkerConfig, open_client
+from curlhttp.distributed.worker import (
+    WorkerConfig,
+    describe_settings,
+    open_client,
+    pickle_settings,
+)
 
 if TYPE_CHECKING:
     from curlhttp._models.url import URL

@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 from curlhttp.distributed.engines import PartitionEngine, run_partitions
 from curlhttp.distributed.manifest import Manifest, partition_file_name
-from curlhttp.distributed.partition import Partition
-from curlhttp.distributed.splitter import Splitter
+from curlhttp.distributed.partition import Partition, Splitter
 from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import FetchSummary, PartResult
 from curlhttp.distributed.worker import WorkerConfig

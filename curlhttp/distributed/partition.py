@@ -1,18 +1,42 @@
-"""A partition: a small picklable value that says where some of the URLs are read.
+"""Partitions of the URLs of a fetch, and how the input is split into them lazily.
 
-A source yields (row, URL) pairs one by one and holds at most a line or a batch of rows in memory.
+A partition is a small picklable value that says where its URLs are read. Files are split into
+ranges, which workers read themselves. If the input is an iterable, or the URLs are grouped by host,
+the driver writes the URLs of each partition to the folder of the fetch. Nothing holds more than a
+line or a batch of rows in memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import TypeAlias
+from zlib import crc32
 
-from curlhttp.distributed.storage import open_input_file
+from curlhttp._models.url import URL, parse_url
+from curlhttp.distributed.manifest import partition_file_name
+from curlhttp.distributed.storage import OutputFolder, open_input_file
+from curlhttp.exceptions import RequestException
 
-__all__ = ["MAX_LINE", "ParquetRows", "Partition", "PartitionFile", "Row", "TextLines"]
+__all__ = [
+    "MAX_LINE",
+    "ParquetRows",
+    "Partition",
+    "PartitionFile",
+    "Row",
+    "Splitter",
+    "TextLines",
+    "UrlInput",
+    "parse_input",
+    "reject_json_lines",
+]
+
+
+# --- A partition: a small picklable value that says where some of the URLs are read ---
+#
+# A source yields (row, URL) pairs one by one and holds at most a line or a batch of rows in memory.
 
 Row: TypeAlias = "tuple[int, str | bytes]"
 """The row of a URL in the input, and the URL."""
@@ -117,3 +141,249 @@ class Partition:
     source: TextLines | ParquetRows | PartitionFile
     digest: str
     host_queue: int | None = None
+
+
+_BLOCK_SIZE = 1 << 20  # bytes
+_FOOTER = 1 << 20  # bytes at the end of a Parquet file whose checksum identifies it
+_WINDOW = 32 << 20  # bytes of URLs that the driver holds while it groups them by host
+_PARQUET = (".parquet", ".pq", ".parq")
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
+Urls: TypeAlias = "str | os.PathLike[str] | Iterable[str | bytes | URL]"
+
+
+@dataclass(frozen=True, slots=True)
+class UrlInput:
+    """Where the URLs are: in an iterable, a text file, or a column of a Parquet file.
+
+    Args:
+        urls: the iterable, or None.
+        path: the path of the file, or its fsspec URL.
+        column: the column of the Parquet file, or None.
+        rows: the number of rows, or None if it is unknown.
+    """
+
+    urls: Iterable[str | bytes | URL] | None = None
+    path: str = ""
+    column: str | None = None
+    rows: int | None = None
+
+    def read(self) -> Iterator[Row]:
+        """Yield all rows and URLs."""
+        if self.urls is not None:
+            return _enumerate_urls(self.urls)
+        if self.column is not None:
+            assert self.rows is not None
+            return ParquetRows(self.path, self.column, 0, self.rows).read()
+        return TextLines(self.path, 0, _get_size(self.path), 0).read()
+
+    def split(self, size: int) -> Iterator[Partition]:
+        """Yield ranges of a file.
+
+        Args:
+            size: lines or rows in each.
+        """
+        if self.column is None:
+            return _split_lines(self.path, size)
+        assert self.rows is not None
+        return _split_rows(self.path, self.column, self.rows, size)
+
+
+def parse_input(urls: Urls, column: str | None) -> UrlInput:
+    """Return the input that the first argument of fetch() describes.
+
+    Args:
+        urls: see fetch.
+        column: see fetch.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it cannot be used as input, has JSON lines, or has no such column.
+        TypeError: it is neither a path nor iterable.
+    """
+    if not isinstance(urls, (str, os.PathLike)):
+        if column is not None:
+            raise ValueError("column goes with a Parquet file")
+        if isinstance(urls, (bytes, URL)):
+            raise TypeError("a distributed fetch takes many URLs: a file or an iterable of them")
+        iter(urls)  # raises TypeError if it is not iterable
+        return UrlInput(urls, rows=len(urls) if isinstance(urls, Sized) else None)
+    path = os.fspath(urls)
+    name = path.lower()
+    if name.startswith(("http://", "https://")):
+        raise ValueError("urls is one URL; give a list of them, or the path of a file")
+    if column is not None or name.endswith(_PARQUET):
+        from curlhttp.distributed.parquet import find_column
+
+        column, rows = find_column(path, column)
+        return UrlInput(path=path, column=column, rows=rows)
+    if name.endswith(_COMPRESSED):
+        raise ValueError(
+            f"{os.path.basename(path)} is compressed, so workers cannot read ranges of its lines"
+        )
+    first = next(TextLines(path, 0, min(_get_size(path), MAX_LINE), 0).read(), None)
+    if first is not None:
+        reject_json_lines(first[1])
+    return UrlInput(path=path)
+
+
+def reject_json_lines(line: str | bytes) -> None:
+    """Refuse JSON lines, because every one of them would become an error.
+
+    Args:
+        line: the first line of a text that is not blank.
+
+    Raises:
+        ValueError: it is a JSON object.
+    """
+    if line[:1] in ("{", b"{"):
+        raise ValueError("the input has JSON lines; workers take URLs, one per line")
+
+
+class Splitter:
+    """Split an input into partitions.
+
+    Args:
+        urls: the input.
+        folder: the folder of the fetch.
+        size: URLs in each partition, at most.
+        host_queues: the number of queues that hosts are assigned to. All URLs of a host are in
+            partitions of one queue. 0 to not group by host.
+
+    Attributes:
+        writes_files: the partitions are files in the folder, not ranges of an input file.
+    """
+
+    def __init__(self, urls: UrlInput, folder: OutputFolder, size: int, host_queues: int) -> None:
+        self._input = urls
+        self._folder = folder
+        self._size = size
+        self.host_queues = host_queues
+        self.writes_files: bool = urls.urls is not None or host_queues > 0
+
+    def split(self, is_done: Callable[[int], bool]) -> Iterator[Partition]:
+        """Yield the partitions.
+
+        Args:
+            is_done: whether the partition with a number need not be written.
+        """
+        if self.writes_files:
+            return self._write_partitions(is_done)
+        return self._input.split(self._size)
+
+    def _write_partitions(self, is_done: Callable[[int], bool]) -> Iterator[Partition]:
+        for number, (queue, lines) in enumerate(self._group_by_queue()):
+            name = partition_file_name(number)
+            if not is_done(number):
+                with self._folder.write(name) as stream:
+                    stream.write(lines)
+            source = PartitionFile(self._folder.path(name))
+            host_queue = queue if self.host_queues else None
+            yield Partition(number, source, f"{crc32(lines):08x}", host_queue)
+
+    def _group_by_queue(self) -> Iterator[tuple[int, bytearray]]:
+        """Yield queues, and the lines of one partition of each."""
+        buffers: dict[int, bytearray] = {}
+        counts: dict[int, int] = {}
+        buffered = rows = 0
+        window = self._size * max(1, self.host_queues)
+        for row, url in self._input.read():
+            text = url if isinstance(url, str) else url.decode("utf-8", "replace")
+            line = json.dumps([row, text]).encode() + b"\n"
+            queue = _get_queue(text, self.host_queues) if self.host_queues else 0
+            buffer = buffers.setdefault(queue, bytearray())
+            buffer += line
+            counts[queue] = counts.get(queue, 0) + 1
+            buffered += len(line)
+            rows += 1
+            if counts[queue] == self._size:
+                buffered -= len(buffer)
+                counts[queue] = 0
+                yield queue, buffers.pop(queue)
+            if rows == window or buffered > _WINDOW:
+                yield from sorted(buffers.items())
+                buffers, counts = {}, {}
+                buffered = rows = 0
+        yield from sorted(buffers.items())
+
+
+def _get_queue(url: str, queues: int) -> int:
+    """Return the queue of a URL's host; 0 if the URL is invalid.
+
+    Args:
+        url: as it was given.
+        queues: the number of queues.
+    """
+    try:
+        host = parse_url(url).host
+    except RequestException:
+        return 0
+    return crc32(host.rstrip(".").encode()) % queues
+
+
+def _get_size(path: str) -> int:
+    """Return the size of a file in bytes.
+
+    Raises:
+        OSError: it does not exist, or cannot be read.
+    """
+    with open_input_file(path) as stream:
+        return stream.seek(0, os.SEEK_END)
+
+
+def _split_lines(path: str, size: int) -> Iterator[Partition]:
+    """Yield the partitions of a text file.
+
+    Args:
+        path: the path of the file, or its fsspec URL.
+        size: lines in each.
+    """
+    number = row = begin = offset = lines = digest = 0
+    with open_input_file(path) as stream:
+        while block := stream.read(_BLOCK_SIZE):
+            start = counted = 0
+            while (start := block.find(b"\n", start) + 1) > 0:
+                lines += 1
+                if lines == size:
+                    digest = crc32(block[counted:start], digest)
+                    source = TextLines(path, begin, offset + start, row)
+                    yield Partition(number, source, f"{digest:08x}")
+                    number, row, begin = number + 1, row + lines, offset + start
+                    lines, digest, counted = 0, 0, start
+            digest = crc32(block[counted:], digest)
+            offset += len(block)
+    if offset > begin:
+        yield Partition(number, TextLines(path, begin, offset, row), f"{digest:08x}")
+
+
+def _split_rows(path: str, column: str, rows: int, size: int) -> Iterator[Partition]:
+    """Yield the partitions of a Parquet file, of which only the footer is read.
+
+    Args:
+        path: the path of the file, or its fsspec URL.
+        column: the column with the URLs.
+        rows: the number of rows in the file.
+        size: rows in each.
+    """
+    with open_input_file(path) as stream:
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, end - _FOOTER))
+        digest = crc32(f"{end} {column}".encode(), crc32(stream.read()))
+    for number, begin in enumerate(range(0, rows, size)):
+        source = ParquetRows(path, column, begin, min(begin + size, rows))
+        yield Partition(number, source, f"{digest:08x}")
+
+
+def _enumerate_urls(urls: Iterable[str | bytes | URL]) -> Iterator[Row]:
+    """Yield the items of an iterable with their positions.
+
+    Raises:
+        TypeError: an item is not a URL.
+    """
+    for row, url in enumerate(urls):
+        if isinstance(url, URL):
+            yield row, str(url)
+        elif isinstance(url, (str, bytes)):
+            yield row, url
+        else:
+            raise TypeError(f"a distributed fetch takes URLs, not {type(url).__name__}")

@@ -6,15 +6,20 @@ overwrites what it wrote before, and a partition that is done is not fetched aga
 
 from __future__ import annotations
 
-import hashlib
+import io
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from hashlib import sha256
+from inspect import signature
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 from curlhttp._models.cookies import LazyCookies
+from curlhttp._models.redaction import is_secret_header, redact_text, strip_userinfo
 from curlhttp._models.response import Response
 from curlhttp.distributed.manifest import Format, part_name, result_name
 from curlhttp.distributed.partition import Partition
@@ -27,13 +32,21 @@ if TYPE_CHECKING:
     from curlhttp._client.client import Client
     from curlhttp._models.request import Request
 
-__all__ = ["PartitionCancelled", "WorkerConfig", "open_client", "run_partition"]
+__all__ = [
+    "PartitionCancelled",
+    "WorkerConfig",
+    "describe_settings",
+    "open_client",
+    "pickle_settings",
+    "run_partition",
+]
 
 _KEY = "curlhttp.distributed"  # in a request's extensions
 _MAX_ROWS = 64  # in a batch
 _MAX_BYTES = 4 << 20  # of bodies in a batch, approximately
 _MAX_RESPONSE_SIZE = 100 * 1024 * 1024  # bytes, unless max_response_size is given
-
+# Credentials may be renewed between two calls, and must not be written to a file.
+_CREDENTIALS = {"auth", "cookies", "cert"}
 
 _Outcome: TypeAlias = "tuple[Response | RequestException, int]"
 """What a URL resulted in, and when, in nanoseconds since 1970."""
@@ -80,8 +93,7 @@ def open_client(config: WorkerConfig) -> Iterator[Client]:
         config: see WorkerConfig.
     """
     from curlhttp._client.client import Client
-    from curlhttp._policy.concurrency import ConcurrencyLimit
-    from curlhttp._policy.rate import RateLimit
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
 
     settings = {
         "max_connections": config.concurrency,
@@ -201,7 +213,7 @@ class _Part:
         if not self._config.bodies:
             row.body = None
         elif inline is not None and len(body) > inline:
-            digest = hashlib.sha256(body).hexdigest()
+            digest = sha256(body).hexdigest()
             row.body, row.body_file = None, f"bodies/{digest[:2]}/{digest}"
             if not self._folder.exists(row.body_file):
                 with self._folder.write(row.body_file) as stream:
@@ -244,3 +256,108 @@ class _LineWriter:
 
     def close(self) -> None:
         pass
+
+
+# --- the arguments of Client: pickled for workers, and described for the manifest ---
+
+
+def pickle_settings(settings: Mapping[str, object]) -> bytes:
+    """Pickle the arguments of Client.
+
+    Policies are pickled as the arguments they were created with: each worker counts separately.
+
+    Raises:
+        TypeError: an argument cannot be sent to another process.
+    """
+    try:
+        return _dump(dict(settings))
+    except Exception:
+        for name, value in settings.items():
+            try:
+                _dump(value)
+            except Exception as error:
+                raise TypeError(
+                    f"{name} cannot be sent to workers ({error}): functions must be defined at the "
+                    "top level of a module, and objects must be picklable"
+                ) from None
+        raise
+
+
+def _dump(value: object) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream).dump(value)
+    return stream.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: object) -> Any:  # Any: as in the base class
+        """Pickle policies that have a lock as a call of their class."""
+        from curlhttp._policy.breaker.breaker import CircuitBreaker
+        from curlhttp._policy.retry import RetryBudget
+
+        if isinstance(value, (CircuitBreaker, RetryBudget)):
+            create: Callable[..., object] = type(value)
+            return partial(create, **_get_arguments(value)), ()
+        return NotImplemented
+
+
+def _get_arguments(policy: object) -> dict[str, object]:
+    """Return the arguments that a policy was created with."""
+    from curlhttp._policy.breaker.breaker import MemoryStore
+
+    rules, store = getattr(policy, "_rules", None), getattr(policy, "_store", None)
+    arguments = {
+        name: getattr(holder, name)
+        for name in signature(type(policy)).parameters
+        for holder in (policy, rules)
+        if hasattr(holder, name)
+    }
+    if isinstance(store, MemoryStore):
+        arguments["max_origins"] = store.max_origins
+    elif store is not None:
+        arguments["store"] = store
+    return arguments
+
+
+def describe_settings(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return descriptions of the arguments without credentials, so that changes are noticed."""
+    return {
+        name: _describe(value, name)
+        for name, value in sorted(settings.items())
+        if name not in _CREDENTIALS
+    }
+
+
+def _describe(value: object, name: str = "") -> str:
+    if name and is_secret_header(name):
+        return "[secret]"
+    if isinstance(value, str):
+        return repr(redact_text(strip_userinfo(value)))
+    if isinstance(value, bytes):
+        return f"bytes {sha256(value).hexdigest()[:16]}"
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        pairs = [f"{key}: {_describe(item, str(key))}" for key, item in value.items()]
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(map(_describe, value))) + "}"
+    if isinstance(value, (list, tuple)):
+        if len(value) == 2 and isinstance(value[0], str):  # this may be a header
+            return f"({value[0]!r}, {_describe(value[1], value[0])})"
+        return "[" + ", ".join(map(_describe, value)) + "]"
+    if isinstance(value, FunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
+    return _describe_object(value)
+
+
+def _describe_object(value: object) -> str:
+    kind = type(value).__qualname__
+    if is_dataclass(value):
+        pairs = [
+            f"{item.name}={_describe(getattr(value, item.name), item.name)}"
+            for item in fields(value)
+        ]
+        return f"{kind}({', '.join(pairs)})"
+    text = repr(value)
+    return kind if " at 0x" in text else text

@@ -12,13 +12,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from curlhttp._engine.network import now
-from curlhttp._models.attempts import get_attempt_numbers, share_attempt_numbers
 from curlhttp._models.body import BytesBody, open_body
 from curlhttp._models.config import Transport, varied
 from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.request import pack_fields
 from curlhttp._models.timeout import Timeout
+from curlhttp._models.timings import get_attempt_numbers, share_attempt_numbers
 from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 from curlhttp.requests._unread_bodies import follows_redirects

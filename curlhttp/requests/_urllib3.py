@@ -28,7 +28,7 @@ from urllib3.connection import port_by_scheme
 from urllib3.util import SKIP_HEADER
 
 from curlhttp import exceptions as e
-from curlhttp._client.ssl_context import tls_version, trust_of
+from curlhttp._client.ssl_context import get_tls_arguments, to_tls_version
 from curlhttp._models.config import TLS, Proxy, Transport
 from curlhttp._models.redaction import redact_text
 from curlhttp._models.url import URL, bracketed, parse_url
@@ -535,8 +535,8 @@ def _get_tls(pool: Any, kw: PoolKeywords) -> TLS:
     if pool.cert_file:
         files = (pool.cert_file, pool.key_file or pool.cert_file)
         found["cert"] = (*files, pool.key_password) if pool.key_password else files
-    lowest = tls_version(pool.ssl_minimum_version or pool.ssl_version)
-    highest = tls_version(pool.ssl_maximum_version or pool.ssl_version)
+    lowest = to_tls_version(pool.ssl_minimum_version or pool.ssl_version)
+    highest = to_tls_version(pool.ssl_maximum_version or pool.ssl_version)
     if lowest or highest:
         found["versions"] = (lowest, highest)
     return TLS(**found)
@@ -576,7 +576,7 @@ def _read_trust(context: Any) -> Any:
         known is None or known[0] != state
     ):  # cached, because reading all authorities takes milliseconds
         try:
-            trust = trust_of(context)
+            trust = get_tls_arguments(context)
         except ValueError as error:
             raise UnsupportedByLibcurl(str(error)) from None
         # Python's ciphers, too, because they are fewer than libcurl's.

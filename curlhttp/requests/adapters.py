@@ -38,7 +38,7 @@ from curlhttp.requests.models import Response
 
 if TYPE_CHECKING:
     from curlhttp._curl.engines.blocking import BlockingEngine
-    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._curl.engines.guarded import AddressChecker
     from curlhttp._engine.engine import Engine
     from curlhttp._models.config import Cert, Transport
     from curlhttp._models.request import Request as CoreRequest
@@ -183,7 +183,7 @@ class HTTPAdapter(BaseAdapter):
 
     _engine: BlockingEngine | None = None
     _http2: bool = False
-    _checkpoint: Checkpoint | None = None
+    _checkpoint: AddressChecker | None = None
     _guard: GuardInput = None
     poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
@@ -247,10 +247,10 @@ class HTTPAdapter(BaseAdapter):
     def guard(self, guard: GuardInput) -> None:
         checkpoint = None
         if guard is not None:
-            from curlhttp._curl.engines.guarded import Checkpoint
+            from curlhttp._curl.engines.guarded import AddressChecker
             from curlhttp._policy.guard import guard_of
 
-            checkpoint = Checkpoint(guard_of(guard), _TTL)
+            checkpoint = AddressChecker(guard_of(guard), _TTL)
         self._checkpoint, self._guard = checkpoint, guard
         self._update_pool_guard()
 

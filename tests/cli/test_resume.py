@@ -99,7 +99,7 @@ def test_ctrl_c_records_what_is_complete(app: AppServer, tmp_path: Path, out: Pa
     ended = fetch_until(app, 700, signal.SIGINT, file, "-o", out, "-c", "8")
     assert ended.status == 130
     assert ended.err.endswith(
-        "curlhttp: interrupted, complete responses are recorded; continue with --resume\n"
+        "curlhttp: interrupted; complete responses are recorded; continue with --resume\n"
     )
     assert "Traceback" not in ended.err
     kept = whole(out)

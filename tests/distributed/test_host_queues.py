@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from curlhttp.distributed.driver import HostQueues
-from curlhttp.distributed.partition import Partition, PartitionFile
-from curlhttp.distributed.splitter import Splitter, UrlInput, parse_input
+from curlhttp.distributed.partition import Partition, PartitionFile, Splitter, UrlInput, parse_input
 from curlhttp.distributed.storage import open_folder
 from curlhttp.redis import RedisStore
 from tests.distributed.test_fetch import fetched, rows_of
@@ -174,7 +173,7 @@ def test_with_a_store_limits_hold_for_workers_that_share_hosts(
 def test_memory_for_an_endless_input_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("curlhttp.distributed.splitter._WINDOW", 1 << 20)
+    monkeypatch.setattr("curlhttp.distributed.partition._WINDOW", 1 << 20)
     splitter = Splitter(
         UrlInput(f"http://host{n % 5000}.example/{n:0>200}" for n in count()),
         open_folder(str(tmp_path)),
