@@ -91,7 +91,7 @@ __getattr__: GetAttr = make_getattr(
     },
 )
 
-_MAX_CONNECTIONS = 10_000  # at once: requests has no limit
+_MAX_CONNECTIONS = 10_000  # at once; requests has no limit, the process's comes first
 
 _TTL = 60.0  # seconds that an address is good for, as Limits has it
 
@@ -597,8 +597,8 @@ class HTTPAdapter(BaseAdapter):
                 raise
             pool.num_requests -= 1  # urllib3 counts it again
             with using_urllib3(pool):
-                answer = send_by_urllib3(self, pool, request, timeout, proxies)
-            return self.build_response(request, answer)
+                raw = send_by_urllib3(self, pool, request, timeout, proxies)
+            return self.build_response(request, raw)
         else:
             pool.num_connections += not raw.received.timings.reused
             return self.build_response(request, raw)

@@ -206,10 +206,10 @@ class HTTPDigestAuth(AuthBase):
         extract_cookies_to_jar(again._cookies, r.request, r.raw)
         again.prepare_cookies(again._cookies)
         self._sign(again)
-        answer: Response = r.connection.send(again, **kwargs)
-        answer.history.append(r)
-        answer.request = again
-        return answer
+        response: Response = r.connection.send(again, **kwargs)
+        response.history.append(r)
+        response.request = again
+        return response
 
     def _sign(self, r: PreparedRequest) -> None:
         header = self.build_digest_header(str(r.method), str(r.url))
