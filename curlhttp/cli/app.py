@@ -146,11 +146,11 @@ def app() -> None:
 # --- shell completion ---
 
 
-@click.command(help="Print or install shell completion for SHELL.",
+@click.command(help="Print or install the script for shell completion.",
                epilog=_COMPLETION_EPILOG)  # fmt: skip
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.option(
-    "--install", is_flag=True, help="Write the script to the file that SHELL loads it from."
+    "--install", is_flag=True, help="Write the script to the file that the shell loads it from."
 )
 @click.pass_context
 def completion(context: click.Context, shell: str, install: bool) -> None:

@@ -99,7 +99,7 @@ class _BenchOptions(TypedDict):
     "--duration",
     type=parse_seconds,
     metavar="SECONDS",
-    help="Stop starting requests after this time.",
+    help="Do not start requests after this time.",
 )
 @click.option(
     "--rate",

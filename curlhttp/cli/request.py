@@ -204,7 +204,7 @@ def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptio
     if output.resumes and (
         spec.method != "GET" or path is None or spec.content.keywords or output.remote_header_name
     ):
-        raise click.UsageError("-C needs -o FILE or -O, and a GET without a body and -J")
+        raise click.UsageError("-C needs -o FILE or -O, a GET request, no body and no -J")
     for file in (path, output.har, output.cookie_jar):
         if file is not None and not file.parent.is_dir():
             raise CommandFailed(f"{file}: the folder does not exist", WRITE_ERROR)
@@ -322,10 +322,10 @@ def _save_cookies(path: Path, client: Client, session: SavedSession | None) -> N
 # --- the commands ---
 
 _HELP = {
-    "get": "Send a GET request and print the response. A terminal shows JSON indented.",
+    "get": "Send a GET request and print the response. On a terminal, JSON is indented.",
     "head": "Send a HEAD request and print the response headers.",
-    "options": "Send an OPTIONS request, which asks for the methods that URL supports.",
-    "post": "Send a POST request, with a form, JSON or a file.",
+    "options": "Send an OPTIONS request and print the response.",
+    "post": "Send a POST request with a form, JSON or a file.",
     "put": "Send a PUT request.",
     "patch": "Send a PATCH request.",
     "delete": "Send a DELETE request.",

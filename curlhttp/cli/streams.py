@@ -46,7 +46,7 @@ Examples:
 """
 
 
-@click.command(help="Send lines over a WebSocket, and print messages.",
+@click.command(help="Send lines of stdin over a WebSocket, and print messages.",
                epilog=_WS_EPILOG)  # fmt: skip
 @click.argument("url")
 @click.option("--listen", is_flag=True, help="Stay connected after stdin ends.")

@@ -88,7 +88,7 @@ class _FetchOptions(TypedDict):
     store: str | None
 
 
-@click.command(help="Fetch a list of URLs. A stopped run can resume.", epilog=_EPILOG)
+@click.command(help="Fetch a list of URLs. An interrupted run can be resumed.", epilog=_EPILOG)
 @click.argument("file", metavar="FILE|-")
 @click.option(
     "-o",
@@ -177,8 +177,8 @@ class _FetchOptions(TypedDict):
     "--engine",
     metavar="ENGINE",
     help="Use many workers: processes, dask, ray, or the address of a cluster such as "
-    "dask://HOST:8786. PATH is a folder of parts, or its URL such as s3://.... The same command "
-    "resumes a stopped run.",
+    "dask://HOST:8786. PATH is a folder of parts, or its URL (s3://...). The same command "
+    "resumes an interrupted run.",
 )
 @click.option(
     "--processes",

@@ -351,7 +351,7 @@ class _JSONLines(RecordOutput):
                     self._add_recorded(line)
                 except ValueError:
                     raise CommandFailed(
-                        f"{path}, line {number}: this is not a record of curlhttp fetch", 2
+                        f"{path}, line {number}: not a record of curlhttp fetch", 2
                     ) from None
         os.ftruncate(self._file, end)
 
@@ -588,7 +588,7 @@ class _SQLite(RecordOutput):
             try:
                 self.recorded.add(number, int(fingerprint, 16), bool(ok))
             except (TypeError, ValueError):
-                message = f"{self._path}, line {number}: this is not a record of curlhttp fetch"
+                message = f"{self._path}, line {number}: not a record of curlhttp fetch"
                 raise CommandFailed(message, 2) from None
 
     def _write(self, batch: list[FetchRecord]) -> None:
