@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from curlhttp._client.apps.asgi import ASGITransport
     from curlhttp._client.apps.wsgi import WSGITransport
     from curlhttp._client.async_client import AsyncClient
-    from curlhttp._client.cache.cache import Cache
+    from curlhttp._client.cache import Cache
     from curlhttp._client.client import Client
     from curlhttp._client.event_stream import AsyncEventStream, EventStream
-    from curlhttp._client.map.blocking import Results
-    from curlhttp._client.map.tasks import AsyncResults
+    from curlhttp._client.map.async_results import AsyncResults
+    from curlhttp._client.map.results import Results
     from curlhttp._client.negotiate import Negotiate
     from curlhttp._client.record.record import HarLog, Record
     from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.loops import install_uvloop
     from curlhttp._engine.engine import Middleware, Send
     from curlhttp._flow.hooks import AttemptEvent
-    from curlhttp._models.attempts import Attempt, AttemptCancelled
     from curlhttp._models.config import TLS, Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
@@ -47,28 +46,27 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
     from curlhttp._models.sse import ServerSentEvent
     from curlhttp._models.timeout import Timeout as _Setting
-    from curlhttp._models.timings import Timings
+    from curlhttp._models.timings import Attempt, AttemptCancelled, Timings
     from curlhttp._models.url import URL
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
-    from curlhttp._policy.backoff import (
+    from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
+    from curlhttp._policy.breaker.circuit import BreakerMetrics
+    from curlhttp._policy.digest import DigestAuth
+    from curlhttp._policy.guard import PublicOnly
+    from curlhttp._policy.hedge import Hedge
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
+    from curlhttp._policy.oauth2 import OAuth2ClientCredentials, OAuth2RefreshToken
+    from curlhttp._policy.retry import (
         DecorrelatedJitterBackoff,
         EqualJitterBackoff,
         ExponentialBackoff,
         FullJitterBackoff,
+        RetryBudget,
+        RetryPolicy,
     )
-    from curlhttp._policy.bearer import BearerAuth
-    from curlhttp._policy.breaker.breaker import CircuitBreaker, Transition
-    from curlhttp._policy.breaker.circuit import BreakerMetrics
-    from curlhttp._policy.budget import RetryBudget
-    from curlhttp._policy.concurrency import ConcurrencyLimit
-    from curlhttp._policy.digest import DigestAuth
-    from curlhttp._policy.guard import PublicOnly
-    from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.oauth2 import OAuth2ClientCredentials, OAuth2RefreshToken
-    from curlhttp._policy.rate import RateLimit
-    from curlhttp._policy.retry import RetryPolicy
     from curlhttp._policy.store import Store
+    from curlhttp._policy.token_auth import BearerAuth
     from curlhttp.exceptions import (
         BlockedAddress,
         ChecksumMismatch,
@@ -279,8 +277,8 @@ _HOMES = {
     "curlhttp.requests._alias": "alias_requests",
     "curlhttp._client.apps.asgi": "ASGITransport",
     "curlhttp._client.apps.wsgi": "WSGITransport",
-    "curlhttp._client.map.blocking": "Results",
-    "curlhttp._client.map.tasks": "AsyncResults",
+    "curlhttp._client.map.results": "Results",
+    "curlhttp._client.map.async_results": "AsyncResults",
     "curlhttp._client.async_client": "AsyncClient",
     "curlhttp._client.client": "Client",
     "curlhttp._models.config": "Limits Proxy TLS",
@@ -290,28 +288,25 @@ _HOMES = {
     "curlhttp._models.cookies.jar": "Cookies",
     "curlhttp._models.sse": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
-    "curlhttp._models.attempts": "Attempt AttemptCancelled",
-    "curlhttp._models.timings": "Timings",
+    "curlhttp._models.timings": "Attempt AttemptCancelled Timings",
     "curlhttp._models.url": "URL",
     "curlhttp._client.negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
     "curlhttp._policy.aws": "AWSSigV4",
-    "curlhttp._policy.bearer": "BearerAuth",
-    "curlhttp._policy.backoff": (
-        "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff"
+    "curlhttp._policy.token_auth": "BearerAuth",
+    "curlhttp._policy.retry": (
+        "DecorrelatedJitterBackoff EqualJitterBackoff ExponentialBackoff FullJitterBackoff "
+        "RetryBudget RetryPolicy"
     ),
     "curlhttp._policy.breaker.breaker": "CircuitBreaker Transition",
-    "curlhttp._policy.budget": "RetryBudget",
     "curlhttp._policy.breaker.circuit": "BreakerMetrics",
-    "curlhttp._policy.concurrency": "ConcurrencyLimit",
+    "curlhttp._policy.limits": "ConcurrencyLimit RateLimit",
     "curlhttp._policy.digest": "DigestAuth",
     "curlhttp._policy.guard": "PublicOnly",
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
-    "curlhttp._policy.rate": "RateLimit",
-    "curlhttp._policy.retry": "RetryPolicy",
     "curlhttp._policy.store": "Store",
-    "curlhttp._client.cache.cache": "Cache",
+    "curlhttp._client.cache": "Cache",
     "curlhttp._client.record.record": "HarLog Record",
     "curlhttp._client.event_stream": "AsyncEventStream EventStream",
     "curlhttp._client.stream": "AsyncStreamedResponse StreamedResponse",

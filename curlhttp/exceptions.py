@@ -42,11 +42,10 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from curlhttp._models.attempts import Attempt
-    from curlhttp._models.inputs import ErrorFacts
+    from curlhttp._models.inputs import ErrorOptions
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
-    from curlhttp._models.timings import Timings
+    from curlhttp._models.timings import Attempt, Timings
 
 __all__ = [
     "BlockedAddress",
@@ -282,7 +281,7 @@ class CircuitBreakerOpen(ConnectionError):
     """
 
     def __init__(
-        self, *args: object, retry_after: float = 0.0, **facts: Unpack[ErrorFacts]
+        self, *args: object, retry_after: float = 0.0, **facts: Unpack[ErrorOptions]
     ) -> None:
         super().__init__(*args, **facts)
         self.retry_after = retry_after
@@ -383,7 +382,7 @@ class ChecksumMismatch(RequestException):
     """
 
     def __init__(
-        self, *args: object, expected: str = "", actual: str = "", **facts: Unpack[ErrorFacts]
+        self, *args: object, expected: str = "", actual: str = "", **facts: Unpack[ErrorOptions]
     ) -> None:
         super().__init__(*args, **facts)
         self.expected = expected
@@ -397,7 +396,7 @@ class InvalidJSONError(RequestException):
 class JSONDecodeError(InvalidJSONError, json.JSONDecodeError):
     """Report a response body that is not JSON."""
 
-    def __init__(self, msg: str, doc: str, pos: int, **facts: Unpack[ErrorFacts]) -> None:
+    def __init__(self, msg: str, doc: str, pos: int, **facts: Unpack[ErrorOptions]) -> None:
         json.JSONDecodeError.__init__(self, msg, doc, pos)
         InvalidJSONError.__init__(self, *self.args, **facts)
 
@@ -430,7 +429,7 @@ class OAuth2Error(RequestException):
         error_description: str | None = None,
         error_uri: str | None = None,
         status_code: int | None = None,
-        **facts: Unpack[ErrorFacts],
+        **facts: Unpack[ErrorOptions],
     ) -> None:
         super().__init__(*args, **facts)
         self.error = error
@@ -460,7 +459,7 @@ class WebSocketClosed(RequestException):
     """
 
     def __init__(
-        self, *args: object, code: int = 1006, reason: str = "", **facts: Unpack[ErrorFacts]
+        self, *args: object, code: int = 1006, reason: str = "", **facts: Unpack[ErrorOptions]
     ) -> None:
         super().__init__(*args, **facts)
         self.code = code

@@ -13,9 +13,9 @@ except ImportError as _missing:
         "curlhttp.httpx needs httpx: pip install 'curlhttp[httpx]'", name="httpx"
     ) from _missing
 
-from curlhttp._httpx.binding import Binding
+from curlhttp._httpx.response_stream import AsyncWireStream, BlockingWireStream, stream_of
+from curlhttp._httpx.settings import Binding
 from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase
-from curlhttp._httpx.wire_stream import AsyncWireStream, BlockingWireStream, stream_of
 
 __all__ = ["AsyncTransport", "Transport"]
 

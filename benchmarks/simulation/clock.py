@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from curlhttp._models.request import Request
 from curlhttp.testing import ScriptedEngine
-from curlhttp.testing._attempt import Attempted
-from curlhttp.testing._script import Step, as_step
+from curlhttp.testing._scripted import ScriptedAttempt, Step, as_step
 
 __all__ = ["ScriptedNetwork", "run"]
 
@@ -85,9 +84,9 @@ class ScriptedNetwork(ScriptedEngine):
         """Return a closed gate."""
         return _Gate()
 
-    async def _begin(self, request: Request) -> Attempted:
+    async def _begin(self, request: Request) -> ScriptedAttempt:
         # Nothing is noted of it: there will be some hundred thousand.
-        return Attempted(request, as_step(self._script(request)), self.now())
+        return ScriptedAttempt(request, as_step(self._script(request)), self.now())
 
     async def _wait_until(self, moment: float) -> None:
         await asyncio.sleep(max(0.0, moment - self.now()))

@@ -13,7 +13,7 @@ from benchmarks.simulation.clock import ScriptedNetwork
 from curlhttp import AsyncClient, CircuitBreakerOpen, RequestException
 from curlhttp._models.request import Request
 from curlhttp.testing import Answer, refused
-from curlhttp.testing._script import Step
+from curlhttp.testing._scripted import Step
 
 __all__ = ["URL", "Phase", "Server", "Tally", "call", "calls"]
 

@@ -25,13 +25,13 @@ from curlhttp._models.fork import register
 from curlhttp._models.request import Request
 from curlhttp.exceptions import BlockedAddress
 
-__all__ = ["GuardedSending", "Lookups", "blocked", "check_scheme"]
+__all__ = ["GuardedSending", "Resolver", "blocked", "check_scheme"]
 
 
 _ABORT, _BAD = int(pycurl.PREREQFUNC_ABORT), int(pycurl.SOCKET_BAD)
 
 
-class _Dialled(NamedTuple):
+class _SocketAddress(NamedTuple):
     """What pycurl tells of a socket that libcurl wants."""
 
     family: int
@@ -40,7 +40,7 @@ class _Dialled(NamedTuple):
     addr: Any  # (address, port), (address, port, flow, scope), or the path of a Unix socket
 
 
-class _Handed(socket.socket):
+class _CopiedSocket(socket.socket):
     """A socket of which pycurl takes a copy, and drops this one unclosed."""
 
     # No function in Python: what a signal's handler raises in a finalizer is lost.
@@ -64,7 +64,7 @@ class GuardedSending(Sending):
 
     # libcurl's callbacks: they do not raise, but keep the error in `failed`
 
-    def _on_open(self, purpose: int, dialled: _Dialled) -> socket.socket | int:
+    def _on_open(self, purpose: int, dialled: _SocketAddress) -> socket.socket | int:
         """Give libcurl a socket for an address, or refuse that one; it tries the next then."""
         try:
             return self._opened(dialled)
@@ -72,7 +72,7 @@ class GuardedSending(Sending):
             self.failed = raised_in_callback(error)
             return _BAD
 
-    def _opened(self, dialled: _Dialled) -> socket.socket | int:
+    def _opened(self, dialled: _SocketAddress) -> socket.socket | int:
         request = self.request
         if request is None or self.failed is not None:
             return _BAD
@@ -87,7 +87,7 @@ class GuardedSending(Sending):
             return _BAD
         self._dials, self.blocked = True, None
         try:
-            return _Handed(*dialled[:3])
+            return _CopiedSocket(*dialled[:3])
         except OSError:  # no descriptor, or no such family: as if libcurl itself had failed
             return _BAD
 
@@ -136,7 +136,7 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
     judged = transport.judged
     if guard.trusts_proxies or (judged is not None and judged[:2] == (url.host, url.port)):
         return None
-    return _error(request, "", url.port, "a proxy would resolve the name anew")
+    return _error(request, "", url.port, "a proxy would resolve the name again")
 
 
 def blocked_target(request: Request, address: str, port: int) -> BlockedAddress | None:
@@ -202,7 +202,7 @@ class _Resolution:
         self.waiting: list[Gate] = []
 
 
-class Lookups:
+class Resolver:
     """Look names up, each once for all who ask for it at the same time; threads may share it.
 
     Args:
@@ -263,7 +263,7 @@ class Lookups:
         if lookup is None:
             if self._threads < _THREADS:
                 threading.Thread(target=self._work, name="curlhttp lookup", daemon=True).start()
-                self._threads += 1  # not before, since there may be no thread to be had
+                self._threads += 1  # not before, because there may be no thread to be had
             lookup = self._pending[name] = _Resolution()
             self._line.append(name)
         lookup.waiting.append(gate)

@@ -222,7 +222,7 @@ class Connection:
         return not before or not now or now - before >= size
 
 
-class _OfUnixSocket(Connection):
+class _UnixSocketConnection(Connection):
     """All open connections by one Unix socket: they have no ports to be told apart by.
 
     They are clean if each of them is; one that just gets its answer is not.
@@ -263,16 +263,18 @@ class _OfUnixSocket(Connection):
         return False
 
 
-class _Borrowed(_socket.socket):  # not Python's, whose __init__ costs as much as all else here
+class _BorrowedSocket(
+    _socket.socket
+):  # not Python's, whose __init__ costs as much as all else here
     """A socket that is another's to close."""
 
     # No function in Python: what a signal's handler raises in a finalizer is lost.
     __del__ = _socket.socket.detach
 
 
-def _borrow(descriptor: int) -> _Borrowed:
+def _borrow(descriptor: int) -> _BorrowedSocket:
     # Whatever it is: unless told, Python asks the system three times.
-    return _Borrowed(_ANY_FAMILY, _ANY_KIND, 0, descriptor)
+    return _BorrowedSocket(_ANY_FAMILY, _ANY_KIND, 0, descriptor)
 
 
 class Connections:
@@ -316,7 +318,7 @@ class Connections:
         connection = None if route is None else self._by_route.get(route)
         if connection is None or route is None:
             return
-        if isinstance(connection, _OfUnixSocket):  # which of them it is nobody knows
+        if isinstance(connection, _UnixSocketConnection):  # which of them it is nobody knows
             connection.quarantine()
             return
         del self._by_route[route], self._routes[connection.descriptor]
@@ -369,10 +371,10 @@ class Connections:
 
     def _add_unnamed(self, route: Route, descriptor: int, origin: str) -> Connection:
         others = self._by_route.get(route)
-        if isinstance(others, _OfUnixSocket) and not others.are_closed():
+        if isinstance(others, _UnixSocketConnection) and not others.are_closed():
             others.add(descriptor)
             return others
-        connection = self._by_route[route] = _OfUnixSocket(descriptor, origin)
+        connection = self._by_route[route] = _UnixSocketConnection(descriptor, origin)
         return connection
 
     def open(self) -> list[Connection]:
@@ -454,7 +456,7 @@ def _twin_of(descriptor: int) -> Iterator[_socket.socket]:
             yield twin
 
 
-def _bytes_read(tcp: _Borrowed) -> int:
+def _bytes_read(tcp: _BorrowedSocket) -> int:
     """Return how many bytes were read from a socket since it is open, 0 if that is not known."""
     received = _bytes_received(tcp)
     if not received:
@@ -466,7 +468,7 @@ def _bytes_read(tcp: _Borrowed) -> int:
     return received - int.from_bytes(unread, sys.byteorder)
 
 
-def _bytes_received(tcp: _Borrowed) -> int:
+def _bytes_received(tcp: _BorrowedSocket) -> int:
     """Return how many bytes came to a socket since it is open, 0 if that is not known."""
     assert _TCP_INFO is not None
     try:

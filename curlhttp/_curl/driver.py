@@ -1,13 +1,15 @@
 """Run transfers on one curl_multi, and give a loop one descriptor to wait on.
 
-One driver belongs to one thread or event loop at a time. It knows no request but by its transfer,
-and leaves to its owner how to wait.
+A driver belongs to one thread or event loop at a time. It knows requests only through their
+transfers, and its owner decides how to wait. It also remembers which origins speak HTTP/2, so that
+requests wait for a connection that they can share.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
@@ -18,7 +20,6 @@ import pycurl
 from curlhttp._curl.connections import Connection, Connections, shut_down
 from curlhttp._curl.errors import found_no_connection, naming_lack, no_head, raised_in_callback
 from curlhttp._curl.head import switches_unasked
-from curlhttp._curl.multiplexing import Multiplexing
 from curlhttp._curl.poller import make_poller
 from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
 from curlhttp._curl.result import finish
@@ -26,7 +27,94 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 from curlhttp._models.request import Request
 
-__all__ = ["Driver"]
+__all__ = ["Driver", "Multiplexing"]
+
+
+# --- Remember which origins speak HTTP/2, and let requests wait to share a connection ---
+#
+# A transfer can wait for a connection that another one is opening (CURLOPT_PIPEWAIT). Where the
+# server then speaks HTTP/1.1 alone, libcurl (8.23) would leave it waiting until the first response
+# is complete: so what the server speaks is read in libcurl's log, as soon as it is known.
+
+_ORIGINS = 1000  # whose protocol is remembered
+_GENERATIONS = 8  # see Handle.set_generation
+
+
+class Multiplexing:
+    """What one driver knows of the protocols of origins.
+
+    Attributes:
+        found: what origins speak that were just heard of, for `take_found`.
+        has_http2: there may be connections of HTTP/2.
+        on_shared: called with an origin whose connections carry many requests at once, as soon as
+            that is known; or None.
+    """
+
+    __slots__ = ("_by_origin", "_generations", "found", "has_http2", "on_shared")
+
+    def __init__(self) -> None:
+        self.found: dict[str, bool] = {}
+        self.has_http2 = False
+        self.on_shared: Callable[[str], object] | None = None
+        self._by_origin: dict[str, bool] = {}  # on TLS: do its connections multiplex
+        self._generations: dict[str, int] = {}  # of connections, by origins that left one
+
+    def decide_pipewait(self, transfer: Transfer, origin: str) -> None:
+        """Let a transfer wait for another's connection unless the origin speaks HTTP/1.1 alone.
+
+        Args:
+            transfer: prepared; its connection may be shared.
+            origin: where it goes.
+        """
+        assert transfer.request is not None
+        if self._generations:
+            transfer.handle.set_generation(self._generations.get(origin, 0))
+        knows = transfer.request.transport.http2 == "prior-knowledge"
+        shares = knows or self._by_origin.get(origin)
+        transfer.handle.wait_to_share(shares is not False)
+        # What is not known yet costs the log of one request; of HTTP/2 the log tells also what the
+        # server refused, for requests that must not go out twice.
+        if shares is None:
+            transfer.read_log(self._on_alpn)
+        elif shares:
+            self.has_http2 = True
+            if transfer.sends_once:
+                transfer.read_log()
+
+    def leave(self, connection: Connection) -> None:
+        """Keep further requests off a quarantined connection that still carries some."""
+        if not connection.is_left:
+            connection.is_left = True
+            if len(self._generations) >= _ORIGINS:
+                self._generations.clear()
+            last = self._generations.get(connection.origin, 0)
+            self._generations[connection.origin] = (last + 1) % _GENERATIONS
+
+    def _on_alpn(self, origin: str, shares: bool) -> None:
+        if len(self._by_origin) >= _ORIGINS:  # forgetting costs the log of one more request each
+            self._by_origin.clear()
+        self._by_origin[origin] = self.found[origin] = shares
+        self.has_http2 = self.has_http2 or shares
+
+    def take_found(self, transfers: Iterable[Transfer]) -> list[Transfer]:
+        """Tell of the origins that were heard of; return who waits in vain to share a connection.
+
+        Not in libcurl's callback: whoever is told may start further transfers.
+
+        Args:
+            transfers: all that run.
+        """
+        news, self.found = self.found, {}
+        for origin, shares in news.items():
+            if shares and self.on_shared is not None:
+                self.on_shared(origin)
+        found = []
+        for transfer in transfers if False in news.values() else ():
+            assert transfer.request is not None
+            if transfer.is_waiting and self._by_origin.get(transfer.request.url.origin) is False:
+                found.append(transfer)
+        return found
+
 
 _REMOVE = pycurl.POLL_REMOVE
 _IN = int(pycurl.CSELECT_IN)
@@ -36,7 +124,7 @@ _ON_ITS_WAY = 0.25  # of the time that a request waited: what came by then was s
 _LONG = 1.0  # seconds without a sign of life that make a request that was given up suspicious
 _MOST_STARTS = 100  # of one attempt: after a restart each of a hundred kept connections may be dead
 _SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
-_QUIET = 0.1  # seconds from an event to the next look at what came of it
+_QUIET = 0.1  # seconds from an event to the next look at its outcome
 
 
 class Driver:
@@ -76,7 +164,7 @@ class Driver:
         self._last_event: dict[int, float] = {}  # by socket
         self._last_read: dict[int, float] = {}  # by socket: when it had something to read
         self._left: list[tuple[Connection, Connections]] = []  # at this turn, see _leave
-        self._seen = 0.0  # up to when it was looked at what came of events
+        self._seen = 0.0  # up to when it was looked at the outcome of events
         self._check_at = math.inf  # before this no transfer needs a look of ours
         self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
         self._read_timeouts = ReadTimeouts()

@@ -445,7 +445,7 @@ def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
 
 
 def raised_in_callback(error: BaseException) -> BaseException:
-    """Return what a signal's handler raised in a callback of libcurl, from what came of it.
+    """Return what a signal's handler raised in a callback of libcurl, from its outcome.
 
     libcurl may call others meanwhile, and pycurl return as if nothing had happened: Python then
     makes a SystemError of it.

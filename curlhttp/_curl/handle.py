@@ -1,6 +1,6 @@
 """An easy handle: what is set on it, and what must come off it before it idles.
 
-Setting all options anew costs a quarter of a small request, so a handle remembers and sets what
+Setting all options again costs a quarter of a small request, so a handle remembers and sets what
 differs. It knows no transfer: the callbacks are given to it once, when it is made.
 """
 
@@ -27,7 +27,7 @@ from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
 
 if TYPE_CHECKING:
-    from curlhttp._curl.wire_log import WireLog
+    from curlhttp._curl.libcurl_log import WireLog
 
 __all__ = ["Callbacks", "Handle", "Shares"]
 

@@ -199,7 +199,7 @@ def address_options(transport: Transport, url: URL) -> list[Option]:
 
 def _local_end(address: str, interface: str | None) -> list[Option]:
     if interface is not None:
-        # With an address beside it, libcurl would go on without an interface that is not there.
+        # With an address next to it, libcurl would go on without an interface that is not there.
         both = address and _is_there(interface)
         local = f"ifhost!{interface}!{address}" if both else f"if!{interface}"
     elif address:

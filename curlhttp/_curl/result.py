@@ -166,7 +166,7 @@ def take_piece(transfer: Transfer) -> bytes:
     """Return what of a streamed body is there, b"" at its end.
 
     Raises:
-        RequestException: there is no more, since the attempt failed.
+        RequestException: there is no more, because the attempt failed.
     """
     # What came before a failure is given out first: the caller may want to keep it.
     piece = transfer.take()

@@ -302,7 +302,7 @@ class Sending:
         handle.avoid_reuse(not shares or self._detours > _SHARED_DETOURS)
         if shares:
             self.read_log(self._on_alpn)
-        # libcurl counts anew: what was sent on the other connection is in is_second.
+        # libcurl counts from 0 again: what was sent on the other connection is in is_second.
         self._sent += self.sends > 0
         self.sends, self.code, self._news = 0, 0, None
         self.lines.clear()

@@ -1,33 +1,35 @@
 """One attempt on a handle: what libcurl calls while it runs, and the response that comes in.
 
-The callbacks do not raise, since that breaks all other transfers of a curl_multi. They store what
-went wrong in `failed`, and whoever runs the transfer raises it. What came of an attempt when it
+The callbacks do not raise, because that breaks all other transfers of a curl_multi. They store what
+went wrong in `failed`, and whoever runs the transfer raises it. The outcome of an attempt when it
 has ended, result.py says.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pycurl
 
 from curlhttp._curl.address_guard import GuardedSending
-from curlhttp._curl.connections import Connection, Route
+from curlhttp._curl.connections import Connection, Connections, Route
 from curlhttp._curl.errors import no_head, too_large
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
 from curlhttp._engine.engine import DRAINED
 from curlhttp._engine.log import watch_of
 from curlhttp._models.config import Limits
-from curlhttp._models.parts import MANY, fold
+from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head
 from curlhttp._models.timings import CurlTimings
 
-__all__ = ["Transfer"]
+__all__ = ["Counts", "Transfer", "count_connections", "leak", "leak_transfer"]
 
 _PAUSE_AT = 256 * 1024  # bytes a streamed body may be ahead of its reader
 _LOOK_AT = 16 * 1024  # bytes of a body before the first look at its pieces
@@ -42,7 +44,7 @@ _TOTAL_TIME_T = pycurl.TOTAL_TIME_T
 _PAUSE = int(pycurl.WRITEFUNC_PAUSE)
 
 
-class _Runs(Protocol):
+class _RunsTransfers(Protocol):
     unanswered: dict[int, Connection]
 
     def resume_soon(self, transfer: Transfer) -> None: ...
@@ -114,7 +116,7 @@ class Transfer(GuardedSending):
         self.driver: Any = None  # a PooledDriver, which imports this module
         self.shares = shares
         self.origin = ""
-        self.attached: _Runs | None = None
+        self.attached: _RunsTransfers | None = None
         self.timeout_queue: dict[Transfer, float] | None = None
         self.recheck_at = 0.0
         self.progress_mark: tuple[int, int] | None = None
@@ -179,7 +181,7 @@ class Transfer(GuardedSending):
         self.last_activity = now
 
     def _listen(self, request: Request) -> None:
-        from curlhttp._curl.wire_log import listen
+        from curlhttp._curl.libcurl_log import listen
 
         listen(self, request)
 
@@ -368,3 +370,53 @@ class Transfer(GuardedSending):
         finally:
             self.handle.close()
             del self.shares
+
+
+# --- How many connections an engine has open, and how many of them are in use ---
+
+Counts: TypeAlias = "Counter[tuple[str, bool]]"
+"""Numbers of connections by their origin, and by whether they are in use."""
+
+
+def count_connections(known: Iterable[Connections], at_work: Iterable[Transfer]) -> Counts:
+    """Return how many connections are open; may be called from any thread.
+
+    Args:
+        known: what is known of them.
+        at_work: transfers that are not idle.
+    """
+    used = {id(transfer.connection) for transfer in at_work}
+    every = {id(each): each for connections in known for each in connections.open()}
+    return Counter((each.origin, number in used) for number, each in every.items())
+
+
+# --- What a forked child does with the connections of its parent: nothing, ever ---
+#
+# A child that uses them gets the parent's responses; one that closes or garbage-collects them
+# ends the parent's TLS sessions. So each handle gets a reference that is never given back, and the
+# engines start afresh.
+
+
+def leak(*handles: object) -> None:
+    """Keep pycurl objects from being freed, also when the interpreter exits.
+
+    Args:
+        handles: of pycurl, or what holds some; None for nothing.
+    """
+    import ctypes  # late: only forked children need it
+
+    for handle in handles:
+        if handle is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+
+
+def leak_transfer(transfer: Transfer) -> None:
+    """Leave a transfer to the parent; whoever still reads its response here gets an error."""
+    # The transfer as well: nothing that the handle calls back may be freed before it.
+    driver = transfer.driver
+    leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
+    transfer.attached = None
+    transfer.done = True
+    transfer.failed = ConnectionError(
+        "this response belongs to the process that this one was forked from"
+    )

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRAINED",
-    "Around",
     "AttemptResult",
     "ByteStream",
     "Clock",
     "Connector",
     "Engine",
+    "EngineWrapper",
     "Exchange",
     "Gate",
     "HedgePlan",
@@ -40,7 +40,7 @@ __all__ = [
 DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
 
 AttemptResult: TypeAlias = "Response | Exception | None"
-"""What came of an attempt: its response without the body, its error, None if it was cancelled."""
+"""The outcome of an attempt: its response without the body, its error, None if it was cancelled."""
 
 # Any: an engine gets back what its own `open` returned, whose class other engines need not know.
 _Opened: TypeAlias = Any
@@ -69,7 +69,7 @@ class HedgePlan(Protocol):
 
     Attributes:
         after: seconds without a head, after which one more attempt is due; None for never.
-        most: attempts beside the first.
+        most: attempts after the first.
     """
 
     after: float | None
@@ -95,7 +95,7 @@ class HedgePlan(Protocol):
 
         Args:
             request: of the attempt.
-            result: what came of it.
+            result: its outcome.
             elapsed: seconds that it took.
             was_sent: the server may have seen it.
         """
@@ -129,7 +129,7 @@ class Engine(Protocol):
             plan: when to send it again while it is under way; None for never.
 
         Raises:
-            RequestException: no response came of it.
+            RequestException: no response was received.
         """
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
@@ -140,7 +140,7 @@ class Engine(Protocol):
             plan: see perform.
 
         Raises:
-            RequestException: no response came of it.
+            RequestException: no response was received.
         """
 
     async def read(self, incoming: _Opened) -> bytes:
@@ -172,11 +172,11 @@ class Engine(Protocol):
         """Close all connections."""
 
 
-class Around(Protocol):
+class EngineWrapper(Protocol):
     """What stands around the engines that a client makes, and sees what they do."""
 
     def around(self, engine: Engine) -> Engine:
-        """Return what takes the place of an engine; made anew for each request, in AsyncClient."""
+        """Return what takes the place of an engine; made again for each request, in AsyncClient."""
 
     def close(self) -> object:
         """Hear that the client was closed."""
@@ -234,7 +234,7 @@ class ByteStream(Protocol):
 
 
 class Connector(Protocol):
-    """What an engine can do beside, if it opens connections for protocols that are not HTTP."""
+    """An engine that also opens connections for other protocols than HTTP."""
 
     async def connect(self, request: Request) -> ByteStream:
         """Open a connection of its own to a request's origin, and send nothing on it.
@@ -246,7 +246,7 @@ class Connector(Protocol):
             request: complete; its transport, timeouts and deadline count.
 
         Raises:
-            RequestException: no connection came of it.
+            RequestException: the connection failed.
         """
 
 
@@ -278,7 +278,7 @@ def reader_of(incoming: Incoming, engine: Engine) -> Engine:
 
 
 class Lifecycle(Protocol):
-    """What an engine of AsyncClient can do beside, if it begins and ends with waits."""
+    """What an engine of AsyncClient can do in addition, if it begins and ends with waits."""
 
     async def astart(self) -> None:
         """Begin; called by `async with client`, in each event loop."""

@@ -7,7 +7,6 @@ libcurl's callbacks are no place for that. What is logged meanwhile is not logge
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from itertools import count
@@ -42,7 +41,7 @@ class Log:
     """The logger, once somebody has loaded `logging`: before that, nobody has set a level.
 
     Attributes:
-        takes: returns whether lines of a level are logged; asked for each request, since that
+        takes: returns whether lines of a level are logged; asked for each request, because that
             may change at any time. It becomes the logger's own method, which saves a call.
         masks: credentials are masked; the command line's --show-secrets alone says otherwise.
     """
@@ -101,7 +100,7 @@ class RequestLog:
         self._sources.append(source)
 
     def answered(self, head: Head, timings: Timings, request: Request) -> None:
-        """Take what came of the request.
+        """Take the outcome of the request.
 
         Args:
             head: of the response.
@@ -125,6 +124,8 @@ class RequestLog:
             self._log(error)
         except Exception:  # of a handler or a filter
             if modules["logging"].raiseExceptions:
+                import traceback  # takes a millisecond to load
+
                 traceback.print_exc()
         finally:
             _is_logging.reset(token)

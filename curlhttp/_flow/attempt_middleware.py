@@ -13,9 +13,9 @@ from typing import cast
 
 from curlhttp._engine.engine import AttemptResult, Exchange, HedgePlan, Layer, Middleware, Send
 from curlhttp._flow.hooks import check_answer, log
-from curlhttp._models.attempts import AttemptCancelled
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._models.timings import AttemptCancelled
 from curlhttp.exceptions import RequestException
 
 __all__ = ["around_each", "attempt_middleware"]
@@ -100,12 +100,12 @@ class _Race:
         self.is_good = plan.is_good
         self._functions = functions
         self._plan = plan
-        self._runs: list[_Run] = []
-        self._surfacing: _Run | None = None
+        self._runs: list[_PausedMiddleware] = []
+        self._surfacing: _PausedMiddleware | None = None
 
-    def begin(self, request: Request) -> _Run:
+    def begin(self, request: Request) -> _PausedMiddleware:
         """Return the run of one more attempt."""
-        run = _Run(_composed(self._functions, _Stop), request)
+        run = _PausedMiddleware(_composed(self._functions, _Breakpoint), request)
         self._runs.append(run)
         return run
 
@@ -141,12 +141,12 @@ class _Race:
         self._run_of(request).outcome = result
         self._plan.dropped(request, result, elapsed, was_sent)
 
-    def _run_of(self, request: Request) -> _Run:
+    def _run_of(self, request: Request) -> _PausedMiddleware:
         # What stands around an engine may send a copy of the first one.
         return next((run for run in self._runs if run.sent is request), self._runs[0])
 
     @property
-    def surfacing(self) -> _Run:
+    def surfacing(self) -> _PausedMiddleware:
         """Return the run whose outcome is the request's."""
         return self._surfacing or self._runs[-1]
 
@@ -155,7 +155,7 @@ class _Race:
 
         Args:
             outcome: of the attempt that surfaces.
-            exchange: sends what that run sends beside, such as a second time.
+            exchange: sends what that run sends in addition, such as a second time.
         """
         # A cancellation goes through all of them, as through the frames of a stack, up to the one
         # whose timeout it was.
@@ -189,7 +189,7 @@ class _Race:
             run.close()
 
 
-class _Run:
+class _PausedMiddleware:
     """Run the middleware for one attempt, and pause it where it calls `send`.
 
     Args:
@@ -198,7 +198,7 @@ class _Run:
 
     Attributes:
         sent: what the middleware sends, as long as it waits for the response.
-        outcome: what came of an attempt that does not surface; None: it was cancelled.
+        outcome: the outcome of an attempt that does not surface; None: it was cancelled.
     """
 
     __slots__ = ("_coroutine", "_error", "_request", "_response", "_through", "outcome", "sent")
@@ -229,7 +229,7 @@ class _Run:
         coroutine = self._coroutine
         try:
             found = _resumed(coroutine, outcome)
-            while not isinstance(found, _Stop):
+            while not isinstance(found, _Breakpoint):
                 try:
                     received = yield found
                 except BaseException as error:  # a cancellation, for the one who waits
@@ -265,7 +265,7 @@ class _Run:
         """Do without the result; an error of the middleware's own is logged."""
         error, self._error = self._error, None
         if error is not None and not isinstance(error, (RequestException, AttemptCancelled)):
-            log().error("an attempt_middleware raised beside the race", exc_info=error)
+            log().error("an attempt_middleware raised outside the race", exc_info=error)
 
     def close(self) -> None:
         """Let go of the middleware, wherever it is."""
@@ -289,8 +289,8 @@ async def _begun(through: Send, request: Request) -> Response:
     return await through(request)
 
 
-class _Stop:
-    """What `send` gives a middleware whose attempt may run beside others: there it stops.
+class _Breakpoint:
+    """Where a middleware pauses at `send`, if its attempt may run concurrently with others.
 
     Args:
         request: what the middleware sends.
@@ -301,7 +301,7 @@ class _Stop:
     def __init__(self, request: Request) -> None:
         self.request = request
 
-    def __await__(self) -> Generator[_Stop, Response, Response]:
+    def __await__(self) -> Generator[_Breakpoint, Response, Response]:
         return (yield self)
 
     def __repr__(self) -> str:

@@ -18,9 +18,9 @@ from curlhttp._policy.auth import NO_AUTH, Auth, BasicAuth, flow_method
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._policy.single_flight import CachedToken, TokenAuth, TokenRequest, Waiter
+    from curlhttp._policy.token_auth import CachedToken, TokenAuth, TokenRequest, Waiter
 
-__all__ = ["FindCredentials", "SignIn", "authenticate", "method_from_netrc"]
+__all__ = ["AuthContext", "FindCredentials", "authenticate", "method_from_netrc"]
 
 
 FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
@@ -30,7 +30,7 @@ _Flow: TypeAlias = "Generator[object, Response, None] | AsyncGenerator[object, R
 _END = object()
 
 
-class SignIn(NamedTuple):
+class AuthContext(NamedTuple):
     """Hold what an Auth uses of the client: clock, gates, and a way to send other requests.
 
     Attributes:
@@ -38,7 +38,7 @@ class SignIn(NamedTuple):
         gate: makes a gate of the engine.
         is_async: the client is AsyncClient: flows may await.
         run_blocking: calls what may block.
-        beside: gives what sends other requests than the one that is to be authenticated, where
+        subrequest: gives what sends other requests than the one that is to be authenticated, where
             that one's way is not for them (a download, a handshake); None for the same way.
         upgrade: gives a request as it may go out, where hosts may want HTTPS; None where any may.
     """
@@ -47,7 +47,7 @@ class SignIn(NamedTuple):
     gate: MakeGate
     is_async: bool
     run_blocking: Offload
-    beside: Callable[[], Send] | None
+    subrequest: Callable[[], Send] | None
     upgrade: Callable[[Request], Request] | None = None
 
 
@@ -66,7 +66,7 @@ def method_from_netrc(request: Request, netrc: FindCredentials) -> Auth | None:
 
 
 async def authenticate(
-    request: Request, send: Send, method: Auth, client: SignIn, above: tuple[Auth, ...] = ()
+    request: Request, send: Send, method: Auth, client: AuthContext, above: tuple[Auth, ...] = ()
 ) -> Response:
     """Send a request as a method wants it, and what the method sends in answer to challenges.
 
@@ -74,20 +74,20 @@ async def authenticate(
         request: what to send; a copy of it is changed.
         send: takes each of them through all below.
         method: is not NO_AUTH.
-        client: what the method needs beside.
+        client: what the method needs in addition.
         above: the methods whose flows this request is a part of.
 
     Raises:
-        RequestException: no response came of it.
+        RequestException: no response was received.
         TypeError: the method has no flow for this kind of client, or a wrong one.
     """
     above = (*above, method)
     if getattr(method, "obtains", False):
 
-        async def beside(other: Request) -> Response:
+        async def send_subrequest(other: Request) -> Response:
             return await _send_beside(other, send, client, above)
 
-        return await send_with_obtained(request, send, beside, method, client)
+        return await send_with_token(request, send, send_subrequest, method, client)
     # A copy: the Authorization must not be seen by the next hop of a redirect.
     changed = request.copy()
     name = flow_method(type(method), is_async=client.is_async)
@@ -113,12 +113,12 @@ async def _run(
     changed: Request,
     send: Send,
     method: Auth,
-    client: SignIn,
+    client: AuthContext,
     above: tuple[Auth, ...],
     who: str,
 ) -> Response:
     """Send all that a flow yields; the arguments are those of authenticate, and what it made."""
-    from curlhttp._policy.subrequest import is_beside, request_beside
+    from curlhttp._policy.subrequest import is_subrequest, make_subrequest
 
     reads = getattr(method, "requires_response_body", False)
     history: list[Response] = []
@@ -126,8 +126,8 @@ async def _run(
     if outgoing is _END:
         raise TypeError(f"{who} must yield a request, and yielded none")
     while True:
-        if beside := is_beside(outgoing, request):
-            other = request_beside(outgoing, request, changed, who)
+        if is_other := is_subrequest(outgoing, request):
+            other = make_subrequest(outgoing, request, changed, who)
             response = await _send_beside(other, send, client, above)
         else:
             response = await send(cast(Request, outgoing))
@@ -147,7 +147,7 @@ async def _run(
             return response
         # The next request of the flow can use its connection, if little of the body is left.
         await response.discard()
-        if not beside:
+        if not is_other:
             history.append(response)
 
 
@@ -162,7 +162,7 @@ async def _next(flow: _Flow, response: Response | None) -> object:
 
 
 async def _send_beside(
-    request: Request, send: Send, client: SignIn, above: tuple[Auth, ...]
+    request: Request, send: Send, client: AuthContext, above: tuple[Auth, ...]
 ) -> Response:
     """Send another request than the one that is to be authenticated, as a part of that.
 
@@ -174,15 +174,15 @@ async def _send_beside(
     """
     if client.upgrade is not None:
         request = client.upgrade(request)
-    if client.beside is not None:
-        send = client.beside()
+    if client.subrequest is not None:
+        send = client.subrequest()
     method = request.auth
     if method is None or method is NO_AUTH or any(method is each for each in above):
         return await send(request)
     return await authenticate(request, send, method, client, above)
 
 
-async def _read_body(request: Request, client: SignIn) -> None:
+async def _read_body(request: Request, client: AuthContext) -> None:
     """Put a body that is streamed into memory."""
     body = request.body
     if body is None or body.data is not None:
@@ -204,56 +204,58 @@ class _NeedsAsyncClient(TypeError):
     """Report an async function in Client."""
 
 
-_LAP = 1.0  # seconds until a request in line looks whether the one that fetches is still there
+_LAP = 1.0  # seconds until a queued request checks that the one that fetches still runs
 
 # What ended the fetch is an affair of the request that did it: another may well succeed.
 _OF_ONE_REQUEST = (ClientClosed, DeadlineExceeded, PoolTimeout, _NeedsAsyncClient)
 
 
-async def send_with_obtained(
-    request: Request, send: Send, beside: Send, method: Auth, client: SignIn
+async def send_with_token(
+    request: Request, send: Send, subrequest: Send, method: Auth, client: AuthContext
 ) -> Response:
-    """Send a request with what a method obtains; once more, if that is refused.
+    """Send a request with a token; once more with a new token if the server refuses it.
 
     Args:
         request: what to send; a copy of it is changed.
         send: takes it through all below.
-        beside: sends the requests by which something is obtained.
+        subrequest: sends the requests that fetch a token.
         method: a TokenAuth.
-        client: what the method needs else.
+        client: the clock, the waiters and the threads of the client.
 
     Raises:
-        RequestException: nothing was obtained, or no response came of it.
+        RequestException: no token could be fetched, or no response was received.
     """
-    obtaining = cast("TokenAuth", method)
-    if not client.is_async and any(map(inspect.iscoroutinefunction, obtaining.functions)):
-        raise _needs_async_client(obtaining)
-    obtained = await _obtain(obtaining, request, beside, client)
-    response = await send(obtaining.apply(request.copy(), obtained.value))
-    if not obtaining.refuses(response):
-        obtaining.shared.accept()
+    token_auth = cast("TokenAuth", method)
+    if not client.is_async and any(map(inspect.iscoroutinefunction, token_auth.functions)):
+        raise _needs_async_client(token_auth)
+    token = await _get_token(token_auth, request, subrequest, client)
+    response = await send(token_auth.apply(request.copy(), token.value))
+    if not token_auth.refuses(response):
+        token_auth.shared.accept()
         return response
-    is_worth_it = obtaining.shared.refuse(obtained.value, client.clock.now())
-    if not is_worth_it or not obtained.is_kept or rewind(request.body):
+    is_worth_it = token_auth.shared.refuse(token.value, client.clock.now())
+    if not is_worth_it or not token.is_kept or rewind(request.body):
         return response
     await response.discard()  # before others wait for its connection, or its place
-    obtained = await _obtain(obtaining, request, beside, client)
-    again = await send(obtaining.apply(request.copy(), obtained.value))
+    token = await _get_token(token_auth, request, subrequest, client)
+    again = await send(token_auth.apply(request.copy(), token.value))
     again.history = [response, *again.history]
-    if obtaining.refuses(again):
-        obtaining.shared.refuse(obtained.value, client.clock.now())
+    if token_auth.refuses(again):
+        token_auth.shared.refuse(token.value, client.clock.now())
     else:
-        obtaining.shared.accept()
+        token_auth.shared.accept()
     return again
 
 
-async def _obtain(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
-    from curlhttp._policy.single_flight import Waiter  # few clients need it
+async def _get_token(
+    method: TokenAuth, request: Request, subrequest: Send, client: AuthContext
+) -> CachedToken:
+    from curlhttp._policy.token_auth import Waiter  # few clients need it
 
     shared, now = method.shared, client.clock.now
 
-    def is_usable(obtained: CachedToken) -> bool:
-        return method.is_usable(obtained, now())
+    def is_usable(token: CachedToken) -> bool:
+        return method.is_usable(token, now())
 
     latest = shared.latest
     if latest is not None and is_usable(latest):
@@ -265,9 +267,9 @@ async def _obtain(method: TokenAuth, request: Request, beside: Send, client: Sig
         if not (place.is_first or place.outcome):
             await _wait_in_line(place, woken, method, request, client)
         if place.outcome is None:
-            obtained = await _fetch(method, request, beside, client)
-            shared.finish(place, obtained)
-            return obtained
+            token = await _fetch(method, request, subrequest, client)
+            shared.finish(place, token)
+            return token
     except Exception as error:
         if isinstance(error, RequestException) and error.request is None:
             error.request = request.without_credentials()
@@ -276,7 +278,7 @@ async def _obtain(method: TokenAuth, request: Request, beside: Send, client: Sig
         else:
             shared.leave(place)
         raise
-    # BaseException, since a cancelled task has to let the next one go on as well.
+    # BaseException, because a cancelled task has to let the next one go on as well.
     except BaseException:
         shared.leave(place)
         raise
@@ -290,9 +292,9 @@ async def _obtain(method: TokenAuth, request: Request, beside: Send, client: Sig
 
 
 async def _wait_in_line(
-    place: Waiter, woken: Gate, method: TokenAuth, request: Request, client: SignIn
+    place: Waiter, woken: Gate, method: TokenAuth, request: Request, client: AuthContext
 ) -> None:
-    """Wait until a request in line is the first, or the first has told it what came of it."""
+    """Wait until a request in line is the first, or the first has told it its outcome."""
     now = client.clock.now
     seconds = request.pool_seconds(now())
     ends = inf if seconds is None else now() + seconds
@@ -305,10 +307,12 @@ async def _wait_in_line(
         place.wake = woken.open
 
 
-async def _fetch(method: TokenAuth, request: Request, beside: Send, client: SignIn) -> CachedToken:
+async def _fetch(
+    method: TokenAuth, request: Request, subrequest: Send, client: AuthContext
+) -> CachedToken:
     """Run the steps of a method."""
-    from curlhttp._policy.single_flight import TokenRequest
-    from curlhttp._policy.subrequest import request_beside
+    from curlhttp._policy.subrequest import make_subrequest
+    from curlhttp._policy.token_auth import TokenRequest
 
     steps = method.steps(client.clock.now)
     try:
@@ -318,11 +322,11 @@ async def _fetch(method: TokenAuth, request: Request, beside: Send, client: Sign
             if isinstance(step, TokenRequest):
                 result = await _call(step, method, client)
             else:
-                other = request_beside(step, request, request, type(method).__name__)
+                other = make_subrequest(step, request, request, type(method).__name__)
                 # How large an answer may be is said by the method, not by the request's caller.
                 other.max_response_size = step.max_response_size
                 try:
-                    result = await beside(other)
+                    result = await subrequest(other)
                 except RequestException as error:
                     # What they hold goes into pickles: the request's body, a part of the answer.
                     error.request, error.response = other.without_credentials(), None
@@ -335,7 +339,7 @@ async def _fetch(method: TokenAuth, request: Request, beside: Send, client: Sign
         steps.close()
 
 
-async def _call(call: TokenRequest, method: TokenAuth, client: SignIn) -> object:
+async def _call(call: TokenRequest, method: TokenAuth, client: AuthContext) -> object:
     function = call.function
     blocks = call.blocks and not inspect.iscoroutinefunction(function)
     result = await client.run_blocking(function) if blocks else function()

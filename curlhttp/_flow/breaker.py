@@ -1,4 +1,4 @@
-"""Ask the circuit breaker before each attempt, and tell it what came of it.
+"""Ask the circuit breaker before each attempt, and tell it its outcome.
 
 _policy/breaker/health.py decides what counts as what, _policy/breaker/breaker.py what follows.
 """
@@ -17,8 +17,8 @@ from curlhttp._flow.limits import asked
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key, refusal
-from curlhttp._policy.breaker.health import Outcome, OutcomeClassifier, ProxyJudge
-from curlhttp._policy.breaker.shared import Reading, SharedCircuits, SharedPermit
+from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
+from curlhttp._policy.breaker.shared import SharedCircuits, SharedPermit, StoredCircuit
 from curlhttp.exceptions import CircuitBreakerOpen, StoreError
 
 __all__ = ["SharedBreaker", "breaker"]
@@ -37,11 +37,11 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, gate: MakeGate) 
         hooks: the user's; they hear of the transitions that this client's requests lead to.
         gate: makes a gate of the engine.
     """
-    guard = _Guard(policy, clock, hooks)
+    guard = _BreakerLayer(policy, clock, hooks)
     if policy.shared is not None:
         guard.shared = SharedBreaker(policy, policy.shared, clock.now, gate)
     origin, hidden_origin = policy.judge(), policy.judge(via_proxy=True)
-    proxy = ProxyJudge()
+    proxy = ProxyClassifier()
 
     def around(send: Send) -> Send:
         def guarded(request: Request) -> Awaitable[Response]:
@@ -64,7 +64,7 @@ def breaker(policy: CircuitBreaker, clock: Clock, hooks: Hooks, gate: MakeGate) 
     return around
 
 
-class _Guard:
+class _BreakerLayer:
     """One breaker, around whatever is sent.
 
     Attributes:
@@ -263,5 +263,5 @@ class SharedBreaker:
             return None
         return self._told(key, self._circuits.learn(key, answer, self._now()))
 
-    def _told(self, key: str, found: Reading) -> Transition | None:
+    def _told(self, key: str, found: StoredCircuit) -> Transition | None:
         return self._breaker.tell(key, found.change)

@@ -13,7 +13,7 @@ import hishel
 
 from curlhttp._engine.engine import Clock, Engine, Layer, Send
 from curlhttp._engine.run import Offload
-from curlhttp._flow.streamed import Streamed
+from curlhttp._flow.streamed_response import Streamed
 from curlhttp._models.config import Transport
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.request import KEEP_CODED, Request
@@ -57,7 +57,7 @@ class CacheStore(Protocol):
         """Store a response in place of that which answered the same; return whether it is."""
 
     def update(self, key: str, entry: hishel.Entry) -> None:
-        """Store the fields of a response anew."""
+        """Store the fields of a response again."""
 
     def remove(self, entry: hishel.Entry) -> None:
         """Remove one response."""
@@ -89,7 +89,7 @@ class Caching(Protocol):
     def over(self) -> Callable[[Transport], Transport]: ...
 
     def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
-        """Run work(send) beside the caller, unless work of that name is under way."""
+        """Run work(send) in the background, unless work of that name is under way."""
 
 
 def caching(client: Caching, clock: Clock) -> Layer:
@@ -243,7 +243,7 @@ class _CachedRequest:
                 async def keep_read(body: bytes) -> None:
                     await keep(body, response.has_decoded_all())
 
-                response.read_by(partial(_Watched, most=self._store.max_body, keep=keep_read))
+                response.read_by(partial(_StoringEngine, most=self._store.max_body, keep=keep_read))
             return response
         is_decoded = response._coded is not None
         body = _as_it_came(response)
@@ -341,7 +341,7 @@ def _decode(response: Response) -> None:
         raise
 
 
-class _Watched:
+class _StoringEngine:
     """An engine whose body is stored once all of it was read; no more of it is held than may be."""
 
     def __init__(self, engine: Engine, most: int, keep: Callable[[bytes], Awaitable[None]]) -> None:

@@ -1,9 +1,8 @@
 """Put the layers in order, and build one `send` function from them.
 
 A layer is made around the `send` below it. One that has nothing to do for a request returns
-send(request) itself: that costs a call and no coroutine of its own. What is in every chain is one
-layer, for the same reason. Those that keep a request
-going when a server fails are in the chain, and loaded, only where they are asked for.
+send(request) itself, which costs a call and no coroutine. What is in every chain is one layer for
+the same reason. Retry and the layers below it are loaded only if a client uses them.
 """
 
 from __future__ import annotations
@@ -14,24 +13,23 @@ from typing import TYPE_CHECKING
 
 from curlhttp._engine.engine import Clock, Exchange, Layer, MakeGate, Middleware, Send
 from curlhttp._engine.run import Offload
-from curlhttp._flow.auth import SignIn
+from curlhttp._flow.auth import AuthContext
 from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_answer, observe
-from curlhttp._flow.hops import cookies, hops
+from curlhttp._flow.redirects import cookies, hops
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._policy.alt_svc import Alternatives
 
 if TYPE_CHECKING:
     from curlhttp._flow.cache import Caching
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import Hook
-    from curlhttp._policy.alt_svc import Alternatives
     from curlhttp._policy.breaker.breaker import CircuitBreaker
-    from curlhttp._policy.concurrency import ConcurrencyLimit
     from curlhttp._policy.hedge import Hedge
-    from curlhttp._policy.rate import RateLimit
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["Chain"]
+__all__ = ["Chain", "alt_svc"]
 
 
 class Chain:
@@ -128,23 +126,25 @@ class Chain:
             gate: makes a gate of the engine.
             retries: what to take in place of the attribute, or None.
             within_retry: one more layer, whose work is part of each attempt, or None. It is not
-                for what an Auth sends beside the request.
-            plain: the last step of what an Auth sends beside, or None for the same.
+                for the subrequests of an Auth.
+            plain: the last step of the subrequests of an Auth, or None for the same.
         """
         hsts = self._hsts
         if self._certificates:
             last = self._with_certificates(last)
         below = partial(self._below, clock=clock, gate=gate, retries=retries)
-        beside = None
+        subrequest = None
         if within_retry is not None:
-            beside = partial(_with_cookies, below, last if plain is None else plain)
+            subrequest = partial(_with_cookies, below, last if plain is None else plain)
         upgrade = None if hsts is None else hsts.upgrade
-        sign_in = SignIn(clock, gate, self._is_async, self._run_blocking, beside, upgrade)
+        auth_context = AuthContext(
+            clock, gate, self._is_async, self._run_blocking, subrequest, upgrade
+        )
         layers: tuple[Layer, ...] = (
             observe(self._hooks),  # sees the request first and the final response last
             *(() if hsts is None else (hsts.around,)),
             # Deadline, redirects, credentials and cookies.
-            hops(clock, self._max_redirects, self._sensitive, self._netrc, sign_in),
+            hops(clock, self._max_redirects, self._sensitive, self._netrc, auth_context),
             *(() if hsts is None else (hsts.listening,)),
             *self._hear_of_http3(),
         )
@@ -182,7 +182,7 @@ class Chain:
             *self._limits(clock, gate),
             *self._guard(clock, gate),
             *(() if self._hedge is None else (self._hedge(gate),)),
-            # Below all of them, since a hedge is an attempt, too, and is made by the engine.
+            # Below all of them, because a hedge is an attempt, too, and is made by the engine.
             *self._around_attempts(),
         )
 
@@ -197,12 +197,11 @@ class Chain:
     def _hear_of_http3(self) -> tuple[Layer, ...]:
         if self._alternatives is None:
             return ()
-        from curlhttp._flow.alt_svc import alt_svc
 
         return (alt_svc(self._alternatives),)
 
     def _with_certificates(self, last: Exchange) -> Exchange:
-        from curlhttp._flow.certificates import with_certificates
+        from curlhttp._flow.exchange import with_certificates
 
         return with_certificates(last)
 
@@ -264,6 +263,30 @@ def _layer(middleware: Middleware) -> Layer:
     def around(send: Send) -> Send:
         async def through(request: Request) -> Response:
             return check_answer(await middleware(request, send), "a middleware")
+
+        return through
+
+    return around
+
+
+# --- Hear which origins speak HTTP/3, for the requests that follow ---
+
+
+def alt_svc(alternatives: Alternatives) -> Layer:
+    """Return the layer that takes Alt-Svc in, on each hop.
+
+    Args:
+        alternatives: where it is kept.
+    """
+
+    def around(send: Send) -> Send:
+        async def through(request: Request) -> Response:
+            response = await send(request)
+            if request.url.scheme == "https":
+                values = response.headers.get_list("alt-svc")
+                if values:
+                    alternatives.note(request.url, ", ".join(values))
+            return response
 
         return through
 

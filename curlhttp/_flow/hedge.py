@@ -1,7 +1,7 @@
 """Give the engine a plan for requests that may be hedged. What is worth it: _policy/hedge.py.
 
 The lowest layer, so that a retry repeats a race as a whole and the layers above count the attempt
-that surfaces. Each attempt beside the first asks limits, breaker and budget for itself just
+that surfaces. Each extra attempt asks limits, breaker and budget for itself just
 before it is sent, and is counted by what becomes of it; none of them ever waits to be let in.
 """
 
@@ -18,12 +18,11 @@ from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._policy.breaker.breaker import CircuitBreaker, Permit, Transition, proxy_key
-from curlhttp._policy.breaker.health import Outcome, OutcomeClassifier, ProxyJudge
-from curlhttp._policy.budget import RetryBudget
-from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
+from curlhttp._policy.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
 from curlhttp._policy.hedge import HEDGED_STATUSES, HeadTimes, Hedge, may_hedge
-from curlhttp._policy.rate import RateLimit
-from curlhttp._policy.single_flight import SharedLease
+from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit
+from curlhttp._policy.retry import RetryBudget
+from curlhttp._policy.token_auth import SharedLease
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException, StoreError
 
 if TYPE_CHECKING:
@@ -39,10 +38,10 @@ __all__ = ["hedge"]
 
 _Permitted: TypeAlias = "tuple[Permit | SharedPermit, OutcomeClassifier]"
 
-__all__ = ["ExtraAttempts", "Ticket"]
+__all__ = ["AttemptPermit", "HedgeAdmission"]
 
 
-class Ticket:
+class AttemptPermit:
     """Let one attempt be sent, and count it at its end.
 
     Args:
@@ -77,7 +76,7 @@ class Ticket:
         return [change for change in changes if change is not None]
 
 
-class ExtraAttempts:
+class HedgeAdmission:
     """Admit an extra attempt only if budget, limits and breaker all admit it.
 
     Args:
@@ -102,7 +101,7 @@ class ExtraAttempts:
         self._budget = budget
         self._now = now
 
-    async def admit(self, request: Request, gate: MakeGate) -> Ticket | None:
+    async def admit(self, request: Request, gate: MakeGate) -> AttemptPermit | None:
         """Return a ticket, or None when a policy says no; the other ones get back what they gave.
 
         Args:
@@ -123,7 +122,7 @@ class ExtraAttempts:
 
     async def _admitted(
         self, request: Request, gate: MakeGate, back: list[Callable[[], object]]
-    ) -> Ticket | None:
+    ) -> AttemptPermit | None:
         leases: list[Lease | SharedLease] = []
         permits: list[_Permitted] = []
         # In the order of their price: a place is given back without a trace, the rate nearly so.
@@ -135,7 +134,7 @@ class ExtraAttempts:
         # Last: what a limit or the breaker refuses must not cost a retry.
         if not await self._is_paid(request, gate):
             return None
-        return Ticket(leases, permits)
+        return AttemptPermit(leases, permits)
 
     async def _has_place(
         self,
@@ -205,7 +204,7 @@ class ExtraAttempts:
         # first.
         parties: list[tuple[str, OutcomeClassifier]] = []
         if proxy is not None:
-            parties.append((proxy_key(proxy.url), ProxyJudge()))
+            parties.append((proxy_key(proxy.url), ProxyClassifier()))
         parties.append((request.url.origin, breaker.judge(via_proxy=proxy is not None)))
         for key, judge in parties:
             permit: Permit | SharedPermit
@@ -261,7 +260,7 @@ def hedge(
     times = HeadTimes()
     # Hedges and retries pay from one budget: together they are what a failing server gets more.
     pays = policy.budget or budget or RetryBudget()
-    extra = ExtraAttempts(rate_limit, concurrency_limit, breaker, pays, now)
+    extra = HedgeAdmission(rate_limit, concurrency_limit, breaker, pays, now)
 
     def around(gate: MakeGate, send: Send) -> Send:
         exchange = cast(Exchange, send)  # below are attempt middleware and the engine
@@ -290,7 +289,7 @@ async def _race(plan: _HedgedRequest, exchange: Exchange, hooks: Hooks | None) -
         # In any case: a ticket that is not given back would hold a place and a permit for ever.
         plan.close()
         if hooks is not None:
-            # Told here, since the engine, which counts the attempts, cannot await a hook.
+            # Told here, because the engine, which counts the attempts, cannot await a hook.
             for transition in plan.transitions:
                 await hooks.tell(_EVENT, transition)
 
@@ -316,7 +315,7 @@ class _HedgedRequest:
         request: Request,
         policy: Hedge,
         times: HeadTimes,
-        extra: ExtraAttempts,
+        extra: HedgeAdmission,
         gate: MakeGate,
         now: Callable[[], float],
     ) -> None:
@@ -329,7 +328,7 @@ class _HedgedRequest:
         self._extra = extra
         self._gate = gate
         self._now = now
-        self._tickets: list[Ticket] = []
+        self._tickets: list[AttemptPermit] = []
 
     async def again(self) -> Request | None:
         """Return one more attempt's request, admitted and paid for, or None."""
@@ -346,7 +345,7 @@ class _HedgedRequest:
                 body.close()
             raise
         if ticket is None:
-            # A twin may have opened the file anew.
+            # A twin may have opened the file again.
             if body is not None:
                 body.close()
             return None

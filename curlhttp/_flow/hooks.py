@@ -99,8 +99,8 @@ class AttemptEvent(NamedTuple):
         method: of the request.
         url: without userinfo and fragment, values of secret parameters masked.
         number: of the attempt, from 1 on.
-        status_code: what came of it, or None.
-        error: the name of the exception's class that came of it, or None.
+        status_code: its outcome, or None.
+        error: the name of the exception's class that resulted, or None.
         elapsed: seconds that the attempt took, None before it.
         delay: seconds until the next attempt; before_sleep alone has them.
         reason: why there is no other attempt, such as "max_retries"; on_give_up alone has it.

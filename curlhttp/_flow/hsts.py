@@ -105,7 +105,7 @@ class HSTS:
         for name, known in (theirs or {}).items():
             if name not in owed and (name not in ours or ours[name].expires < known.expires):
                 ours[name] = known
-        # Copies, since other threads may take in others.
+        # Copies, because other threads may take in others.
         if theirs is not None:  # else somebody has removed the file
             for name in list(ours):
                 if name not in theirs and name not in self._owed:
@@ -135,7 +135,7 @@ def _by_https(url: URL) -> URL:
 def _locked(path: str) -> Iterator[None]:
     """Keep other clients, of this process or another, from writing a file.
 
-    The folder is what is locked: the file itself is replaced, and one beside it would stay.
+    The folder is what is locked: the file itself is replaced, and one next to it would stay.
     """
     try:
         descriptor = os.open(os.path.dirname(path), os.O_RDONLY)

@@ -12,13 +12,12 @@ from functools import partial
 from typing import cast
 
 from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
-from curlhttp._flow.hops import LEAST
+from curlhttp._flow.redirects import LEAST
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.concurrency import ConcurrencyLimit, Lease
-from curlhttp._policy.rate import RateLimit, Reservation
-from curlhttp._policy.single_flight import SharedLease, pause
+from curlhttp._policy.limits import ConcurrencyLimit, Lease, RateLimit, Reservation
 from curlhttp._policy.store import Answer, Store, StoreCommand, seconds
+from curlhttp._policy.token_auth import SharedLease, pause
 from curlhttp.exceptions import CircuitBreakerOpen, DeadlineExceeded, StoreError
 
 __all__ = ["asked", "limits"]
@@ -111,7 +110,7 @@ def _counted(limit: ConcurrencyLimit, clock: Clock, gate: MakeGate, send: Send) 
             lease = await _wait_for_lease(limit, request, clock, gate)
         try:
             response = await send(request)
-        # BaseException, since a cancelled task has to give its place back as well.
+        # BaseException, because a cancelled task has to give its place back as well.
         except BaseException:
             lease.give()
             raise
@@ -240,12 +239,12 @@ async def _turn(
             if deadline is not None and now + wait > deadline + LEAST:
                 raise _asked_too_long(request)
             await clock.sleep(wait)
-        # BaseException, since the turn of a cancelled task is good for another request.
+        # BaseException, because the turn of a cancelled task is good for another request.
         except BaseException:
             store.tell(rate.giving_back(origin, answer))
             raise
-        # Much too late, since its process stood still, it would come on top of those whose turn
-        # it is now: it stands in line anew.
+        # Much too late, because its process stood still, it would come on top of those whose turn
+        # it is now: it stands in line again.
         if rate.came_late(clock.now() - now - wait):
             return answer
 

@@ -10,18 +10,18 @@ from collections.abc import Awaitable, Iterator
 
 from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
-from curlhttp._flow.hops import LEAST, store_cookies
-from curlhttp._models.attempts import Attempt
+from curlhttp._flow.redirects import LEAST, store_cookies
 from curlhttp._models.body import rewind
 from curlhttp._models.errors import add_note
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.budget import RetryBudget
+from curlhttp._models.timings import Attempt
 from curlhttp._policy.retry import (
     NO_RETRIES,
     OBJECTIONS,
     Objection,
+    RetryBudget,
     RetryPolicy,
     outcomes,
     retry_after,
@@ -38,7 +38,7 @@ from curlhttp.exceptions import (
 __all__ = ["is_paid_at", "retry"]
 
 
-# --- The attempts of one request: what came of each, and what follows from that ---
+# --- The attempts of one request: the outcome of each, and what follows from that ---
 #
 # This part waits for nothing and sends nothing; `retry` below does.
 
@@ -50,7 +50,7 @@ _WORTH_A_NOTE = ("retry_after", "breaker", "deadline", "body", "budget")
 class Attempts:
     """Record the attempts of one request, and decide whether another one follows."""
 
-    # On the class, since most requests are sent once and need none of their own.
+    # On the class, because most requests are sent once and need none of their own.
     _number = 0
     _begun = 0.0
     # Of the latest attempt: status, name of the error, seconds. Not the error itself: its frames
@@ -189,7 +189,7 @@ class Attempts:
 
     async def _obstacle(self, now: float) -> Objection | None:
         """Make ready for another attempt, and return what is in its way."""
-        # Before the budget is asked: a body that cannot be had again must not cost a retry.
+        # Before the budget is asked: a body that cannot be replayed must not cost a retry.
         self._unrewindable = rewind(self.request.body)
         if self._unrewindable is not None:
             return "body"
@@ -266,7 +266,7 @@ class Attempts:
         await self._tell("before_attempt")
 
     async def report(self) -> None:
-        """Tell the hooks what came of the attempt."""
+        """Tell the hooks the outcome of the attempt."""
         await self._tell("after_attempt")
         # Where nobody asked for retries, nothing was given up.
         if self._objection is not None and self.policy is not NO_RETRIES:
@@ -367,7 +367,7 @@ async def _retry(attempts: Attempts, send: Send) -> Response:
                 await attempts.report()
             if delay is None:
                 return response
-            # Only now, since the final response keeps its body.
+            # Only now, because the final response keeps its body.
             await _discard(request, response)
         await attempts.sleep(delay)
 

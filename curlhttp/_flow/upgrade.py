@@ -13,8 +13,7 @@ from contextlib import suppress
 
 from curlhttp._engine.engine import ByteStream, Connector, Engine, Exchange, HedgePlan, connector
 from curlhttp._engine.log import INFO, log
-from curlhttp._flow.exchange import fit
-from curlhttp._flow.observe import logged, note_head
+from curlhttp._flow.exchange import fit, logged, note_head
 from curlhttp._models.decoding import decode_content
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request
@@ -144,7 +143,7 @@ async def ask(engine: Connector, request: Request, now: Callable[[], float]) -> 
         now: gives monotonic seconds.
 
     Raises:
-        RequestException: no answer came of it.
+        RequestException: no response was received.
     """
     try:
         stream = await engine.connect(request)
@@ -199,7 +198,7 @@ class Reply:
         self._request = request
         self._now = now
         self._left: int | None = None  # bytes of the body, if its length is known
-        self._unchunked: _Unchunked | None = None
+        self._unchunked: _ChunkedDecoder | None = None
         self._has_bad_length = False
         self._until = math.inf  # when nobody wants the rest of a refusal any more
 
@@ -248,7 +247,7 @@ class Reply:
             return
         fields = Headers.from_block(head.block)
         if "chunked" in (fields.get("transfer-encoding") or "").lower():
-            self._unchunked = _Unchunked()
+            self._unchunked = _ChunkedDecoder()
         elif (length := fields.get("content-length")) is not None:
             self._left = _parse_length(length)
             self._has_bad_length = self._left is None
@@ -397,7 +396,7 @@ def _parse_length(text: str) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-class _Unchunked:
+class _ChunkedDecoder:
     """Takes a body out of its chunks (RFC 9112, section 7.1).
 
     Attributes:

@@ -15,22 +15,25 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 from curlhttp._engine.engine import Engine, Incoming
 from curlhttp._engine.log import DEBUG, log
 from curlhttp._engine.run import send_sync
-from curlhttp._httpx.binding import Binding, RequestLike
-from curlhttp._httpx.incoming import NetworkStream, extensions_of, raw_fields
-from curlhttp._httpx.outgoing import UpgradeRequest, core_request
-from curlhttp._httpx.settings import checkpoint_of, limits_of, transport_of
-from curlhttp._httpx.trace import failure_events, head_events, trace_of
-from curlhttp._httpx.wire_stream import WireStream, tell, watched
+from curlhttp._httpx.network_stream import NetworkStream, extensions_of, raw_fields
+from curlhttp._httpx.request import (
+    UpgradeRequest,
+    core_request,
+    failure_events,
+    head_events,
+    trace_of,
+)
+from curlhttp._httpx.response_stream import WireStream, tell, watched
+from curlhttp._httpx.settings import Binding, RequestLike, checkpoint_of, limits_of, transport_of
 from curlhttp._models.body import rewind
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._curl.engines.guarded import Checkpoint
+    from curlhttp._curl.engines.guarded import AddressChecker
     from curlhttp._curl.engines.loops import Loop
-    from curlhttp._httpx.binding import LimitsLike
-    from curlhttp._httpx.settings import CertInput, ProxyInput, VerifyInput
+    from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
     from curlhttp._models.config import SocketOption
     from curlhttp._models.request import Request
     from curlhttp._policy.guard import GuardInput
@@ -72,7 +75,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
     _binding: ClassVar[Binding]
     _stream_kind: ClassVar[type[WireStream]]
     _trusts_system: ClassVar[bool] = False
-    _checkpoint: Checkpoint | None = None
+    _checkpoint: AddressChecker | None = None
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
     def _start(self, engine: Engine, sent: Request) -> Awaitable[Incoming]:
         start = engine.open
         if isinstance(sent, UpgradeRequest):
-            from curlhttp._httpx.upgrade import open_upgrade
+            from curlhttp._httpx.network_stream import open_upgrade
 
             start = partial(open_upgrade, engine)
         return self._open(engine, sent, start) if self._retries else start(sent)
@@ -165,7 +168,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
     def _network_stream(self, incoming: Incoming, sent: Request) -> NetworkStream:
         if not isinstance(sent, UpgradeRequest):
             return NetworkStream(incoming)
-        from curlhttp._httpx.upgrade import network_stream
+        from curlhttp._httpx.network_stream import network_stream
 
         return network_stream(incoming, self._binding, self, awaits=self._stream_kind.awaits)
 
@@ -210,7 +213,7 @@ class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
             request: complete, as a Client makes it.
 
         Raises:
-            httpx.TransportError: no response came of it; the engine's own error is its cause.
+            httpx.TransportError: no response was received; the engine's own error is its cause.
         """
         return send_sync(self._respond, request)
 
@@ -250,7 +253,7 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
             request: complete, as an AsyncClient makes it.
 
         Raises:
-            httpx.TransportError: no response came of it; the engine's own error is its cause.
+            httpx.TransportError: no response was received; the engine's own error is its cause.
         """
         return await self._respond(request)
 

@@ -1,6 +1,6 @@
-"""Settings, as frozen values: how many, how secure, and through what; _models/timeout.py: how long.
+"""Settings as frozen values: limits, TLS, proxies, and the transport made from them.
 
-They are checked when they are made, so that nothing below has to.
+They are validated when they are made, so that no code below has to. See also timeout.py.
 """
 
 from __future__ import annotations
@@ -9,21 +9,20 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.url import bracketed
 from curlhttp.exceptions import InvalidProxyURL
 
-if TYPE_CHECKING:
-    from curlhttp._models.address_guard import AddressGuard, CheckedAddress
-
 __all__ = [
     "HTTP2",
     "HTTP3",
     "TLS",
+    "AddressGuard",
     "Cert",
+    "CheckedAddress",
     "Lane",
     "Limits",
     "Proxies",
@@ -33,6 +32,7 @@ __all__ = [
     "transport_for",
     "varied",
 ]
+
 
 Verify: TypeAlias = "bool | str | os.PathLike[str] | bytes"  # a str may be "system"
 _Pem: TypeAlias = "str | bytes | os.PathLike[str]"
@@ -222,8 +222,8 @@ class Transport:
         addresses: (host, port or "", addresses) of hosts that are not looked up, those for one
             port first; only where a host has several (CURLOPT_RESOLVE).
         doh: the URL of the server that is asked for addresses (CURLOPT_DOH_URL), or None.
-        certificates: the server's certificate is wanted: no TLS session is resumed, since then the
-            server sends none (CURLOPT_SSL_SESSIONID_CACHE).
+        certificates: the server's certificate is wanted. Then no TLS session is resumed, because
+            the server sends no certificate in that case (CURLOPT_SSL_SESSIONID_CACHE).
         happy_eyeballs_ms: how many milliseconds IPv6 has before IPv4 is tried as well; None for
             libcurl's own, 200.
         unix_socket: the path of a socket to connect to instead, or None.
@@ -275,3 +275,43 @@ def transport_for(
 def varied(transport: Transport, **fields: object) -> Transport:
     """Return a Transport with other fields; one per combination, too."""
     return replace(transport, **fields)  # type: ignore[arg-type]
+
+
+# --- The interface of an address guard for the layers that connect; _policy/guard.py decides ---
+
+
+class AddressGuard(Protocol):
+    """Decide to which addresses a client may connect."""
+
+    def __hash__(self) -> int:
+        """Return the hash of its identity: guards are compared by identity."""
+
+    @property
+    def name(self) -> str:
+        """Return a name that guards with other rules do not have, also across processes."""
+
+    @property
+    def https_only(self) -> bool:
+        """Return whether requests without TLS are refused."""
+
+    @property
+    def trusts_proxies(self) -> bool:
+        """Return whether a proxy may connect to any address."""
+
+    def objection(self, host: str, address: str, port: int) -> str | None:
+        """Return the reason not to connect to an address, or None if it is allowed.
+
+        Args:
+            host: as the URL names it, in canonical form.
+            address: IPv4 or IPv6 as text, perhaps with a zone, or the path of a Unix socket.
+            port: of the address, 0 for a Unix socket.
+        """
+
+
+class CheckedAddress(NamedTuple):
+    """An address that a guard allows a proxy to connect to, with the host and port of the URL."""
+
+    host: str
+    port: int
+    address: str
+    connect_port: int

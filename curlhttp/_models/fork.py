@@ -13,7 +13,7 @@ from weakref import WeakSet
 __all__ = ["register", "registered"]
 
 
-class _Forgets(Protocol):
+class _AfterFork(Protocol):
     def after_fork_in_child(self) -> None: ...
 
 
@@ -23,7 +23,7 @@ _in_children: WeakSet[Any] = WeakSet()
 _in_parents: WeakSet[Any] = WeakSet()
 
 
-def register(obj: _Forgets) -> None:
+def register(obj: _AfterFork) -> None:
     """Call obj.after_fork_in_child() in forked children.
 
     Call obj.after_fork_in_parent() in this process, where the object has such a method.

@@ -23,7 +23,7 @@ __all__ = [
     "ContentInput",
     "CookiesInput",
     "DataInput",
-    "ErrorFacts",
+    "ErrorOptions",
     "FileInput",
     "FilesInput",
     "FormInput",
@@ -34,6 +34,7 @@ __all__ = [
     "ParamsInput",
     "Piece",
     "Text",
+    "UserRequest",
 ]
 
 Text: TypeAlias = str | bytes
@@ -121,7 +122,33 @@ AuthInput: TypeAlias = (
 # --- errors ---
 
 
-class ErrorFacts(TypedDict, total=False):
+class UserRequest(Protocol):
+    """A request that no client has completed: a `curlhttp.Request`, or one of requests."""
+
+    @property
+    def method(self) -> object: ...
+    @property
+    def url(self) -> object: ...
+    @property
+    def headers(self) -> object: ...
+    @property
+    def files(self) -> object: ...
+    @property
+    def data(self) -> object: ...
+    @property
+    def json(self) -> object: ...
+    @property
+    def params(self) -> object: ...
+    @property
+    def auth(self) -> object: ...
+    @property
+    def cookies(self) -> object: ...
+    @property
+    def hooks(self) -> Any: ...
+    def prepare(self) -> object: ...
+
+
+class ErrorOptions(TypedDict, total=False):
     """The keywords of RequestException."""
 
     request: Request | None

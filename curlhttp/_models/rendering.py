@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from curlhttp._models.body_redaction import FORM, Redactor
 from curlhttp._models.headers import Headers
-from curlhttp._models.redactor import FORM, Redactor
 from curlhttp._models.url import bracketed
 
 if TYPE_CHECKING:

@@ -296,7 +296,7 @@ _PARTS = re.compile(r"(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTA
 _FORBIDDEN_IN_AUTHORITY = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]").search
 
 
-class _Draft:
+class _URLBuilder:
     """A URL that is being built.
 
     It becomes a `URL` when its class is changed, which is three times faster than
@@ -346,7 +346,7 @@ class _Draft:
         self.password = password
 
 
-class URL(_Draft):
+class URL(_URLBuilder):
     """Hold an http or https URL in canonical form; immutable and hashable.
 
     Args:
@@ -449,7 +449,7 @@ class URL(_Draft):
         """
         if target[:1] == "/" and "#" not in target:
             return self._with(target, "")
-        parts = _Draft(self._origin, target, f"{self._origin.prefix}/#{target}")
+        parts = _URLBuilder(self._origin, target, f"{self._origin.prefix}/#{target}")
         return _finish(parts)
 
     def without_userinfo(self) -> URL:
@@ -496,11 +496,11 @@ def _build(
     username: str | None = None,
     password: str | None = None,
 ) -> URL:
-    parts = _Draft(origin, target, origin.prefix + target, fragment, username, password)
+    parts = _URLBuilder(origin, target, origin.prefix + target, fragment, username, password)
     return _finish(parts)
 
 
-def _finish(parts: _Draft) -> URL:
+def _finish(parts: _URLBuilder) -> URL:
     parts.__class__ = URL
     return cast("URL", parts)
 
@@ -551,7 +551,9 @@ def _parse(text: str) -> URL:
             except InvalidURL:
                 return _parse_slowly(text)  # to raise the precise error
             return _finish(
-                _Draft(origin, target, text if origin.prefix == prefix else origin.prefix + target)
+                _URLBuilder(
+                    origin, target, text if origin.prefix == prefix else origin.prefix + target
+                )
             )
     return _parse_slowly(text)
 

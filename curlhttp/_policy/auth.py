@@ -11,10 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from curlhttp._models.inputs import AuthInput
+    from curlhttp._models.inputs import AuthInput, UserRequest
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = [
     "NO_AUTH",
@@ -26,6 +25,7 @@ __all__ = [
     "encoded",
     "flow_method",
 ]
+
 
 AuthFlow: TypeAlias = Generator["Request | UserRequest", "Response", None]
 """What auth_flow and sync_auth_flow return: yields requests, is sent their responses."""
@@ -66,7 +66,7 @@ class Auth:
     requires_request_body = False
     requires_response_body = False
 
-    # It obtains something first that requests share: see curlhttp._policy.single_flight.
+    # It obtains something first that requests share: see curlhttp._policy.token_auth.
     obtains = False
 
     def auth_flow(self, request: Request) -> AuthFlow:

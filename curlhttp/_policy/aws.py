@@ -15,7 +15,7 @@ from curlhttp._models.body import Body
 from curlhttp._models.redaction import display_text
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL
-from curlhttp._policy.single_flight import CachedToken, Steps, TokenAuth, TokenRequest, Value
+from curlhttp._policy.token_auth import CachedToken, Steps, TokenAuth, TokenRequest, Value
 from curlhttp.exceptions import RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _SET = ("Authorization", "X-Amz-Date", "Date", "X-Amz-Security-Token", "X-Amz-Co
 _PIECE = 256 * 1024  # bytes of a body
 
 
-class Keys(NamedTuple):
+class AWSKeys(NamedTuple):
     """Credentials at one time, under botocore's names."""
 
     access_key: str
@@ -45,7 +45,7 @@ class Keys(NamedTuple):
 class _Credentials(Protocol):
     """What botocore and boto3 call credentials; those that expire renew themselves."""
 
-    def get_frozen_credentials(self) -> Keys:
+    def get_frozen_credentials(self) -> AWSKeys:
         """Return the keys that are good now; may ask a server."""
 
 
@@ -101,7 +101,7 @@ class AWSSigV4(TokenAuth):
         """Find the credentials, or renew them."""
         return CachedToken((yield TokenRequest(self._keys, blocks=True)))
 
-    def _keys(self) -> Keys:
+    def _keys(self) -> AWSKeys:
         from botocore.exceptions import BotoCoreError
 
         try:
@@ -109,10 +109,10 @@ class AWSSigV4(TokenAuth):
         except BotoCoreError as error:
             raise RequestException(f"no AWS credentials: {display_text(str(error))}") from error
 
-    def _current_keys(self) -> Keys:
+    def _current_keys(self) -> AWSKeys:
         source = self._source
         if isinstance(source, tuple):
-            return Keys(*source)
+            return AWSKeys(*source)
         if source is None or callable(source):
             found = _found(self._profile) if source is None else source()
             source = self._source = found
@@ -200,7 +200,7 @@ def _found(profile: str | None) -> _Credentials:
     return found
 
 
-def _signer_of(service: str) -> Callable[[Keys, str, str, str], SigV4Auth]:
+def _signer_of(service: str) -> Callable[[AWSKeys, str, str, str], SigV4Auth]:
     try:
         from botocore.auth import S3SigV4Auth, SigV4Auth
     except ImportError as error:
@@ -211,7 +211,7 @@ def _signer_of(service: str) -> Callable[[Keys, str, str, str], SigV4Auth]:
     class Signer(S3SigV4Auth if service in _OF_S3 else SigV4Auth):  # type: ignore[misc]
         """botocore's signer, for a body that was hashed before."""
 
-        def __init__(self, keys: Keys, service: str, region: str, checksum: str) -> None:
+        def __init__(self, keys: AWSKeys, service: str, region: str, checksum: str) -> None:
             super().__init__(keys, service, region)
             self._checksum = checksum
 

@@ -131,7 +131,7 @@ def date_of(text: str | None, now: float = 0) -> float | None:
 #
 # No URL and no credential is in it: of these it has digests.
 
-# Of a stored response, beside its own fields: no server can send a name with a colon.
+# Of a stored response, next to its own fields: no server can send a name with a colon.
 BORN = ":born"  # when it would have had an Age of 0, in seconds since the epoch
 GUARD, LINE, VARY, WHO = ":guard", ":line", ":vary", ":who"
 STORED = ":stored"  # when it was stored or confirmed, in seconds since the epoch
@@ -288,8 +288,8 @@ _HEURISTIC = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
 _LONGEST_CONTROL = 1024
 _ERRORS = frozenset({500, 502, 503, 504})  # RFC 5861, section 4
 _LONGEST_GUESS = 7 * 24 * 3600.0  # seconds
-# RFC 9111, section 3.1, beside those that hishel leaves out. A cookie belongs to its own answer:
-# given again, an old one would take the place of a newer one.
+# RFC 9111, section 3.1, and what hishel leaves out. A cookie belongs to its own response: if it
+# were replayed, an old one would replace a newer one.
 _NOT_KEPT = ("set-cookie", "age")
 
 

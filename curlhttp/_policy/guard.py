@@ -16,7 +16,7 @@ from uuid import uuid4
 from curlhttp._models.url import parse_origin
 
 if TYPE_CHECKING:
-    from curlhttp._models.address_guard import AddressGuard
+    from curlhttp._models.config import AddressGuard
 
 __all__ = ["GuardFunction", "GuardInput", "PublicOnly", "forms", "guard_of", "why_not_public"]
 

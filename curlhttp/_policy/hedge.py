@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from curlhttp._models.fork import register
 from curlhttp._models.request import Request
-from curlhttp._policy.budget import RetryBudget
+from curlhttp._policy.retry import RetryBudget
 
 __all__ = ["HEDGED_STATUSES", "HeadTimes", "Hedge", "may_hedge"]
 
@@ -32,9 +32,9 @@ class Hedge:
         after: seconds without the head of an answer; or "p95" for the 95th percentile of the
             recent times to the head at this origin (any of "p1" to "p99"), which hedges nothing
             until 20 of them are known.
-        max: attempts beside the first, each `after` seconds behind the one before it.
+        max: attempts after the first, each `after` seconds behind the one before it.
         idempotency_key: hedge any method, POST too, that carries an Idempotency-Key.
-        budget: what each attempt beside the first is taken from. None: the budget of the
+        budget: what each extra attempt is taken from. None: the budget of the
             client's RetryPolicy, or where that has none one of its own.
 
     Raises:

@@ -92,7 +92,7 @@ class HSTSStore:
         if not age:
             return self.by_name.pop(name, None) is not None
         if before is None and len(self.by_name) >= _MOST_HOSTS:
-            # A copy, since other threads may take in others.
+            # A copy, because other threads may take in others.
             first = min(list(self.by_name.items()), key=lambda each: each[1].expires)
             self.by_name.pop(first[0], None)
         known = self.by_name[name] = HSTSEntry(now + age, has_subdomains)

@@ -17,14 +17,15 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import Auth, BasicAuth
-from curlhttp._policy.bearer import bearer_refused, is_token
-from curlhttp._policy.single_flight import (
+from curlhttp._policy.token_auth import (
     CachedToken,
     Function,
     Steps,
     TokenAuth,
     TokenRequest,
     Value,
+    bearer_refused,
+    is_token,
 )
 from curlhttp.exceptions import OAuth2Error, RequestException
 
@@ -40,7 +41,7 @@ _DIGITS = re.compile(r"[0-9]{1,15}")
 _UNSHOWN = re.compile(r"[^\x20-\x7e]+")
 
 
-class _Grant(NamedTuple):
+class _TokenResponse(NamedTuple):
     """What a token server gave.
 
     Attributes:
@@ -107,7 +108,7 @@ class _OAuth2Auth(TokenAuth):
             max_response_size=_LARGEST,
         )
 
-    def _obtained(self, grant: _Grant, begun: float) -> CachedToken:
+    def _obtained(self, grant: _TokenResponse, begun: float) -> CachedToken:
         if grant.lifetime is None:
             return CachedToken(grant.token)
         # A token of a few seconds would else be too old at once.
@@ -134,7 +135,7 @@ class OAuth2ClientCredentials(_OAuth2Auth):
         parameters: more fields of the form.
         client_auth: how the client shows who it is: "basic" in a header (client_secret_basic), or
             "post" in the form (client_secret_post).
-        leeway: seconds before its end at which a token is fetched anew; at most half of its life.
+        leeway: seconds before its end at which a token is fetched again; at most half of its life.
 
     Raises:
         InvalidURL, MissingSchema, InvalidSchema: token_url is none.
@@ -262,7 +263,7 @@ def _basic(client_id: str, client_secret: str) -> Auth:
 # --- what a server says ---
 
 
-def _granted(response: Response, request: Request, secrets: list[str]) -> _Grant:
+def _granted(response: Response, request: Request, secrets: list[str]) -> _TokenResponse:
     """Return what a token server gave (RFC 6749, section 5.1).
 
     Raises:
@@ -292,7 +293,7 @@ class _UnusableError(Exception):
     """Report what is wrong with an answer."""
 
 
-def _read_grant(fields: _Fields) -> _Grant:
+def _read_grant(fields: _Fields) -> _TokenResponse:
     token, kind = fields.get("access_token"), fields.get("token_type")
     if token is None:
         raise _UnusableError("has no access_token")
@@ -310,7 +311,7 @@ def _read_grant(fields: _Fields) -> _Grant:
     refresh_token = fields.get("refresh_token")
     if not (refresh_token is None or (isinstance(refresh_token, str) and refresh_token)):
         raise _UnusableError("has a refresh_token that is none")
-    return _Grant(
+    return _TokenResponse(
         token, None if lifetime is None else float(min(lifetime, _LONGEST_LIFE)), refresh_token
     )
 

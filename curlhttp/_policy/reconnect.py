@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp._policy.backoff import Backoff, EqualJitterBackoff, FullJitterBackoff
-from curlhttp._policy.retry import RetryPolicy
+from curlhttp._policy.retry import Backoff, EqualJitterBackoff, FullJitterBackoff, RetryPolicy
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException
 
 __all__ = ["Reconnections"]
@@ -51,7 +50,7 @@ class Reconnections:
         self._delays: Iterator[float] | None = None
 
     def succeeded(self) -> None:
-        """Begin to count anew: an event came."""
+        """Start to count again: an event came."""
         self.count, self._delays = 0, None
 
     def next_delay(

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _KEEPS_BODY = frozenset({307, 308})
-# The jar builds Cookie anew on each hop; the engine knows who gets the proxy's credentials.
+# The jar builds Cookie again on each hop; the engine knows who gets the proxy's credentials.
 _NEVER_FORWARDED = frozenset({"cookie", "proxy-authorization"})
 _OF_THE_BODY = frozenset(
     {
@@ -46,7 +46,7 @@ _OF_THE_BODY = frozenset(
 )
 
 
-class _HopAuth(BasicAuth):
+class _LocationAuth(BasicAuth):
     """Credentials out of a Location: good for the request that it leads to, not for the next."""
 
 
@@ -128,10 +128,10 @@ def as_utf8(location: str) -> str:
 def _auth_for(request: Request, url: URL) -> Auth | None:
     auth: Auth | None = request.auth
     if url.username is not None or url.password is not None:
-        return _HopAuth(url.username or "", url.password or "")
+        return _LocationAuth(url.username or "", url.password or "")
     if auth is NO_AUTH:
         return auth
-    if isinstance(auth, _HopAuth) or not may_keep_credentials(request.url, url):
+    if isinstance(auth, _LocationAuth) or not may_keep_credentials(request.url, url):
         return None
     return auth
 

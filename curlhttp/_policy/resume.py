@@ -32,7 +32,7 @@ _CHOICES = ("Accept", "Accept-Language")  # request fields that choose among rep
 
 @dataclass(frozen=True)
 class ResumeRecord:
-    """What is kept beside a partial file, to know what it is part of.
+    """What is kept next to a partial file, to know what it is part of.
 
     Attributes:
         url: what was asked for, for people: credentials are masked.
@@ -106,7 +106,7 @@ def range_to_ask(
     """Return what is to be asked for in one request of a download; None: the whole file.
 
     Args:
-        stored: what is kept beside the partial file, or None.
+        stored: what is kept next to the partial file, or None.
         size: bytes of the partial file.
         request: the download's own.
         hop: the request about to be sent, perhaps after redirects.

@@ -1,25 +1,29 @@
-"""Whether a failed attempt may be followed by another, and after how long.
+"""Decide whether a failed attempt is retried, and after which delay.
 
-Pure: no clock and no I/O; time and chance come in as arguments. What decides is whether the request
-may have been processed: if not, any method may go out again, else only what does no harm twice.
+`RetryPolicy.objection` decides by the failure: if the server cannot have processed the request, any
+method is retried, otherwise only methods that are idempotent. _flow/retry.py adds the attempts and
+the time that are left, the delay and the budget. No clock and no I/O: time and random numbers are
+arguments. Only `RetryBudget`, which limits retries to a share of an origin's requests, has a state.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import threading
 from calendar import monthrange, timegm
-from collections.abc import Collection, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from random import Random, uniform
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
-from curlhttp._models.attempts import Attempt
+from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Response
-from curlhttp._policy.backoff import Backoff, FullJitterBackoff, Uniform
-from curlhttp._policy.budget import RetryBudget
+from curlhttp._models.timings import Attempt
+from curlhttp._policy.store import Answer, Store, StoreCommand, micros
 from curlhttp.exceptions import (
     BlockedAddress,
     ChunkedEncodingError,
@@ -35,13 +39,347 @@ from curlhttp.exceptions import (
 __all__ = [
     "NO_RETRIES",
     "OBJECTIONS",
+    "Backoff",
+    "DecorrelatedJitterBackoff",
+    "EqualJitterBackoff",
+    "ExponentialBackoff",
+    "FullJitterBackoff",
     "Objection",
+    "RetryBudget",
     "RetryInput",
     "RetryPolicy",
+    "Uniform",
     "http_date",
     "outcomes",
     "retry_after",
 ]
+
+
+# --- How long to wait before the next attempt, as endless sequences of seconds ---
+#
+# Pure: chance comes in as an argument, and the state of a sequence is the request's own. No delay
+# is below zero or above max_backoff, however long the sequence.
+
+Uniform: TypeAlias = Callable[[float, float], float]
+"""A random source: gives a number between the two, as random.uniform does."""
+
+
+class Backoff(Protocol):
+    """What RetryPolicy takes as backoff_strategy; one of yours will do."""
+
+    def delays(self, uniform: Uniform) -> Iterator[float]:
+        """Give the seconds to wait before the second attempt, the third, and so on, without end.
+
+        Args:
+            uniform: the random source.
+        """
+
+
+def _check(**seconds: float) -> None:
+    for name, value in seconds.items():
+        if not (value >= 0 and math.isfinite(value)):
+            raise ValueError(f"{name} must be a number of seconds, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialBackoff:
+    """Wait longer each time, by a fixed factor and without chance.
+
+    Clients that fail together then come back together: the kinds with jitter are better company.
+
+    Args:
+        base: the first delay, in seconds.
+        factor: by what each delay is longer than the one before.
+        max_backoff: the longest delay, in seconds.
+
+    Raises:
+        ValueError: a time is negative or not finite, or the factor is below one.
+    """
+
+    base: float = 0.1
+    factor: float = 2.0
+    max_backoff: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(base=self.base, max_backoff=self.max_backoff)
+        if not (self.factor >= 1 and math.isfinite(self.factor)):
+            raise ValueError(f"factor must be at least 1, not {self.factor!r}")
+
+    def _ceilings(self) -> Iterator[float]:
+        # Step by step, because factor ** 10_000 is no float any more.
+        ceiling = min(self.base, self.max_backoff)
+        while True:
+            yield ceiling
+            ceiling = min(ceiling * self.factor, self.max_backoff)
+
+    def delays(self, uniform: Uniform) -> Iterator[float]:
+        """Give base, base * factor, base * factor ** 2, ... up to max_backoff."""
+        return self._ceilings()
+
+
+@dataclass(frozen=True, slots=True)
+class FullJitterBackoff(ExponentialBackoff):
+    """Wait anything between nothing and the exponential delay: the least work for the server.
+
+    Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+    """
+
+    def delays(self, uniform: Uniform) -> Iterator[float]:
+        """Give numbers between 0 and the exponential delay."""
+        return (uniform(0.0, ceiling) for ceiling in self._ceilings())
+
+
+@dataclass(frozen=True, slots=True)
+class EqualJitterBackoff(ExponentialBackoff):
+    """Wait at least half of the exponential delay; chance has the other half.
+
+    Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+    """
+
+    def delays(self, uniform: Uniform) -> Iterator[float]:
+        """Give numbers between half the exponential delay and all of it."""
+        for ceiling in self._ceilings():
+            half = ceiling / 2
+            yield half + uniform(0.0, half)
+
+
+@dataclass(frozen=True, slots=True)
+class DecorrelatedJitterBackoff:
+    """Wait between base and three times the last delay.
+
+    Args:
+        base: the shortest delay, in seconds.
+        max_backoff: the longest, in seconds.
+
+    Raises:
+        ValueError: a time is negative or not finite.
+
+    Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+    """
+
+    base: float = 0.1
+    max_backoff: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check(base=self.base, max_backoff=self.max_backoff)
+
+    def delays(self, uniform: Uniform) -> Iterator[float]:
+        """Give numbers between base and thrice the one before, up to max_backoff."""
+        last = self.base
+        while True:
+            last = min(self.max_backoff, uniform(self.base, last * 3))
+            yield last
+
+
+# --- How many retries an origin may get: a share of the requests that it gets anyway ---
+#
+# A server that fails wholly would else see each request as many times as the policy allows, just
+# when it has no room for them. Pure: the time comes in as an argument.
+
+_SLICES = 10  # a window moves on in steps of a tenth of it
+_ROUNDING = 1e-9  # five deposits of 0.2 are a little less than one
+
+
+class RetryBudget:
+    """Allow retries in proportion to requests, for each origin by itself; thread-safe.
+
+    Each first attempt deposits `ratio`, each retry takes one. Deposits and withdrawals are
+    forgotten after `window` seconds. Share one budget among clients to bound them together.
+
+    Args:
+        ratio: retries per request.
+        reserve: retries per second that are always allowed, for clients with little to do; those
+            of a whole window may go at once.
+        window: seconds that a deposit is good for.
+        max_origins: budgets that are kept; the one unused for longest is forgotten first, to a
+            tenth of the window.
+        store: what all processes of the same settings share it by, or None for this process
+            alone. Deposits come there with the next retry, or a tenth of the window later.
+
+    Raises:
+        ValueError: a number is negative or not finite, the window is nothing, or max_origins is
+            below one.
+
+    Source: Finagle's RetryBudget.
+    """
+
+    def __init__(
+        self,
+        ratio: float = 0.2,
+        reserve: float = 10.0,
+        window: float = 10.0,
+        max_origins: int = 1000,
+        *,
+        store: Store | None = None,
+    ) -> None:
+        for name, value in (("ratio", ratio), ("reserve", reserve), ("window", window)):
+            if not (value >= 0 and math.isfinite(value)):
+                raise ValueError(f"{name} must not be negative, as {value!r} is")
+        if window == 0 or max_origins < 1:
+            raise ValueError("window must be above zero, and max_origins at least 1")
+        self.ratio = ratio
+        self.reserve = reserve
+        self.window = window
+        self.max_origins = max_origins
+        self.store = store
+        self._clear()
+        register(self)
+
+    def after_fork_in_child(self) -> None:
+        """Forget what the parent counted, whose lock may be held by a thread of its own."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lock = threading.Lock()
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()
+        self._unpaid: dict[str, tuple[int, float]] = {}  # at no store yet, and since when
+
+    def deposit(self, origin: str, now: float) -> None:
+        """Count a first attempt.
+
+        Args:
+            origin: whom it goes to.
+            now: monotonic seconds.
+        """
+        account = self._accounts.get(origin)
+        if account is None or now >= account.until:
+            with self._lock:
+                account = self._account(origin)
+                account.move_to(now)
+        # Without the lock, because every request comes by here. Where threads may lose one to each
+        # other there is a retry less, never one more.
+        account.deposits += 1
+        if self.store is not None:
+            self._pay_later(self.store, origin, now)
+
+    def withdraw(self, origin: str, now: float) -> bool:
+        """Take what one retry costs, and return whether there was enough.
+
+        Args:
+            origin: whom it would go to.
+            now: monotonic seconds.
+        """
+        with self._lock:
+            account = self._account(origin)
+            if account.sum(now) + self.reserve * self.window < 1 - _ROUNDING:
+                return False
+            account.add(-1.0, now)
+            return True
+
+    def refund(self, origin: str, now: float) -> None:
+        """Give back what a retry took that was not sent, such as one that a breaker refused.
+
+        Args:
+            origin: whom it would have gone to.
+            now: monotonic seconds.
+        """
+        with self._lock:
+            self._account(origin).add(1.0, now)
+
+    def balance(self, origin: str, now: float) -> float:
+        """Return how many retries the origin may get at once now.
+
+        Args:
+            origin: whom they would go to.
+            now: monotonic seconds.
+        """
+        if self.store is not None:
+            answer = self.store.ask_here(self._asking(origin, 0))
+            if answer is not None:
+                return float(answer[1])
+        with self._lock:
+            account = self._accounts.get(origin)
+            earned = 0.0 if account is None else account.sum(now)
+            return earned + self.reserve * self.window
+
+    # what processes share
+
+    def withdrawing(self, origin: str) -> StoreCommand:
+        """Return what takes the cost of one retry at a store, whose answer is whether it could.
+
+        Args:
+            origin: whom it would go to.
+        """
+
+        def undo(answer: Answer) -> StoreCommand | None:
+            return self.refunding(origin) if answer[0] else None
+
+        return self._asking(origin, 1)._replace(undo=undo)
+
+    def refunding(self, origin: str) -> StoreCommand:
+        """Return what gives that back."""
+        return self._asking(origin, -1)
+
+    def _pay_later(self, store: Store, origin: str, now: float) -> None:
+        with self._lock:
+            count, since = self._unpaid.get(origin, (0, now))
+            self._unpaid[origin] = count + 1, since
+            due = [origin] if now - since >= self.window / _SLICES else []
+            if len(self._unpaid) > self.max_origins:
+                due = list(self._unpaid)
+        for each in due:
+            store.tell(self._asking(each, 0))
+
+    def _asking(self, origin: str, cost: int) -> StoreCommand:
+        with self._lock:
+            count, _ = self._unpaid.pop(origin, (0, 0.0))
+        tenth = micros(self.window / _SLICES)
+        numbers = (tenth, count * self.ratio, self.reserve * self.window, cost)
+        settings = f"{self.ratio:g}/{self.reserve:g}/{self.window:g}"
+        return StoreCommand("budget", f"{settings}:{origin}", numbers)
+
+    def _account(self, origin: str) -> _Account:
+        accounts = self._accounts
+        account = accounts.get(origin)
+        if account is None:
+            account = accounts[origin] = _Account(self.window / _SLICES, self.ratio)
+            if len(accounts) > self.max_origins:
+                accounts.popitem(last=False)
+        else:
+            accounts.move_to_end(origin)
+        return account
+
+    def __repr__(self) -> str:
+        return f"RetryBudget(ratio={self.ratio}, reserve={self.reserve}, window={self.window})"
+
+
+class _Account:
+    """The deposits less the withdrawals of one origin, by slices of the window.
+
+    Attributes:
+        deposits: how many there were in the slice that is filled now.
+        until: when that slice ends.
+    """
+
+    __slots__ = ("_latest", "_ratio", "_slice", "_sums", "deposits", "until")
+
+    def __init__(self, slice_seconds: float, ratio: float) -> None:
+        self._slice = slice_seconds
+        self._ratio = ratio
+        self._latest = 0  # the number of the slice that is filled now
+        self._sums = [0.0] * _SLICES
+        self.deposits = 0
+        self.until = -math.inf
+
+    def add(self, amount: float, now: float) -> None:
+        self.move_to(now)
+        self._sums[self._latest % _SLICES] += amount
+
+    def sum(self, now: float) -> float:
+        self.move_to(now)
+        return math.fsum(self._sums) + self._ratio * self.deposits
+
+    def move_to(self, now: float) -> None:
+        # Threads may come with times in another order than theirs: the newest counts.
+        if now < self.until:
+            return
+        self._sums[self._latest % _SLICES] += self._ratio * self.deposits
+        self.deposits = 0
+        latest = int(now // self._slice)
+        for step in range(1, min(latest - self._latest, _SLICES) + 1):
+            self._sums[(self._latest + step) % _SLICES] = 0.0
+        self._latest = latest
+        self.until = (latest + 1) * self._slice
 
 
 Objection: TypeAlias = Literal[
@@ -207,7 +545,7 @@ def _happens_by_chance(error: RequestException) -> bool:
 
 
 def outcomes(attempts: Collection[Attempt]) -> str:
-    """Return in a few words what came of attempts, for a note."""
+    """Return in a few words the outcome of attempts, for a note."""
     return ", ".join(
         str(attempt.status_code) if attempt.error is None else type(attempt.error).__name__
         for attempt in attempts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_check
 if TYPE_CHECKING:
     from curlhttp._engine.engine import MakeGate
 
-__all__ = ["Answer", "Connects", "Held", "Store", "StoreCommand", "micros", "seconds"]
+__all__ = ["Answer", "Connects", "Store", "StoreCommand", "StoreLease", "micros", "seconds"]
 
 Answer: TypeAlias = "Sequence[int | bytes]"
 
@@ -34,7 +34,7 @@ class StoreCommand(NamedTuple):
     undo: Callable[[Answer], StoreCommand | None] | None = None
 
 
-class Held(Protocol):
+class StoreLease(Protocol):
     """What a store keeps for a process until that ends it, or dies."""
 
     def end(self) -> None:
@@ -63,7 +63,7 @@ class Store(Protocol):
     def tell(self, question: StoreCommand) -> None:
         """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""
 
-    def hold(self, question: StoreCommand, every: float) -> Held:
+    def hold(self, question: StoreCommand, every: float) -> StoreLease:
         """Have a step taken again and again, until it is ended.
 
         Args:

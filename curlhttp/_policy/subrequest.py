@@ -1,4 +1,4 @@
-"""What the flow of an Auth may send beside the request itself, and what may go along.
+"""What the flow of an Auth may send in addition to the request, and what may go along.
 
 Nobody looks at where such a request goes but the program that wrote the flow: so nothing secret
 that belongs to one origin is in a request to another that the flow did not put there itself.
@@ -19,18 +19,26 @@ from curlhttp._policy.redirect import may_keep_credentials
 if TYPE_CHECKING:
     from curlhttp._models.config import Transport
     from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.inputs import AuthInput, CookiesInput, DataInput, HeadersInput
+    from curlhttp._models.inputs import (
+        JSON,
+        AuthInput,
+        CookiesInput,
+        DataInput,
+        FilesInput,
+        HeadersInput,
+        ParamsInput,
+        UserRequest,
+    )
     from curlhttp._models.url import URL
-    from curlhttp.requests import Request as UserRequest
 
-__all__ = ["is_beside", "request_beside"]
+__all__ = ["is_subrequest", "make_subrequest"]
 
 
 _ANYWHERE = frozenset({"user-agent", "accept", "accept-encoding"})
 _OF_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
 
 
-def is_beside(wanted: object, asked: Request) -> bool:
+def is_subrequest(wanted: object, asked: Request) -> bool:
     """Return whether what a flow yields is another request than the one that it is about.
 
     Args:
@@ -42,7 +50,7 @@ def is_beside(wanted: object, asked: Request) -> bool:
     return wanted.method != asked.method or not may_keep_credentials(asked.url, wanted.url)
 
 
-def request_beside(wanted: object, asked: Request, changed: Request, who: str) -> Request:
+def make_subrequest(wanted: object, asked: Request, changed: Request, who: str) -> Request:
     """Return another request that a flow yielded, complete.
 
     Its time limits, proxies, TLS and cookies are those of the request itself.
@@ -87,11 +95,11 @@ def _of_users(wanted: UserRequest, asked: Request) -> Request:
         cast(str, wanted.method),
         cast(str, wanted.url),
         cast("HeadersInput | None", wanted.headers),
-        wanted.files,
+        cast("FilesInput | None", wanted.files),
         cast("DataInput | None", wanted.data or None),
-        wanted.params,
+        cast("ParamsInput | None", wanted.params),
         as_auth(cast("AuthInput | None", wanted.auth)),
-        json=wanted.json,
+        json=cast("JSON", wanted.json),
     )
     cookies = cast("CookiesInput | None", wanted.cookies)
     return _completed(own, asked, lambda url: None if cookies is None else _bound(cookies, url))

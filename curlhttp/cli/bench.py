@@ -134,7 +134,7 @@ def _create_plan(urls: tuple[str, ...], options: _BenchOptions) -> LoadPlan:
 
 
 def _check_open_files(concurrency: int) -> None:
-    from curlhttp._curl.slots import open_files_bound
+    from curlhttp._curl.connection_pool import open_files_bound
 
     bound = open_files_bound(concurrency)
     if bound < concurrency:

@@ -123,7 +123,7 @@ def _check_open_files(problems: list[str]) -> dict[str, int | None] | None:
         import resource
     except ImportError:
         return None
-    from curlhttp._curl.slots import open_files_bound
+    from curlhttp._curl.connection_pool import open_files_bound
     from curlhttp._models.config import Limits
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

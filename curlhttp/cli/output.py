@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.decoding import TextDecoder, decode_readable
 from curlhttp._models.redaction import display_url, redact_field, redact_text, redact_url
-from curlhttp._models.redactor import Redactor
 from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._policy.redirect import as_utf8
 from curlhttp._policy.resume import content_length

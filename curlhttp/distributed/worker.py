@@ -93,8 +93,7 @@ def open_client(config: WorkerConfig) -> Iterator[Client]:
         config: the configuration of the worker.
     """
     from curlhttp._client.client import Client
-    from curlhttp._policy.concurrency import ConcurrencyLimit
-    from curlhttp._policy.rate import RateLimit
+    from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
 
     settings = {
         "max_connections": config.concurrency,
@@ -294,7 +293,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:  # Any: as in the base class
         """Pickle a policy that has a lock as a call of its class."""
         from curlhttp._policy.breaker.breaker import CircuitBreaker
-        from curlhttp._policy.budget import RetryBudget
+        from curlhttp._policy.retry import RetryBudget
 
         if isinstance(value, (CircuitBreaker, RetryBudget)):
             create: Callable[..., object] = type(value)

@@ -16,8 +16,7 @@ from weakref import WeakKeyDictionary, finalize
 try:
     from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
-    from curlhttp.otel._connections import observe_connections
-    from curlhttp.otel._engine import ClientWatch, NetworkWatch
+    from curlhttp.otel._engine import ClientTracing, NetworkTracing, observe_connections
     from curlhttp.otel._tracing import RequestHook, ResponseHook, Tracing
 except ModuleNotFoundError as _missing:
     if not (_missing.name or "").startswith("opentelemetry"):
@@ -50,9 +49,9 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
 
     _end: Callable[[], None]  # of the last instrument(): counts connections no more
     # Each with what ends it; that is called, too, where a client is dropped.
-    _clients: WeakKeyDictionary[Client | AsyncClient, tuple[ClientWatch, Callable[[], object]]] = (
-        WeakKeyDictionary()
-    )
+    _clients: WeakKeyDictionary[
+        Client | AsyncClient, tuple[ClientTracing, Callable[[], object]]
+    ] = WeakKeyDictionary()
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return nothing: what is instrumented is this very package."""
@@ -68,7 +67,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
     ) -> None:
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         self._end = observe_connections(tracing.meter, meter_provider, registered)
-        network.watch(NetworkWatch(tracing))
+        network.watch(NetworkTracing(tracing))
         network.numbers_sends += 1
 
     def _uninstrument(self, **others: object) -> None:
@@ -97,7 +96,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         Raises:
             TypeError: it is no Client and no AsyncClient, such as a Session: use instrument().
         """
-        if not hasattr(client, "_put_around"):
+        if not hasattr(client, "_add_wrapper"):
             raise TypeError(
                 f"instrument_client takes a Client or an AsyncClient, not {type(client).__name__}; "
                 "instrument() is for all"
@@ -105,13 +104,13 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         if client in self._clients:
             return
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
-        watch = ClientWatch(tracing)
+        watch = ClientTracing(tracing)
         end = finalize(
             client, _leave, observe_connections(tracing.meter, meter_provider, watch.found)
         )
         end.atexit = False
         self._clients[client] = watch, end
-        client._put_around(watch)
+        client._add_wrapper(watch)
         network.numbers_sends += 1
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
@@ -119,7 +118,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         found = self._clients.pop(client, None)
         if found is not None:
             watch, end = found
-            client._take_away(watch)
+            client._remove_wrapper(watch)
             end()
 
 

@@ -1,14 +1,20 @@
-"""Engines whose attempts are traced: around those of one client, or of every client there is."""
+"""Engines whose attempts are traced: around those of one client, or of all clients.
+
+Also the metric http.client.open_connections, as the engines count it.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TypeVar, cast
-from weakref import WeakSet
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from typing import Protocol, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary, WeakSet
 
 from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
+from opentelemetry.semconv.attributes import server_attributes
 
 from curlhttp._engine.engine import (
     ByteStream,
@@ -21,13 +27,12 @@ from curlhttp._engine.engine import (
 )
 from curlhttp._engine.network import NetworkOverride, Waits
 from curlhttp._flow.attempt_middleware import around_each
-from curlhttp._models.attempts import ensure_numbered
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings
-from curlhttp.otel._tracing import Tracing, Under
+from curlhttp._models.timings import Timings, ensure_numbered
+from curlhttp.otel._tracing import TracedAttempt, Tracing
 
-__all__ = ["ClientWatch", "NetworkWatch"]
+__all__ = ["ClientTracing", "NetworkTracing", "observe_connections"]
 
 
 # --- A connection for another protocol, up to the answer to the request that asked for it (101) ---
@@ -43,9 +48,9 @@ class TracedStream:
         under: the attempt, which ends with its answer.
     """
 
-    def __init__(self, stream: ByteStream, under: Under) -> None:
+    def __init__(self, stream: ByteStream, under: TracedAttempt) -> None:
         self._stream = stream
-        self._under: Under | None = under
+        self._under: TracedAttempt | None = under
         self._head = b""
         self.write = stream.write
         self.drain = stream.drain
@@ -69,7 +74,7 @@ class TracedStream:
         """Return what `receive` would, None where it would have to wait."""
         return self._stream.receive_now()
 
-    def _look_at(self, piece: bytes | None, under: Under) -> None:
+    def _look_at(self, piece: bytes | None, under: TracedAttempt) -> None:
         self._head += piece or b""
         while (end := _END_OF_HEAD(self._head)) is not None:
             head, self._head = Head(self._head[: end.end()]), self._head[end.end() :]
@@ -167,7 +172,7 @@ class TracedEngine:
             _passing.discard(id(request))
 
 
-class NetworkWatch:
+class NetworkTracing:
     """Trace the attempts of all engines that reach the network; see Watcher.
 
     Args:
@@ -179,10 +184,10 @@ class NetworkWatch:
 
     def over(self, mocked: NetworkOverride | None) -> NetworkOverride:
         """Return the stand-in that has each request traced, and leaves it to a mock, if any."""
-        return _Over(self._tracing, mocked)
+        return _TracedOverride(self._tracing, mocked)
 
 
-class _Over:
+class _TracedOverride:
     def __init__(self, tracing: Tracing, mocked: NetworkOverride | None) -> None:
         self._tracing = tracing
         self._mocked = mocked
@@ -196,7 +201,7 @@ class _Over:
         return self._mocked is not None and self._mocked.skip(seconds)
 
 
-class ClientWatch:
+class ClientTracing:
     """Trace the attempts of one client; see Around.
 
     Args:
@@ -221,3 +226,75 @@ class ClientWatch:
 
     def close(self) -> None:
         """Do nothing: spans end with their attempts."""
+
+
+# --- The metric http.client.open_connections: what the engines have open, as they count it ---
+
+_NAME = "http.client.open_connections"  # still in development in the conventions
+_STATE = "http.connection.state"
+
+
+class _CountsConnections(Protocol):
+    def open_connections(self) -> Counter[tuple[str, bool]]: ...
+
+
+_Engines: TypeAlias = "Callable[[], Iterable[object]]"
+
+
+class _Global:
+    """Stands for the global MeterProvider, of whichever kind that is now."""
+
+
+_GLOBAL = _Global()
+# A meter keeps the callbacks of the first instrument of a name alone.
+_observed: WeakKeyDictionary[MeterProvider | _Global, list[_Engines]] = WeakKeyDictionary()
+
+
+def observe_connections(
+    meter: Meter, provider: MeterProvider | None, engines: _Engines
+) -> Callable[[], None]:
+    """Have a meter ask how many connections are open; return what ends that.
+
+    Args:
+        meter: asks whenever it is read, in any thread.
+        provider: gave the meter; None for the global one.
+        engines: gives those that count theirs, among others.
+    """
+    key = _GLOBAL if provider is None else provider
+    found = _observed.get(key)
+    if found is None:
+        found = _observed[key] = []
+        _create(meter, found)
+    found.append(engines)
+
+    def end() -> None:
+        found.remove(engines)
+
+    return end
+
+
+def _create(meter: Meter, observed: list[_Engines]) -> None:
+    def observe(options: CallbackOptions) -> Iterator[Observation]:
+        # An engine counts once, also if its client and all clients are observed.
+        found = {id(each): each for engines in tuple(observed) for each in engines()}
+        counts: Counter[tuple[str, bool]] = Counter()
+        for engine in found.values():
+            if hasattr(engine, "open_connections"):
+                counts += cast("_CountsConnections", engine).open_connections()
+        for (origin, is_used), number in counts.items():
+            host, _, port = origin.partition("://")[2].rpartition(":")
+            yield Observation(
+                number,
+                {
+                    _STATE: "active" if is_used else "idle",
+                    server_attributes.SERVER_ADDRESS: host.strip("[]"),
+                    server_attributes.SERVER_PORT: int(port or 0),
+                },
+            )
+
+    meter.create_observable_up_down_counter(
+        _NAME,
+        callbacks=[observe],
+        unit="{connection}",
+        description="Number of outbound HTTP connections that are active or idle on the client.",
+    )

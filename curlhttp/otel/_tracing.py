@@ -33,15 +33,14 @@ from opentelemetry.trace import (
 
 from curlhttp._engine.engine import Incoming
 from curlhttp._flow.hooks import log
-from curlhttp._models.attempts import next_attempt_number
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings, make_timings
+from curlhttp._models.timings import Timings, make_timings, next_attempt_number
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 
-__all__ = ["RequestHook", "ResponseHook", "Tracing", "Under"]
+__all__ = ["RequestHook", "ResponseHook", "TracedAttempt", "Tracing"]
 
 RequestHook: TypeAlias = Callable[[Span, Request], object]
 ResponseHook: TypeAlias = Callable[[Span, Request, Response], object]
@@ -106,7 +105,7 @@ class Tracing:
         under.end(result)
         return result
 
-    def begin(self, request: Request) -> Under:
+    def begin(self, request: Request) -> TracedAttempt:
         """Return what an attempt is under way with; its context is in the request's headers."""
         method = request.method if request.method in _METHODS else _OTHER
         url = request.url
@@ -131,7 +130,7 @@ class Tracing:
             if self._request_hook is not None:
                 _call(self._request_hook, span, request)
         _call(partial(inject, context=set_span_in_context(span)), request.headers)
-        return Under(self, request, span, shared, begun)
+        return TracedAttempt(self, request, span, shared, begun)
 
     def record(self, seconds: float, attributes: _Attributes) -> None:
         """Count how long an attempt took."""
@@ -143,7 +142,7 @@ class Tracing:
             _call(self._response_hook, span, request, Response(request, head, b"", times))
 
 
-class Under:
+class TracedAttempt:
     """One attempt under way.
 
     Args:

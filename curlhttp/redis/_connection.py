@@ -258,7 +258,7 @@ class RedisConnection:
         self._late = 0  # answers in a row
 
     def after_fork_in_child(self) -> None:
-        """Leave the connection to the parent, and begin anew."""
+        """Leave the connection to the parent, and start again."""
         was_closed = self._is_closed
         _with_threads.discard(self)
         self._begin()
@@ -422,7 +422,7 @@ class RedisConnection:
         unknown = [
             each for each, reply in self._replies(sent, by_sha=True) if not self._take(each, reply)
         ]
-        # Redis was started anew, or has never seen them: now it will know them.
+        # Redis was restarted, or has never seen them: now it will know them.
         for each, reply in self._replies(unknown, by_sha=False):
             self._take(each, reply)
         _finish(calls)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from curlhttp._engine.run import ThreadGate, run_sync
 from curlhttp._models import fork as _fork
-from curlhttp._policy.store import Answer, Held, StoreCommand
+from curlhttp._policy.store import Answer, StoreCommand, StoreLease
 from curlhttp.exceptions import StoreError
 from curlhttp.redis._connection import PendingCommand, RedisConnection, address_of
 
@@ -106,7 +106,7 @@ class RedisStore:
         if self._link.is_up():
             self._link.put(PendingCommand(question, _nothing))
 
-    def hold(self, question: StoreCommand, every: float) -> Held:
+    def hold(self, question: StoreCommand, every: float) -> StoreLease:
         """Have a step taken again and again, until it is ended."""
         return self._link.hold(question, every)
 

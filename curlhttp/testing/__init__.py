@@ -17,12 +17,12 @@ cookies, credentials, retries, breakers and your middleware work as ever, on the
 
 from __future__ import annotations
 
-from curlhttp.testing._engine import ScriptedEngine
-from curlhttp.testing._mock import Mock, mock
-from curlhttp.testing._route import Route
-from curlhttp.testing._script import (
+from curlhttp.testing._mock import Mock, Route, mock
+from curlhttp.testing._scripted import (
     Answer,
     Fault,
+    ScriptedEngine,
+    Sent,
     refused,
     reset,
     silent,
@@ -32,7 +32,6 @@ from curlhttp.testing._script import (
     unresolved,
     untrusted,
 )
-from curlhttp.testing._sent import Sent
 
 __all__ = [
     "Answer",

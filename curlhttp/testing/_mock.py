@@ -1,35 +1,47 @@
-"""A mock of the network: routes and what they answer, for every client of this process.
+"""A mock of the network: routes and their answers, for every client of this process.
 
-It stands in below the engines, so that redirects, cookies, credentials, retries and middleware of
-clients that it never saw work as ever. See curlhttp._engine.network.
+It replaces the engines, so that redirects, cookies, credentials, retries and middleware work as
+usual, also in clients that the test never sees. See curlhttp._engine.network.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from curlhttp._engine.engine import ByteStream, Engine
 from curlhttp._engine.network import NetworkOverride, Waits, network, now, wall
 from curlhttp._models.body import read_whole
 from curlhttp._models.errors import client_closed
 from curlhttp._models.headers import check_method
+from curlhttp._models.redaction import display_url, is_secret_header, redact_text
 from curlhttp._models.request import Request
-from curlhttp.testing._attempt import Attempted
-from curlhttp.testing._engine import ScriptedEngine
-from curlhttp.testing._pattern import Pattern, URLPattern
-from curlhttp.testing._route import Route
-from curlhttp.testing._script import Answer, Fault, as_step
-from curlhttp.testing._sent import Sent
+from curlhttp._models.url import parse_url
+from curlhttp.exceptions import RequestException
+from curlhttp.testing._scripted import (
+    Answer,
+    Fault,
+    ScriptedAttempt,
+    ScriptedEngine,
+    Sent,
+    Step,
+    as_step,
+    fields_of,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
 
+    from curlhttp._models.inputs import JSON, HeadersInput
+    from curlhttp._models.url import URL
+
     class Conditions(TypedDict, total=False):
-        """What a request must have beside its method and URL; see Pattern."""
+        """What a request must have in addition to its method and URL; see Pattern."""
 
         params: Mapping[str, object] | None
         headers: Mapping[str, object] | None
@@ -38,7 +50,330 @@ if TYPE_CHECKING:
         data: Mapping[str, object] | None
 
 
-__all__ = ["Mock", "mock"]
+__all__ = ["Mock", "Pattern", "Route", "Sent", "URLPattern", "fields_of", "mock"]
+
+
+# --- Which requests a route is for, and in what another request differs from that ---
+
+URLPattern: TypeAlias = "str | URL | re.Pattern[str] | Callable[[Sent], object] | None"
+"""Which URLs: one, with `*` for what has no slash and `**` for anything; what `re` finds in it; a
+function of the Sent; None for every one."""
+
+_ANYTHING, _SEGMENT = "curlhttpanything", "curlhttpsegment"  # survive the parser as they are
+_MISSING = object()
+_LONGEST_SHOWN = 200  # characters of a value in a message
+
+
+class Pattern:
+    """Hold what a request must be like.
+
+    Args:
+        method: in upper case, or None for every one.
+        url: see URLPattern; a query in it is exactly that of the request, in any order.
+        params: names and values of the query, which has no others; see header values.
+        headers: some headers of the request, by name; a value is text, what `re` finds in it,
+            anything that is equal to it, or None where there must be no such header.
+        json: what the body holds; ... for anything.
+        content: the body, or None for any.
+        data: names and values of a form, which has no others; None for any.
+    """
+
+    def __init__(
+        self,
+        method: str | None,
+        url: URLPattern,
+        *,
+        params: Mapping[str, object] | None,
+        headers: Mapping[str, object] | None,
+        json: object,
+        content: bytes | str | None,
+        data: Mapping[str, object] | None,
+    ) -> None:
+        self._method = method
+        self._url = url
+        self._headers = dict(headers or {})
+        self._json = json
+        self._content = content.encode() if isinstance(content, str) else content
+        self._data = None if data is None else _fields(data)
+        self._params = None if params is None else _fields(params)
+        self._base: re.Pattern[str] | None = None
+        if url is not None and not isinstance(url, re.Pattern) and not callable(url):
+            base, query = _canonical(str(url))
+            self._base = _as_regex(base)
+            if query:
+                self._params = {**fields_of(query), **(self._params or {})}
+        self.needs_body: bool = (
+            json is not ... or content is not None or data is not None or callable(url)
+        )
+
+    def differences(self, sent: Sent) -> list[tuple[int, str]]:
+        """Return in what a request differs: how much that weighs, and what to say of it."""
+        found = []
+        if self._method not in (None, sent.method):
+            found.append((2, f"method: {sent.method}, not {self._method}"))
+        if (url := self._url_difference(sent)) is not None:
+            found.append((4, url))
+        if self._params is not None:
+            found += _field_differences("params", self._params, sent.params)
+        found += self._header_differences(sent)
+        return found
+
+    def body_differences(self, sent: Sent) -> list[tuple[int, str]]:
+        """Return in what the body of a request differs, likewise."""
+        found = []
+        if callable(self._url) and not self._url(sent):
+            found.append((4, f"url: {_name(self._url)} says no"))
+        if self._content is not None and self._content != sent.body:
+            found.append((1, f"content: {_shown(sent.body)}, not {_shown(self._content)}"))
+        if self._data is not None:
+            form = fields_of(sent.body.decode("utf-8", "replace"))
+            found += _field_differences("data", self._data, form)
+        if self._json is not ...:
+            found += [(1, text) for text in self._json_differences(sent)]
+        return found
+
+    def _url_difference(self, sent: Sent) -> str | None:
+        if isinstance(self._url, re.Pattern) and not self._url.search(sent.url):
+            return f"url: nothing in it is like {self._url.pattern}"
+        if self._base is None or self._base.fullmatch(base := _base_of(sent.url)):
+            return None
+        return f"url: {display_url(base)}, not {self._shown_url()}"
+
+    def _header_differences(self, sent: Sent) -> list[tuple[int, str]]:
+        found = []
+        for name, wanted in self._headers.items():
+            value: object = sent.headers.get(name, _MISSING)
+            if value is _MISSING:
+                if wanted is not None:
+                    found.append((1, f"headers: there is no {name}"))
+            elif wanted is None:
+                found.append((1, f"headers: there is {name}"))
+            elif not _is_like(wanted, value):
+                secret = is_secret_header(name) or name.lower() in sent.headers.sensitive
+                said = "is another" if secret else f"is {_shown(value)}, not {_shown(wanted)}"
+                found.append((1, f"headers: {name} {said}"))
+        return found
+
+    def _json_differences(self, sent: Sent) -> list[str]:
+        try:
+            value = json.loads(sent.body)
+        except ValueError:
+            return [f"json: the body is none: {_shown(sent.body)}"]
+        return [f"json: {text}" for text in _json_differences("$", value, self._json)]
+
+    def _shown_url(self) -> str:
+        if self._url is None:
+            return "any URL"
+        if isinstance(self._url, re.Pattern):
+            return f"URLs like {self._url.pattern}"
+        return f"{_name(self._url)}()" if callable(self._url) else display_url(str(self._url))
+
+    def __str__(self) -> str:
+        """Return method and URL, fit for a message."""
+        return f"{self._method or 'any method'} {self._shown_url()}"
+
+
+# --- URLs ---
+
+
+def _base_of(url: str) -> str:
+    return re.split("[?#]", url, maxsplit=1)[0]
+
+
+def _canonical(text: str) -> tuple[str, str]:
+    """Return a URL pattern in canonical form without its query, and that."""
+    marked = text.replace("**", _ANYTHING).replace("*", _SEGMENT)
+    base, query, *_ = [*re.split("[?#]", str(parse_url(marked)), maxsplit=1), ""]
+    return base, query.replace(_ANYTHING, "**").replace(_SEGMENT, "*").partition("#")[0]
+
+
+def _as_regex(base: str) -> re.Pattern[str]:
+    text = re.escape(base).replace(_ANYTHING, ".*").replace(_SEGMENT, "[^/]*")
+    return re.compile(text, re.DOTALL)
+
+
+# --- values ---
+
+
+def _fields(wanted: Mapping[str, object]) -> dict[str, object]:
+    return {str(name): _text(value) for name, value in wanted.items() if value is not None}
+
+
+def _text(value: object) -> object:
+    """Return a value as it stands in a query or form, as the client would put it there."""
+    if isinstance(value, (list, tuple)):
+        texts = [_text(each) for each in value]
+        return texts[0] if len(texts) == 1 else texts
+    if isinstance(value, bytes):
+        return value.decode()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def _is_like(wanted: object, value: object) -> bool:
+    if isinstance(wanted, re.Pattern):
+        return isinstance(value, str) and wanted.search(value) is not None
+    return bool(wanted == value)
+
+
+def _field_differences(
+    what: str, wanted: Mapping[str, object], found: Mapping[str, object]
+) -> list[tuple[int, str]]:
+    said = []
+    for name, value in wanted.items():
+        if name not in found:
+            said.append(f"there is no {name}")
+        elif not _is_like(value, found[name]):
+            said.append(f"{_shown_field(name, found[name])}, not {_shown_field(name, value)}")
+    said += [f"there is {_shown_field(name, found[name])}" for name in found if name not in wanted]
+    return [(1, f"{what}: {text}") for text in said]
+
+
+def _json_differences(at: str, value: object, wanted: object) -> list[str]:
+    """Return where two values differ, by paths such as $.items[0].id."""
+    if wanted == value:
+        return []
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        said = [f"there is no {at}.{name}" for name in wanted if name not in value]
+        said += [f"there is {at}.{name}" for name in value if name not in wanted]
+        for name in wanted:
+            if name in value:
+                said += _json_differences(f"{at}.{name}", value[name], wanted[name])
+        return said
+    if isinstance(value, list) and isinstance(wanted, list) and len(value) == len(wanted):
+        said = []
+        for at_index, (one, other) in enumerate(zip(value, wanted, strict=True)):
+            said += _json_differences(f"{at}[{at_index}]", one, other)
+        return said
+    if is_secret_header(at.rpartition(".")[2]):
+        return [f"{at} is another"]
+    return [f"{at} is {_shown(value)}, not {_shown(wanted)}"]
+
+
+def _shown_field(name: str, value: object) -> str:
+    shown = redact_text(f"{name}={value}" if isinstance(value, str) else f"{name}={value!r}")
+    return shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "..."
+
+
+def _shown(value: object) -> str:
+    text = repr(value.pattern if isinstance(value, re.Pattern) else value)
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+# --- A route of a mock: which requests it is for, and what it answers them ---
+
+Choice: TypeAlias = "Callable[[Sent], Step | Awaitable[Step]]"
+"""Chooses the step for a request."""
+
+
+class Route:
+    """What requests of one kind are answered.
+
+    Attributes:
+        calls: a Sent for each request that it took, oldest first.
+        pattern: which requests it is for.
+        choose: the function that was given to respond, or None.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.calls: list[Sent] = []
+        self.pattern: Pattern = pattern
+        self._step: Answer | Fault = Answer()
+        self._steps: Iterator[Step] | None = None
+        self.choose: Choice | None = None
+        self._ahead: Step | None = None  # of the steps, the next one
+
+    @property
+    def called(self) -> bool:
+        """Return whether it took a request."""
+        return bool(self.calls)
+
+    @property
+    def call_count(self) -> int:
+        """Return how many requests it took."""
+        return len(self.calls)
+
+    def respond(
+        self,
+        answer: Step | Iterable[Step] | Choice = 200,
+        *,
+        headers: HeadersInput | None = None,
+        content: bytes | str | Sequence[bytes] = b"",
+        json: JSON = None,
+        delay: float = 0.0,
+        pace: float = 0.0,
+        error: RequestException | None = None,
+    ) -> Route:
+        """Set what it answers, and return the route.
+
+        Args:
+            answer: a status, of which the other arguments make an Answer; a step; steps, each for
+                one request: after the last the route is for no more; or a function, which may be
+                a coroutine function for AsyncClient, that returns a step for a Sent.
+            headers: see Answer, as all others.
+            content: the body.
+            json: the body.
+            delay: seconds.
+            pace: seconds.
+            error: what breaks the body off.
+
+        Raises:
+            TypeError: the answer is none, or is whole and there are other arguments.
+        """
+        rest = (headers, content, json, delay, pace, error)
+        self.choose, self._steps = None, None
+        if isinstance(answer, int):
+            self._step = Answer(
+                answer, headers, content, delay=delay, pace=pace, error=error, json=json
+            )
+            return self
+        if any(rest):
+            raise TypeError("give the rest of an answer to Answer(...), or a status to respond")
+        if callable(answer):
+            self.choose = answer
+        elif isinstance(answer, (Answer, Fault, RequestException)):
+            self._step = as_step(answer)
+        else:
+            self._steps = map(as_step, answer)
+        return self
+
+    def raises(self, error: RequestException | type[RequestException] | Fault) -> Route:
+        """Set what each request of it fails with, and return the route.
+
+        Args:
+            error: a RequestException, its class, or a fault such as reset().
+
+        Raises:
+            TypeError: clients raise no such error.
+        """
+        if isinstance(error, type) and issubclass(error, RequestException):
+            error = error(f"{error.__name__} of a mock")
+        if not isinstance(error, (RequestException, Fault)):
+            raise TypeError(f"a client raises RequestException and its kin, not {error!r}")
+        self.choose, self._steps, self._step = None, None, as_step(error)
+        return self
+
+    def has_more(self) -> bool:
+        """Return whether it has an answer to one more request."""
+        if self._steps is None or self._ahead is not None:
+            return True
+        self._ahead = next(self._steps, None)
+        return self._ahead is not None
+
+    def take(self) -> Answer | Fault:
+        """Return the next answer, after has_more said that there is one."""
+        if self._steps is None:
+            return self._step
+        step, self._ahead = self._ahead, None
+        assert step is not None
+        return as_step(step)
+
+    def __repr__(self) -> str:
+        return f"<Route {self.pattern}, {self.call_count} calls>"
+
 
 _SHOWN = 10  # routes in the message about a request that none is for
 
@@ -335,9 +670,9 @@ class _MockEngine(ScriptedEngine):
             f"{request}: the mock has no WebSockets; use ASGITransport, or allow its host"
         )
 
-    async def _begin(self, request: Request) -> Attempted:
+    async def _begin(self, request: Request) -> ScriptedAttempt:
         begun = now()
-        return Attempted(request, await self._mock.play(request, begun), begun)
+        return ScriptedAttempt(request, await self._mock.play(request, begun), begun)
 
     async def _wait_until(self, moment: float) -> None:
         await self._wait(moment - now())

@@ -28,7 +28,7 @@ from curlhttp import (
 from curlhttp import exceptions as e
 from curlhttp._engine import network as _network
 from curlhttp._models.headers import Headers
-from curlhttp._policy.rate import Reservation
+from curlhttp._policy.limits import Reservation
 from curlhttp._policy.retry import retry_after
 from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset
 from tests.servers import AppServer, RawConnection, RawServer

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from curlhttp._curl import address_guard as lookups
-from curlhttp._curl.address_guard import Lookups
+from curlhttp._curl.address_guard import Resolver
 from curlhttp._engine.run import ThreadGate, run_sync
 
 
@@ -23,7 +23,7 @@ def test_a_name_that_all_have_given_up_is_not_looked_up(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(lookups, "_THREADS", 1)
     monkeypatch.setattr(lookups, "_addresses", addresses)
-    found = Lookups(60)
+    found = Resolver(60)
     first = threading.Thread(target=lambda: run_sync(lambda: found.find("slow", 0, ThreadGate, 30)))
     first.start()
     assert begun.wait(30)

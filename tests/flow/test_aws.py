@@ -17,7 +17,7 @@ import pytest
 
 import curlhttp
 from curlhttp import AWSSigV4, RequestException
-from curlhttp._policy.aws import Keys
+from curlhttp._policy.aws import AWSKeys
 from tests.servers import AppServer
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
@@ -334,11 +334,11 @@ async def test_credentials_that_cannot_be_renewed_are_an_error_of_the_request(
     class Failing:
         calls = 0
 
-        def get_frozen_credentials(self) -> Keys:
+        def get_frozen_credentials(self) -> AWSKeys:
             self.calls += 1
             if self.calls == 1:
                 raise CredentialRetrievalError(provider="sso", error_msg="the token \x1b[2J ended")
-            return Keys("AK", SECRET, None)
+            return AWSKeys("AK", SECRET, None)
 
     client, engine = scripted([200])
     signing = AWSSigV4("r", "s3", Failing())

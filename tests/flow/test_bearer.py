@@ -331,7 +331,7 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
 
 
 def test_a_forked_child_waits_for_nobody_of_its_parent() -> None:
-    from curlhttp._policy.single_flight import CachedToken, Shared, Waiter
+    from curlhttp._policy.token_auth import CachedToken, Shared, Waiter
 
     shared = Shared()
     shared.join(Waiter(lambda: None), lambda obtained: True)

@@ -29,7 +29,7 @@ from curlhttp import (
 from curlhttp import exceptions as e
 from curlhttp._curl.driver_pool import PooledDriver
 from curlhttp._curl.engines import blocking
-from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.hedge_race import HedgeRace
 from tests.servers import (
     HTTP2,
     AppConnection,

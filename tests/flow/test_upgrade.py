@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from curlhttp import Client, Timeout
 from curlhttp._engine.run import run_sync, send_sync
-from curlhttp._flow.upgrade import Upgraded, _Unchunked, upgrade
+from curlhttp._flow.upgrade import Upgraded, _ChunkedDecoder, upgrade
 from curlhttp._flow.upgrade import ask as ask_engine
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
@@ -260,7 +260,7 @@ def test_a_body_comes_out_of_its_chunks_however_they_are_split(
     chunks: list[bytes], splits: list[int]
 ) -> None:
     raw = b"".join(b"%x;x\r\n%s\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
-    unchunked, found, at, turn = _Unchunked(), b"", 0, 0
+    unchunked, found, at, turn = _ChunkedDecoder(), b"", 0, 0
     while at < len(raw):
         size = splits[turn % len(splits)]
         found += unchunked.feed(raw[at : at + size])
@@ -273,7 +273,7 @@ def test_a_body_comes_out_of_its_chunks_however_they_are_split(
 def test_many_small_chunks_take_time_by_their_number_not_by_its_square() -> None:
     def seconds(count: int) -> float:
         raw, start = b"1\r\nx\r\n" * count, thread_time()
-        assert _Unchunked().feed(raw) == b"x" * count
+        assert _ChunkedDecoder().feed(raw) == b"x" * count
         return thread_time() - start
 
     few, many = (min(seconds(count) for _ in range(4)) for count in (3_000, 48_000))

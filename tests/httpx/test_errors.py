@@ -273,7 +273,7 @@ async def test_a_negative_number_of_retries_is_none(
 
 
 def test_every_error_of_ours_has_a_name_in_both_libraries(library: Any) -> None:
-    from curlhttp._httpx.binding import Binding
+    from curlhttp._httpx.settings import Binding
 
     binding = Binding(library, "httpcore")
     request = library.Request("GET", "http://a.test/")

@@ -16,8 +16,8 @@ from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
 from curlhttp._models.timings import Timings
 from curlhttp._policy.auth import Auth, AuthFlow, BasicAuth, as_auth
-from curlhttp._policy.bearer import BearerAuth
 from curlhttp._policy.digest import Challenge, DigestAuth, parse_challenges, parse_parameters
+from curlhttp._policy.token_auth import BearerAuth
 from curlhttp.exceptions import InvalidHeader, UnrewindableBodyError
 
 UNTIMED = Timings(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False, None)

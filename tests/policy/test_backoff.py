@@ -20,7 +20,7 @@ from curlhttp import (
     FullJitterBackoff,
     RetryPolicy,
 )
-from curlhttp._policy.backoff import Backoff
+from curlhttp._policy.retry import Backoff
 from curlhttp.testing import ScriptedEngine
 
 KINDS: tuple[Callable[..., Backoff], ...] = (

@@ -14,7 +14,7 @@ from curlhttp._models.config import transport_for
 from curlhttp._models.request import Request
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.timings import Timings
-from curlhttp._policy.breaker.health import (
+from curlhttp._policy.breaker.circuit import (
     Outcome,
     judge_error,
     judge_proxy,

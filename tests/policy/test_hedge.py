@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from curlhttp import TLS, CircuitBreaker, ConcurrencyLimit, Hedge, Proxy, RateLimit, RetryBudget
 from curlhttp._engine.run import ThreadGate, run_sync
-from curlhttp._flow.hedge import ExtraAttempts, Ticket
+from curlhttp._flow.hedge import AttemptPermit, HedgeAdmission
 from curlhttp._models.body import open_body
 from curlhttp._models.config import Transport
 from curlhttp._models.request import IDEMPOTENT, Request
@@ -204,7 +204,7 @@ class Admitting:
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.now = 0.0
-        self.real = ExtraAttempts(
+        self.real = HedgeAdmission(
             given.get("rate"),
             given.get("concurrency"),
             given.get("circuits"),
@@ -212,7 +212,7 @@ class Admitting:
             lambda: self.now,
         )
 
-    def admit(self, request: Request, now: float) -> Ticket | None:
+    def admit(self, request: Request, now: float) -> AttemptPermit | None:
         self.now = now
         return run_sync(lambda: self.real.admit(request, ThreadGate))
 

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import ConcurrencyLimit, DeadlineExceeded, RateLimit
-from curlhttp._policy.concurrency import Lease
-from curlhttp._policy.rate import Reservation
+from curlhttp._policy.limits import Lease, Reservation
 from tests.support.inner import run_script
 
 A, B = "http://a.test:80", "http://b.test:80"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.headers import Headers
-from curlhttp._models.redactor import Redactor
 
 MASKS = Redactor(["Tenant"])
 

@@ -12,7 +12,7 @@ import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, StoreError, Transition
 from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Circuit
-from curlhttp._policy.breaker.shared import FRESH, Reading, SharedCircuits
+from curlhttp._policy.breaker.shared import FRESH, SharedCircuits, StoredCircuit
 from curlhttp.redis import _scripts as scripts
 from tests.redis.conftest import MakeStore
 from tests.redis.on_paper import OnPaper
@@ -89,7 +89,7 @@ def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, se
             change = rules.record(circuit, now, (mine, failed, 1.0 if slow else 0.0))
         else:
             continue
-        found = Reading.of(store.ask_here(shared.question(ORIGIN, *step)), now)
+        found = StoredCircuit.of(store.ask_here(shared.question(ORIGIN, *step)), now)
         assert found.change == change
         assert found.metrics == BreakerMetrics.of(circuit)
         if act == "admit":
@@ -104,9 +104,9 @@ def test_an_open_time_is_no_longer_where_the_clock_is_set_back(redis: RedisServe
     shared = CircuitBreaker(1, recovery_timeout=10, store=store).shared  # type: ignore[arg-type]
     assert shared is not None
     answer = store.ask_here(shared.question(ORIGIN, "record", "0", 1, 0, -1))
-    assert Reading.of(answer, 0.0).metrics.state == "open"
+    assert StoredCircuit.of(answer, 0.0).metrics.state == "open"
     store.now -= 3600 * 10**6
-    assert Reading.of(store.ask_here(shared.admitting(ORIGIN)), 0.0).refused_for == 10
+    assert StoredCircuit.of(store.ask_here(shared.admitting(ORIGIN)), 0.0).refused_for == 10
 
 
 def test_good_news_that_nobody_was_told_ends_a_row_of_failures(redis: RedisServer) -> None:
@@ -117,7 +117,7 @@ def test_good_news_that_nobody_was_told_ends_a_row_of_failures(redis: RedisServe
         store.now += 10**6
         # A success, half a second ago.
         answer = store.ask_here(shared.question(ORIGIN, "record", "0", 1, 0, 500_000))
-    assert Reading.of(answer, 0.0).metrics.state == "closed"
+    assert StoredCircuit.of(answer, 0.0).metrics.state == "closed"
 
 
 # --- clients ---

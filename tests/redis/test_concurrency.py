@@ -24,8 +24,8 @@ from curlhttp import (
 )
 from curlhttp._engine.run import ThreadGate, run_sync
 from curlhttp._flow import limits as shared_limits
-from curlhttp._policy import single_flight as shared_lease
-from curlhttp._policy.single_flight import SharedLease, pause
+from curlhttp._policy import token_auth as shared_lease
+from curlhttp._policy.token_auth import SharedLease, pause
 from curlhttp.redis import _connection as link
 from tests.redis.conftest import MakeStore
 from tests.redis.on_paper import OnPaper
@@ -334,7 +334,7 @@ async def test_places_that_are_none_are_a_clear_error(
 
 _FORKED = """
 import os, warnings, curlhttp
-from curlhttp._policy.single_flight import SharedLease
+from curlhttp._policy.token_auth import SharedLease
 from curlhttp.redis import RedisStore
 warnings.simplefilter("ignore", DeprecationWarning)
 store = RedisStore({url!r}, timeout=20)

@@ -1,8 +1,8 @@
 """An open WebSocket, for both clients: messages in, messages out, and how it ends.
 
-The protocol is that of the package `websockets`, which does no I/O. Coroutines here suspend in the
-stream and in gates only, so that the blocking client runs them by one send(None); its threads are
-kept apart by a lock, which none of them holds while it waits.
+The package `websockets` speaks the protocol without I/O; frames.py skips it for whole messages.
+Coroutines here suspend only in the stream and in gates, so that the blocking client runs them with
+one send(None). A lock keeps threads apart, and none of them holds it while it waits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from curlhttp._client.websocket.frames import BINARY, TEXT, FrameBuffer, pack_me
 from curlhttp._client.websocket.handshake import Settings
 from curlhttp._engine.engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
+from curlhttp._models.decoding import Parts
 from curlhttp._models.fork import register
-from curlhttp._models.parts import Parts
 from curlhttp._models.redaction import display_text, redact_text
 from curlhttp.exceptions import (
     ClientClosed,
@@ -110,7 +110,7 @@ _MOST_EMPTY = 10_000  # pieces without data in a message
 _INVALID, _VIOLATION = 1007, 1008  # close codes
 
 
-class Inbox:
+class MessageBuffer:
     """The messages that came in, and were not asked for yet.
 
     Attributes:
@@ -231,7 +231,7 @@ class WebSocketConnection:
         self._packs = not protocol.extensions  # messages go out as they are
         self._late_pong: bytes | None = None  # has to wait until the server takes more
         self._written = 0  # bytes
-        self.inbox: Inbox = Inbox()
+        self.inbox: MessageBuffer = MessageBuffer()
         self._is_at_end = False  # the server sends no more bytes
         self._receives = False
         self._enders: list[Gate] = []  # of callers that wait for the end

@@ -13,14 +13,13 @@ from weakref import WeakSet
 
 import pycurl
 
+from curlhttp._curl.connection_pool import Key, ThreadPool
 from curlhttp._curl.connections import Connections, Quarantine, shut_down
 from curlhttp._curl.driver_pool import DriverPool, PooledDriver
-from curlhttp._curl.engines.multi import Counts, count_connections, leak, leak_transfer
 from curlhttp._curl.handle import Shares
-from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import check_opened, raise_failure, response_of, take_piece
-from curlhttp._curl.thread_pool import Key, ThreadPool
-from curlhttp._curl.transfer import Transfer
+from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
 from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, connector
 from curlhttp._engine.network import network, now, wall
 from curlhttp._engine.run import ThreadGate
@@ -308,11 +307,11 @@ class BlockingEngine:
             request: complete; its transport, timeouts and deadline count.
 
         Raises:
-            RequestException: no connection came of it.
+            RequestException: the connection failed.
         """
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await connector(other).connect(request)
-        from curlhttp._curl.streams.in_threads import ThreadStream
+        from curlhttp._curl.streams.blocking import ThreadStream
         from curlhttp._curl.streams.stream import connection_to
 
         transfer = self._start(connection_to(request))
@@ -359,7 +358,7 @@ class BlockingEngine:
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.
 
-        Connections for other protocols end at once, since they know no exchange; unless this
+        Connections for other protocols end at once, because they know no exchange; unless this
         engine leaves them to those who use them.
         """
         self._pool.close()

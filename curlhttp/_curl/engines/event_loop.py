@@ -1,11 +1,12 @@
-"""What the engines of event loops share: waits with an end, and the pump for request bodies.
+"""Base class of the engines for event loops: waits with a timeout, and request bodies.
 
-A body may block or be awaited, so a task of its own reads it while the caller's waits.
+Reading a body may block or await, so a separate task reads it while the caller's task waits.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Protocol
@@ -15,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from curlhttp._curl.engines.multi import MultiEngine
-from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import ByteStream, Gate, connector
@@ -25,7 +26,16 @@ from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import Request
 
-__all__ = ["EventLoopEngine", "SharedGate", "next_piece", "wait_so_long"]
+__all__ = [
+    "EventGate",
+    "EventLoopEngine",
+    "OrderedGate",
+    "SharedGate",
+    "WakeOrder",
+    "next_piece",
+    "wait_so_long",
+]
+
 
 _PIECE = 64 * 1024  # bytes read at once from a body that may block
 
@@ -101,7 +111,9 @@ class EventLoopEngine(MultiEngine):
     # request bodies that come piece by piece
 
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
-        transfer.feed = None if body is None or body.data is not None else _Feed(self._local_gate)
+        transfer.feed = (
+            None if body is None or body.data is not None else _BodyQueue(self._local_gate)
+        )
 
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
         """Feed the body to libcurl until it has all, or the exchange or race ends before.
@@ -124,7 +136,7 @@ class EventLoopEngine(MultiEngine):
         request, feed = transfer.request, transfer.feed
         assert request is not None
         assert request.body is not None
-        assert isinstance(feed, _Feed)
+        assert isinstance(feed, _BodyQueue)
         body, deadline = request.body, request.deadline
         transfer.feeds_in_task = True
         try:
@@ -148,7 +160,7 @@ class EventLoopEngine(MultiEngine):
                 transfer.feeds_in_task = False
             await body.aclose()
 
-    async def _feed(self, transfer: Transfer, body: Body, feed: _Feed) -> None:
+    async def _feed(self, transfer: Transfer, body: Body, feed: _BodyQueue) -> None:
         try:
             while not feed.is_stopped:
                 piece = await next_piece(body)
@@ -178,7 +190,7 @@ class EventLoopEngine(MultiEngine):
             request: complete; its transport, timeouts and deadline count.
 
         Raises:
-            RequestException: no connection came of it.
+            RequestException: the connection failed.
         """
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await connector(other).connect(request)
@@ -227,7 +239,7 @@ class EventLoopEngine(MultiEngine):
         """Return whether the event loop runs no more, for good."""
 
 
-class _Feed:
+class _BodyQueue:
     """The pieces between a body that is awaited and libcurl's read callback, which cannot wait."""
 
     def __init__(self, make_gate: Callable[[], Gate]) -> None:
@@ -267,3 +279,78 @@ async def next_piece(body: Body) -> bytes:
     # A file or an iterator may block: not in the loop's thread. Only the caller's cancellation and
     # the deadline leave it behind: after them the body is not sent again.
     return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)
+
+
+# --- Make trio tasks wait until another task opens their gate ---
+
+
+class EventGate:
+    """Something one task waits at until it is opened: an event."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+        self._event.set()
+
+    def wait(self, seconds: float | None = None) -> Awaitable[None]:
+        """Return what ends when it is open, or after so many seconds."""
+        wait = self._wait
+        return wait() if seconds is None else wait_so_long(wait, seconds)
+
+    async def _wait(self) -> None:
+        await self._event.wait()
+
+
+class WakeOrder:
+    """In what order the tasks of an engine go on that wait at gates.
+
+    Attributes:
+        opened: the gates that are open, and whose tasks have not gone on.
+        early: events of tasks that ran before it was their turn.
+    """
+
+    __slots__ = ("early", "opened")
+
+    def __init__(self) -> None:
+        self.opened: OrderedDict[OrderedGate, None] = OrderedDict()
+        self.early: list[anyio.Event] = []
+
+
+class OrderedGate(EventGate):
+    """A gate whose task goes on after those whose gates were opened before.
+
+    trio runs tasks that were woken together in any order: one that runs before its turn waits
+    again, until the next one has gone on.
+    """
+
+    __slots__ = ("_has_task", "_order")
+
+    def __init__(self, order: WakeOrder) -> None:
+        super().__init__()
+        self._order = order
+        self._has_task = False
+
+    def open(self) -> None:
+        """Let the task go on; never waits, may be called twice."""
+        if self._has_task:  # else no task would take the gate out again
+            self._order.opened[self] = None
+        super().open()
+
+    async def _wait(self) -> None:
+        """Wait until it is open, and the task's turn."""
+        opened, early = self._order.opened, self._order.early
+        self._has_task = True
+        try:
+            await super()._wait()
+            while self in opened and next(iter(opened)) is not self:
+                early.append(event := anyio.Event())
+                await event.wait()
+        finally:
+            self._has_task = False
+            opened.pop(self, None)
+            while early:
+                early.pop().set()

@@ -12,26 +12,25 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._curl.address_guard import Lookups, blocked_target, check_scheme
+from curlhttp._curl.address_guard import Resolver, blocked_target, check_scheme
 from curlhttp._curl.options import addresses_of, dialled
 from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, connector
 from curlhttp._engine.network import network
-from curlhttp._models.address_guard import CheckedAddress
-from curlhttp._models.config import Transport
+from curlhttp._models.config import CheckedAddress, Transport
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp.exceptions import BlockedAddress, ConnectionError, ConnectTimeout, DeadlineExceeded
 
 if TYPE_CHECKING:
     from curlhttp._engine.engine import Gate
-    from curlhttp._models.address_guard import AddressGuard
+    from curlhttp._models.config import AddressGuard
 
-__all__ = ["Checkpoint"]
+__all__ = ["AddressChecker"]
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
 
 
-class Checkpoint:
+class AddressChecker:
     """A guard at work: what it has let proxies dial, too. Threads may share it.
 
     Args:
@@ -47,7 +46,7 @@ class Checkpoint:
         # Not for all clients: the guard may hold whatever its owner likes, and goes with that.
         self._over = lru_cache(maxsize=256)(partial(_with, guard=guard))
         self._told = lru_cache(maxsize=256)(_with)
-        self._lookups = Lookups(seconds)
+        self._lookups = Resolver(seconds)
 
     def over(self, transport: Transport) -> Transport:
         """Return a Transport with this guard and no other, the same one for the same one."""
@@ -81,7 +80,7 @@ class Checkpoint:
         addresses = list(addresses_of(transport, host, port))
         if not addresses:
             addresses = await self._addresses(request, host, family, engine)
-        # Anew for each request, as of connections.
+        # Again for each request, as of connections.
         address = _first_judged(request, addresses, port)
         return self._told(transport, judged=CheckedAddress(url.host, url.port, address, port))
 
@@ -137,7 +136,7 @@ class GuardedEngine:
         checkpoint: tells what proxies may dial.
     """
 
-    def __init__(self, engine: Engine, checkpoint: Checkpoint) -> None:
+    def __init__(self, engine: Engine, checkpoint: AddressChecker) -> None:
         self._engine = engine
         self._checkpoint = checkpoint
         self.read = engine.read
@@ -159,7 +158,7 @@ class GuardedEngine:
 
         Raises:
             BlockedAddress: it may not.
-            RequestException: no response came of it.
+            RequestException: no response was received.
         """
         if self._needs_target(request):
             request.transport = await self._checkpoint.settle(request, self._engine)
@@ -174,7 +173,7 @@ class GuardedEngine:
 
         Raises:
             BlockedAddress: it may not.
-            RequestException: no response came of it.
+            RequestException: no response was received.
         """
         if self._needs_target(request):
             request.transport = await self._checkpoint.settle(request, self._engine)
@@ -185,7 +184,7 @@ class GuardedEngine:
 
         Raises:
             BlockedAddress: it may not.
-            RequestException: no connection came of it.
+            RequestException: the connection failed.
         """
         if self._needs_target(request):
             request.transport = await self._checkpoint.settle(request, self._engine)

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from functools import partial
 from time import monotonic
-from typing import TypeAlias
 from weakref import WeakMethod
 
+from curlhttp._curl.connection_pool import (
+    Caller,
+    Slots,
+    TransferPool,
+    Waited,
+    no_free_slot,
+    open_files_bound,
+)
 from curlhttp._curl.connections import Connections, Quarantine
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.handle import Shares
-from curlhttp._curl.race import HedgeRace
+from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import check_opened, response_of, take_piece
-from curlhttp._curl.slots import Caller, Slots, TransferPool, Waited, no_free_slot, open_files_bound
-from curlhttp._curl.transfer import Transfer
+from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
 from curlhttp._engine.engine import Gate, HedgePlan, Incoming
 from curlhttp._engine.network import network, now, wall
 from curlhttp._models.body import Body
@@ -30,30 +35,9 @@ from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.fork import register
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
-from curlhttp.exceptions import ClientClosed, ConnectionError
+from curlhttp.exceptions import ClientClosed
 
-__all__ = ["Counts", "MultiEngine", "count_connections", "leak", "leak_transfer"]
-
-
-# --- How many connections an engine has open, and how many of them are in use ---
-
-Counts: TypeAlias = "Counter[tuple[str, bool]]"
-"""Numbers of connections by their origin, and by whether they are in use."""
-
-
-def count_connections(known: Iterable[Connections], at_work: Iterable[Transfer]) -> Counts:
-    """Return how many connections are open; may be called from any thread.
-
-    Args:
-        known: what is known of them.
-        at_work: transfers that are not idle.
-    """
-    used = {id(transfer.connection) for transfer in at_work}
-    every = {id(each): each for connections in known for each in connections.open()}
-    return Counter((each.origin, number in used) for number, each in every.items())
-
-
-# --- Start transfers on one curl_multi in turn, and hand their handles on when they end ---
+__all__ = ["MultiEngine"]
 
 
 class PooledEngine(ABC):
@@ -254,38 +238,6 @@ class PooledEngine(ABC):
             self._keep(transfer)
 
 
-# --- What a forked child does with the connections of its parent: nothing, ever ---
-#
-# A child that uses them gets the parent's responses; one that closes or garbage-collects them
-# ends the parent's TLS sessions. So each handle gets a reference that is never given back, and the
-# engines start afresh.
-
-
-def leak(*handles: object) -> None:
-    """Keep pycurl objects from being freed, also when the interpreter exits.
-
-    Args:
-        handles: of pycurl, or what holds some; None for nothing.
-    """
-    import ctypes  # late: only forked children need it
-
-    for handle in handles:
-        if handle is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
-
-
-def leak_transfer(transfer: Transfer) -> None:
-    """Leave a transfer to the parent; whoever still reads its response here gets an error."""
-    # The transfer as well: nothing that the handle calls back may be freed before it.
-    driver = transfer.driver
-    leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
-    transfer.attached = None
-    transfer.done = True
-    transfer.failed = ConnectionError(
-        "this response belongs to the process that this one was forked from"
-    )
-
-
 class MultiEngine(PooledEngine):
     """Move bytes for many coroutines at once.
 
@@ -480,7 +432,7 @@ class MultiEngine(PooledEngine):
         """Fail what runs, in the loop's own thread."""
         self.is_closed = True
         self._driver.detach()
-        # A copy, since each of them is removed.
+        # A copy, because each of them is removed.
         for transfer in list(self._driver.running.values()):
             transfer.failed = ClientClosed("the client was closed during this request")
             transfer.done = True

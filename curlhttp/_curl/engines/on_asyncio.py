@@ -10,9 +10,9 @@ from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING
 
+from curlhttp._curl.connection_pool import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
-from curlhttp._curl.slots import Waited
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 

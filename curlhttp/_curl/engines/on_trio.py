@@ -23,10 +23,9 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from curlhttp._curl.connection_pool import Waited
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import EventLoopEngine
-from curlhttp._curl.engines.gates import EventGate, Order, OrderedGate
-from curlhttp._curl.slots import Waited
+from curlhttp._curl.engines.event_loop import EventGate, EventLoopEngine, OrderedGate, WakeOrder
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
@@ -140,7 +139,7 @@ class TrioEngine(EventLoopEngine):
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
-        self._order = Order()
+        self._order = WakeOrder()
         self._soon = trio.lowlevel.current_trio_token().run_sync_soon
         super().__init__(limits, multiplexes=multiplexes)
 

@@ -15,11 +15,11 @@ from time import monotonic
 from types import MethodType
 from typing import Any, TypeAlias, TypeVar
 
+from curlhttp._curl.connection_pool import Waited
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.errors import naming_lack
-from curlhttp._curl.race import HedgeRace
-from curlhttp._curl.slots import Waited
+from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.network import network
 from curlhttp._engine.run import NEEDS_A_LOOP

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import anyio
 import anyio.lowlevel
 
-from curlhttp._curl.streams.in_loops import LoopStream
-from curlhttp._curl.streams.stream import Stream, given_up
+from curlhttp._curl.streams.stream import LoopStream, Stream, given_up
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AnyioStream"]

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 from weakref import ref
 
-from curlhttp._curl.streams.in_loops import LoopStream
-from curlhttp._curl.streams.stream import PIECE, Stream, given_up
+from curlhttp._curl.streams.stream import PIECE, LoopStream, Stream, given_up
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AsyncioStream"]

@@ -58,7 +58,7 @@ def as_socket(stream: SocketStream, ahead: bytes = b"") -> socket.socket:
     if stream.is_plain and not ahead:
         return _PlainSocket(stream)
     near, far = socket.socketpair()
-    return _NearEnd(near, _Carrier(stream, far, ahead))
+    return _CallerSocket(near, _Pump(stream, far, ahead))
 
 
 class _PlainSocket(socket.socket):
@@ -78,10 +78,10 @@ class _PlainSocket(socket.socket):
         self._real_close()
 
 
-class _NearEnd(socket.socket):
+class _CallerSocket(socket.socket):
     """The end of a pair that the caller has."""
 
-    def __init__(self, pair: socket.socket, carrier: _Carrier) -> None:
+    def __init__(self, pair: socket.socket, carrier: _Pump) -> None:
         self._carrier = carrier  # first what the finalizer needs
         super().__init__(fileno=pair.detach())
         carrier.start()
@@ -112,7 +112,7 @@ class _NearEnd(socket.socket):
         return self._carrier.stream.timings().local
 
 
-class _Carrier:
+class _Pump:
     """Two threads that carry bytes between one end of a pair and a stream, until both are closed.
 
     Args:

@@ -40,7 +40,7 @@ _Key = TypeVar("_Key")
 _BY_DOMAIN = (DefaultCookiePolicy.domain_return_ok, CookieRules.domain_return_ok)
 
 
-class _Sites:
+class _SiteCounts:
     """Count the cookies of a jar by site, in the order in which the sites were last used.
 
     Attributes:
@@ -104,7 +104,7 @@ class CookieStore(CookieJar):
     _cookies_lock: threading.RLock
     _policy: DefaultCookiePolicy
     _now: int  # set by the stdlib's make_cookies
-    _sites: _Sites | None = None  # created when a response sets the first cookie
+    _sites: _SiteCounts | None = None  # created when a response sets the first cookie
 
     def __iter__(self) -> Iterator[Cookie]:
         # The stdlib's (3.10) sorts by name, and fails if the jar changes meanwhile.
@@ -218,10 +218,10 @@ class CookieStore(CookieJar):
         if sites.total > MAX_COOKIES:
             self._evict(next(filter(None, sites.sizes)), cookie)  # "": the program's own
 
-    def _get_sites(self) -> _Sites:
+    def _get_sites(self) -> _SiteCounts:
         sites = self._sites
         if sites is None or sites.cookies is not self._cookies:
-            sites = self._sites = _Sites(self._cookies)
+            sites = self._sites = _SiteCounts(self._cookies)
         return sites
 
     def _evict(self, site: str, newest: Cookie) -> None:

@@ -17,14 +17,16 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from curlhttp._models.fork import register
 from curlhttp._models.url import parse_url
 from curlhttp._policy.breaker.circuit import (
+    FAILURE_STATUSES,
     BreakerConfig,
     BreakerMetrics,
-    Change,
     Circuit,
-    Passage,
+    CircuitPermit,
+    OriginClassifier,
+    Outcome,
     State,
+    StateChange,
 )
-from curlhttp._policy.breaker.health import FAILURE_STATUSES, OriginJudge, Outcome
 from curlhttp._policy.breaker.shared import SharedCircuits
 from curlhttp._policy.store import Store
 from curlhttp.exceptions import CircuitBreakerOpen
@@ -378,7 +380,7 @@ class CircuitBreaker:
             return self._probe(origin, passage)
         return Permit(self, origin, passage.number)
 
-    def _probe(self, origin: str, passage: Passage) -> _Probe:
+    def _probe(self, origin: str, passage: CircuitPermit) -> _Probe:
         probe = _Probe(self, origin, passage.number, None)  # from here on it cannot be lost
         probe.transition = self.tell(origin, passage.change)
         return probe
@@ -411,7 +413,7 @@ class CircuitBreaker:
             if transition is not None and tell is not None:
                 tell(transition)
 
-    def tell(self, origin: str, change: Change | None) -> Transition | None:
+    def tell(self, origin: str, change: StateChange | None) -> Transition | None:
         """Tell on_transition of a change of state, and return it for other hooks."""
         if change is None:
             return None
@@ -425,13 +427,15 @@ class CircuitBreaker:
                 logging.getLogger("curlhttp").exception("on_transition raised")
         return transition
 
-    def judge(self, *, via_proxy: bool = False) -> OriginJudge:
+    def judge(self, *, via_proxy: bool = False) -> OriginClassifier:
         """Return what judges an origin by the responses and errors of its calls.
 
         Args:
             via_proxy: there is a proxy in between.
         """
-        return OriginJudge(self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy)
+        return OriginClassifier(
+            self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy
+        )
 
     # from outside
 

@@ -1,26 +1,45 @@
-"""The circuit of one origin: its states, what it remembers, and the steps that lead on.
+"""The circuit of one origin: its states, its window of outcomes, and its transitions.
 
     from          on                                                  to
-    closed        a result, after which a rule is broken              open
+    closed        an outcome that breaks a rule                       open
     open          a call at or after the open time                    half_open
-    half_open     as many results as probes, all or enough of them    closed, nothing counted
+    half_open     as many outcomes as probes, all or enough of them   closed, nothing counted
                   good
-                  a result, after which a rule is broken              open, longer if it grows
+                  an outcome that breaks a rule                       open, longer if it grows
     any           force_open, force_close, reset                      forced_open, forced_closed,
                                                                       closed
 
-It reads no clock and takes no lock: a store lets one step at a circuit at a time. A step changes
-nothing but the circuit that it is given, so that it may be taken again on another copy of it.
+It reads no clock and takes no lock: a store runs one step on a circuit at a time. A step changes
+only the circuit that it is given, so that it can be repeated on another copy.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from enum import Enum
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["BreakerConfig", "BreakerMetrics", "Change", "Circuit", "Passage", "State"]
+from curlhttp import exceptions as e
+
+__all__ = [
+    "FAILURE_STATUSES",
+    "BreakerConfig",
+    "BreakerMetrics",
+    "Circuit",
+    "CircuitPermit",
+    "OriginClassifier",
+    "Outcome",
+    "OutcomeClassifier",
+    "ProxyClassifier",
+    "State",
+    "StateChange",
+    "judge_error",
+    "judge_proxy",
+    "judge_status",
+]
 
 
 # --- Sliding windows over the results of calls: the last N calls, or those of T seconds ---
@@ -129,7 +148,7 @@ class TimeWindow(Window):
 State: TypeAlias = Literal["closed", "open", "half_open", "forced_open", "forced_closed"]
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """Two states, the one before and the one after."""
 
     old: State
@@ -140,7 +159,7 @@ CallResult: TypeAlias = tuple[int, bool, float]
 """The number of the passage, whether the call failed, and how long it took, in seconds."""
 
 
-class Passage(NamedTuple):
+class CircuitPermit(NamedTuple):
     """The answer to a call that wants through.
 
     Attributes:
@@ -153,7 +172,7 @@ class Passage(NamedTuple):
     number: int
     refused_for: float | None = None
     is_probe: bool = False
-    change: Change | None = None
+    change: StateChange | None = None
 
 
 class Circuit:
@@ -181,7 +200,7 @@ class Circuit:
     def __init__(self, first: int = 0) -> None:
         self.state: State = "closed"
         self.last: int = first + 1  # number given out
-        self.standing: Passage = Passage(self.last)  # for every call while it is closed
+        self.standing: CircuitPermit = CircuitPermit(self.last)  # for every call while it is closed
         self.failures: int = 0  # in a row, or of the probes
         self.good: int = 0  # probes that succeeded
         self.slow: int = 0  # probes that were slow
@@ -204,7 +223,7 @@ class BreakerMetrics(NamedTuple):
 
     Attributes:
         state: "closed", "open", "half_open", "forced_open" or "forced_closed".
-        calls: in the window; 0 without a rate, since there is no window then.
+        calls: in the window; 0 without a rate, because there is no window then.
         failures: of these calls.
         slow_calls: of these calls.
         failures_in_a_row: at the end of the closed state; in the half-open one, of the probes.
@@ -285,7 +304,7 @@ class BreakerConfig:
 
     # steps
 
-    def admit(self, circuit: Circuit, now: float, _: None = None) -> Passage:
+    def admit(self, circuit: Circuit, now: float, _: None = None) -> CircuitPermit:
         """Let a call through or refuse it."""
         state = circuit.state
         if state == "closed" or state == "forced_closed":
@@ -299,11 +318,11 @@ class BreakerConfig:
             if len(circuit.probes) + circuit.good + circuit.failures < self.half_open_permits:
                 circuit.last += 1
                 circuit.probes[circuit.last] = now
-                return Passage(circuit.last, is_probe=True, change=change)
+                return CircuitPermit(circuit.last, is_probe=True, change=change)
         circuit.refused += 1
-        return Passage(0, self._refused_for(circuit, now))
+        return CircuitPermit(0, self._refused_for(circuit, now))
 
-    def record(self, circuit: Circuit, now: float, result: CallResult) -> Change | None:
+    def record(self, circuit: Circuit, now: float, result: CallResult) -> StateChange | None:
         """Count the result of a call, unless the circuit has changed since that was admitted."""
         number, failed, elapsed = result
         slow = self.slow_call_seconds is not None and elapsed >= self.slow_call_seconds
@@ -318,13 +337,15 @@ class BreakerConfig:
         """Give a probe's place back: its call told nothing."""
         circuit.probes.pop(number, None)
 
-    def force(self, circuit: Circuit, now: float, state: State) -> Change | None:
+    def force(self, circuit: Circuit, now: float, state: State) -> StateChange | None:
         """Bring the circuit into a state, from outside; results under way count no more."""
         return self._enter(circuit, state)
 
     # results
 
-    def _record_call(self, circuit: Circuit, now: float, failed: bool, slow: bool) -> Change | None:
+    def _record_call(
+        self, circuit: Circuit, now: float, failed: bool, slow: bool
+    ) -> StateChange | None:
         circuit.failures = circuit.failures + 1 if failed else 0
         opens = self.failure_threshold is not None and circuit.failures >= self.failure_threshold
         if self.has_rates:
@@ -350,7 +371,7 @@ class BreakerConfig:
 
     def _record_probe(
         self, circuit: Circuit, now: float, failed: bool, slow: bool
-    ) -> Change | None:
+    ) -> StateChange | None:
         circuit.failures += failed
         circuit.good += not failed
         circuit.slow += slow
@@ -368,7 +389,7 @@ class BreakerConfig:
 
     # states
 
-    def _open(self, circuit: Circuit, now: float) -> Change:
+    def _open(self, circuit: Circuit, now: float) -> StateChange:
         if circuit.opens:
             longest = max(self.recovery_timeout, self.recovery_timeout_max)
             circuit.open_for = min(longest, circuit.open_for * self.growth)
@@ -380,7 +401,7 @@ class BreakerConfig:
         assert change is not None
         return change
 
-    def _enter(self, circuit: Circuit, state: State) -> Change | None:
+    def _enter(self, circuit: Circuit, state: State) -> StateChange | None:
         """Change the state; what was counted in the one before counts no more."""
         old, circuit.state = circuit.state, state
         circuit.failures = circuit.good = circuit.slow = 0
@@ -389,8 +410,8 @@ class BreakerConfig:
         if state not in ("open", "half_open"):
             circuit.opens = 0
         circuit.last += 1
-        circuit.standing = Passage(circuit.last)
-        return None if old == state else Change(old, state)
+        circuit.standing = CircuitPermit(circuit.last)
+        return None if old == state else StateChange(old, state)
 
     def _free_overdue(self, circuit: Circuit, now: float) -> None:
         oldest = now - self.half_open_timeout
@@ -409,3 +430,147 @@ class BreakerConfig:
 
 def _reaches(rate: float, limit: float | None) -> bool:
     return limit is not None and rate >= limit
+
+
+# --- Whether a response or an exception counts as a failure of an origin or a proxy ---
+#
+# failure   500, 502, 503, 504; not connected, cut off, silent, HTTP broken, TLS handshake failed
+# success   every other status but 429, which only asks to be slower
+# ignored   what is not the server's doing: our deadline, a full pool, cancellation, settings,
+#           decoding, a limit on sizes, the caller's own exceptions, an open breaker
+# proxy     the proxy could not be reached, or broke: its failure, and nobody else's. What it
+#           answers to CONNECT is of the origin (502, 503, 504), or ignored (403, 407)
+
+FAILURE_STATUSES = frozenset({500, 502, 503, 504})
+_TOO_MANY_REQUESTS = 429
+
+_UNREACHED = frozenset({502, 503, 504})  # what a proxy says to CONNECT of an origin that is down
+
+
+class Outcome(Enum):
+    """What one call tells."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    IGNORED = "ignored"
+    PROXY_FAILURE = "proxy failure"
+
+
+_SUCCESS, _IGNORED = Outcome.SUCCESS, Outcome.IGNORED  # a look-up in an Enum costs
+
+
+def judge_status(status: int, failures: Container[int] = FAILURE_STATUSES) -> Outcome:
+    """Return what a response says of its origin.
+
+    Args:
+        status: its status code.
+        failures: the codes that are failures.
+    """
+    if status in failures:
+        return Outcome.FAILURE
+    return _IGNORED if status == _TOO_MANY_REQUESTS else _SUCCESS
+
+
+def judge_error(
+    error: BaseException, *, count_tls: bool = False, via_proxy: bool = False
+) -> Outcome:
+    """Return what an exception says of the origin, or of the proxy in between.
+
+    Args:
+        error: what the attempt raised, of any kind.
+        count_tls: a certificate that is not trusted is a failure, too.
+        via_proxy: there is a proxy in between.
+    """
+    if isinstance(error, e.ProxyError):
+        return _judge_connect(error.connect_status)
+    if isinstance(error, e.ConnectTimeout) and via_proxy and not _connected(error):
+        return Outcome.PROXY_FAILURE
+    return Outcome.FAILURE if _is_failure(error, count_tls) else Outcome.IGNORED
+
+
+def judge_proxy(result: object) -> Outcome:
+    """Return what a response or an exception says of the proxy that it came through.
+
+    Args:
+        result: what the attempt returned or raised.
+    """
+    if not isinstance(result, BaseException):
+        return Outcome.SUCCESS
+    if judge_error(result, via_proxy=True) is Outcome.PROXY_FAILURE:
+        return Outcome.FAILURE
+    return Outcome.IGNORED  # it may have come from anywhere behind the proxy
+
+
+class OutcomeClassifier(Protocol):
+    """How the outcome of an attempt looks for one of those that took part."""
+
+    @property
+    def notable(self) -> Container[int]:
+        """Return the status codes that are no success."""
+
+    def of_status(self, status: int) -> Outcome:
+        """Return what a response says."""
+
+    def of_error(self, error: BaseException) -> Outcome:
+        """Return what an exception says."""
+
+
+class OriginClassifier:
+    """For the origin.
+
+    Args:
+        failures: the codes that are failures.
+        count_tls: see judge_error.
+        via_proxy: see judge_error.
+    """
+
+    def __init__(self, failures: frozenset[int], *, count_tls: bool, via_proxy: bool) -> None:
+        self._failures = failures
+        self.notable: frozenset[int] = failures | {_TOO_MANY_REQUESTS}
+        self._count_tls = count_tls
+        self._via_proxy = via_proxy
+
+    def of_status(self, status: int) -> Outcome:
+        """Return what a response says."""
+        return judge_status(status, self._failures)
+
+    def of_error(self, error: BaseException) -> Outcome:
+        """Return what an exception says."""
+        return judge_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
+
+
+class ProxyClassifier:
+    """For the proxy."""
+
+    notable: Container[int] = frozenset()
+
+    def of_status(self, status: int) -> Outcome:
+        """Return what a response says: it was let through."""
+        return _SUCCESS
+
+    def of_error(self, error: BaseException) -> Outcome:
+        """Return what an exception says."""
+        return judge_proxy(error)
+
+
+def _judge_connect(status: int | None) -> Outcome:
+    if status is None:
+        return Outcome.PROXY_FAILURE
+    # The proxy works, but one origin behind it does not: that must not close the way to all.
+    return Outcome.FAILURE if status in _UNREACHED else Outcome.IGNORED
+
+
+def _is_failure(error: BaseException, count_tls: bool) -> bool:
+    if isinstance(error, e.SSLError):
+        what = error.tls_failure
+        return what == "handshake" or (count_tls and what == "untrusted")
+    if isinstance(error, (e.BlockedAddress, e.CircuitBreakerOpen)):
+        return False
+    if isinstance(error, e.ConnectionError):  # with RemoteProtocolError and ConnectTimeout
+        return not error.is_local
+    return isinstance(error, (e.ReadTimeout, e.WriteTimeout, e.ChunkedEncodingError))
+
+
+def _connected(error: e.RequestException) -> bool:
+    """Return whether there was a TCP connection, to the proxy that is."""
+    return error.timings is not None and error.timings.connect > 0

@@ -13,14 +13,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from curlhttp._models.fork import register
-from curlhttp._policy.breaker.circuit import BreakerConfig, BreakerMetrics, Change, State
-from curlhttp._policy.breaker.health import Outcome
+from curlhttp._policy.breaker.circuit import (
+    BreakerConfig,
+    BreakerMetrics,
+    Outcome,
+    State,
+    StateChange,
+)
 from curlhttp._policy.store import Answer, Store, StoreCommand, micros, seconds
 
 if TYPE_CHECKING:
     from curlhttp._policy.breaker.breaker import Transition
 
-__all__ = ["FRESH", "Reading", "SharedCircuits", "SharedPermit"]
+__all__ = ["FRESH", "SharedCircuits", "SharedPermit", "StoredCircuit"]
 
 FRESH = 0.25  # seconds for which a copy of a circuit is believed
 _KEPT = 1000  # copies; those that were not used for longest go
@@ -28,7 +33,7 @@ _GOES = -2  # in place of the time for which a call is refused
 _FOREVER = -1
 
 
-class Reading(NamedTuple):
+class StoredCircuit(NamedTuple):
     """A circuit as a store had it.
 
     Attributes:
@@ -49,10 +54,10 @@ class Reading(NamedTuple):
     passage: str
     refused_for: float | None
     is_probe: bool
-    change: Change | None
+    change: StateChange | None
 
     @classmethod
-    def of(cls, answer: Answer, now: float) -> Reading:
+    def of(cls, answer: Answer, now: float) -> StoredCircuit:
         """Return what an answer says.
 
         Args:
@@ -71,7 +76,9 @@ class Reading(NamedTuple):
             passage=_text(number),
             refused_for={_GOES: None, _FOREVER: math.inf}.get(wait, seconds(wait)),
             is_probe=bool(is_probe),
-            change=Change(cast("State", _text(old)), cast("State", _text(new))) if new else None,
+            change=StateChange(cast("State", _text(old)), cast("State", _text(new)))
+            if new
+            else None,
         )
 
     def refuses_for(self, now: float) -> float:
@@ -193,7 +200,7 @@ class SharedCircuits:
     def __init__(self, store: Store, rules: BreakerConfig) -> None:
         self.store = store
         self.rules = rules
-        self.copies: OrderedDict[str, Reading] = OrderedDict()
+        self.copies: OrderedDict[str, StoredCircuit] = OrderedDict()
         self.good_at: dict[str, float] = {}
         self.process: object = object()
         register(self)
@@ -216,7 +223,7 @@ class SharedCircuits:
         """Leave the probes of the parent to it."""
         self.process = object()
 
-    def fresh(self, origin: str, now: float) -> Reading | None:
+    def fresh(self, origin: str, now: float) -> StoredCircuit | None:
         """Return a copy that is to be believed, unless its circuit may let a probe through.
 
         Args:
@@ -235,7 +242,7 @@ class SharedCircuits:
         """Return what asks for a permit."""
 
         def undo(answer: Answer) -> StoreCommand | None:
-            found = Reading.of(answer, 0.0)
+            found = StoredCircuit.of(answer, 0.0)
             return self.question(origin, "release", found.passage) if found.is_probe else None
 
         return self.question(origin, "admit")._replace(undo=undo)
@@ -252,7 +259,7 @@ class SharedCircuits:
             "breaker", f"{self._settings}:{origin}", (step, *self._numbers, *arguments)
         )
 
-    def learn(self, origin: str, answer: Answer, now: float) -> Reading:
+    def learn(self, origin: str, answer: Answer, now: float) -> StoredCircuit:
         """Keep what an answer says of a circuit, and return it.
 
         Args:
@@ -260,7 +267,7 @@ class SharedCircuits:
             answer: of the store.
             now: monotonic seconds.
         """
-        reading = Reading.of(answer, now)
+        reading = StoredCircuit.of(answer, now)
         self.copies[origin] = reading
         with suppress(KeyError):  # another thread may have forgotten it, or all of them
             self.copies.move_to_end(origin)
@@ -274,13 +281,13 @@ class SharedCircuits:
     def metrics(self, origin: str) -> BreakerMetrics | None:
         """Return what was counted of an origin, or None where the store does not answer."""
         answer = self.store.ask_here(self.question(origin, "look"))
-        return None if answer is None else Reading.of(answer, 0.0).metrics
+        return None if answer is None else StoredCircuit.of(answer, 0.0).metrics
 
-    def force(self, origin: str, state: State) -> Change | None:
+    def force(self, origin: str, state: State) -> StateChange | None:
         """Bring a circuit into a state, and return what that changed."""
         answer = self.store.ask_here(self.question(origin, "force", state))
         self.copies.pop(origin, None)  # the next call asks
-        return None if answer is None else Reading.of(answer, 0.0).change
+        return None if answer is None else StoredCircuit.of(answer, 0.0).change
 
 
 def _text(part: int | bytes) -> str:

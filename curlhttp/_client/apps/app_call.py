@@ -1,0 +1,317 @@
+"""What a request to an app has in common, whichever interface the app has. It calls nothing."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+from urllib.parse import unquote
+
+import anyio.lowlevel
+
+from curlhttp._curl.errors import silence
+from curlhttp._engine.engine import Engine, Gate
+from curlhttp._models.request import Request
+from curlhttp._models.response import Head, get_reason_phrase
+from curlhttp._models.timings import Timings
+from curlhttp.exceptions import DeadlineExceeded, RequestException
+
+__all__ = [
+    "ERROR",
+    "AppCall",
+    "Changes",
+    "UnexpectedMessage",
+    "check_asgi",
+    "check_wsgi",
+    "get_request_fields",
+    "make_scope",
+    "parse_asgi_head",
+    "parse_wsgi_head",
+]
+
+
+ERROR = b"Internal Server Error"  # what a failed app is answered with
+
+
+class AppCall:
+    """One request to an app.
+
+    Args:
+        request: complete.
+        engine: reads the response.
+        raises: what the app raises is raised to the caller.
+
+    Attributes:
+        request: see there.
+        engine: see there.
+        head: of the response, once some of the body is there.
+        begun: when, in monotonic seconds.
+        first_byte: seconds up to the head.
+    """
+
+    def __init__(self, request: Request, engine: Engine, *, raises: bool) -> None:
+        self.request = request
+        self.engine = engine
+        self.head: Head | None = None
+        self.begun: float = monotonic()
+        self.first_byte: float = 0.0
+        self._raises = raises
+        self._total = 0.0
+
+    def begin_answer(self, head: Head | None) -> None:
+        """Take down the head, and when it was there.
+
+        Args:
+            head: of the response.
+        """
+        self.head = head
+        self.first_byte = monotonic() - self.begun
+
+    def check_time(self, since: float, early: float = 0.0) -> None:
+        """Raise what a timeout ends the call with, if one has run out.
+
+        Args:
+            since: when the app was heard of last, in monotonic seconds.
+            early: seconds that a timer may be.
+
+        Raises:
+            RequestException: it has.
+        """
+        self.check_deadline()
+        read = self.request.timeout.read
+        if read is not None and monotonic() - since > read - early:
+            raise silence(self.request, has_head=self.head is not None)
+
+    def check_deadline(self) -> None:
+        """Raise what the total ends the call with, if it has run out.
+
+        Raises:
+            DeadlineExceeded: it has.
+        """
+        request = self.request
+        if request.is_late(monotonic()):
+            raise DeadlineExceeded(f"{request}: the total of {request.timeout.total} s ran out")
+
+    def told(self, error: BaseException) -> BaseException:
+        """Return an error that says what it is about."""
+        if isinstance(error, RequestException) and error.timings is None:
+            error.request, error.request_sent, error.timings = self.request, True, self.timings()
+        return error
+
+    def timings(self) -> Timings:
+        """Return the times up to the first byte, and to the end."""
+        total = self._total or monotonic() - self.begun
+        return Timings(0.0, 0.0, 0.0, 0.0, self.first_byte, total, False, None)
+
+    def certificate(self) -> None:
+        """Return None: there was no TLS."""
+
+
+# --- What an app sends, made into what a client reads ---
+
+_BREAKS = re.compile(rb"[\r\n\0]").search
+
+
+class UnexpectedMessage(RuntimeError):
+    """An app sends what it must not, or not now."""
+
+    def __init__(self, kind: object) -> None:
+        super().__init__(f"the app sent {kind!r}, which has no place here")
+
+
+def parse_asgi_head(
+    message: dict[str, Any],
+) -> Head:  # Any: what a message holds depends on its type
+    """Return the head that http.response.start asks for.
+
+    Raises:
+        ValueError: it cannot be sent.
+    """
+    status = int(message["status"])
+    if not 200 <= status <= 999:
+        raise ValueError(f"the app answers with status {status}")
+    lines = [f"HTTP/1.1 {status} {get_reason_phrase(status)}".encode("latin-1")]
+    for name, value in message.get("headers", ()):
+        line = bytes(name) + b": " + bytes(value).strip(b" \t")
+        if _BREAKS(line) or not name:
+            raise ValueError(f"the app sends a header that is none: {line!r}")
+        lines.append(line)
+    return Head(b"\r\n".join([*lines, b"", b""]))
+
+
+def parse_wsgi_head(status: str, headers: list[tuple[str, str]]) -> Head:
+    """Return the head that start_response asks for.
+
+    Raises:
+        ValueError: it cannot be sent.
+    """
+    lines = [f"HTTP/1.1 {status}".encode("latin-1")]
+    for name, value in headers:
+        lines.append(f"{name}: {value.strip(' ')}".encode("latin-1"))
+        if not name:
+            raise ValueError(f"the app sends a header without a name: {value!r}")
+    head = Head(b"\r\n".join([*lines, b"", b""]))
+    if head.status_code < 200 or any(map(_BREAKS, lines)):
+        raise ValueError(f"the app answers with what is no status or header: {lines!r}")
+    return head
+
+
+# --- Which kind an app is, as far as it shows, for errors that say what to use ---
+
+_ASGI = "it is an ASGI app: use AsyncClient(transport=curlhttp.ASGITransport(app))"
+_WSGI = "it is a WSGI app: use Client(transport=curlhttp.WSGITransport(app))"
+
+
+def check_asgi(app: object) -> None:
+    """Look whether an app may be one of ASGI 3.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not callable(app):
+        raise TypeError(f"an ASGI app is called with scope, receive and send: {app!r} is not")
+    if _takes(app) == 2 and not _is_async(app):
+        raise TypeError(f"{app!r} takes two arguments, environ and start_response: {_WSGI}")
+
+
+def check_wsgi(app: object) -> None:
+    """Look whether an app may be one of WSGI.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not callable(app):
+        raise TypeError(f"a WSGI app is called with environ and start_response: {app!r} is not")
+    if _is_async(app) or _takes(app) == 3:
+        raise TypeError(f"{app!r} takes scope, receive and send: {_ASGI}")
+
+
+def _is_async(app: object) -> bool:
+    call = getattr(type(app), "__call__", None)  # noqa: B004  # whether that is a coroutine
+    return inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(call)
+
+
+def _takes(app: object) -> int | None:
+    """Return how many arguments an app needs, None where that does not show."""
+    try:
+        found = inspect.signature(app).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in found):
+        return None
+    return sum(each.default is each.empty and each.kind is not each.KEYWORD_ONLY for each in found)
+
+
+# --- From a request to what an app is told of it ---
+
+_ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
+
+
+def get_request_fields(request: Request) -> list[tuple[str, str]]:
+    """Return all header fields of a request, with those that libcurl would add."""
+    fields = request.headers.multi_items()
+    names = {name.lower() for name, _ in fields}
+    if "host" not in names:
+        fields.insert(0, ("Host", request.url.authority))
+    body = request.body
+    if body is None:
+        if request.method in _ANNOUNCES_NO_BODY and "content-length" not in names:
+            fields.append(("Content-Length", "0"))
+    elif body.length is None:
+        fields.append(("Transfer-Encoding", "chunked"))
+    else:
+        fields.append(("Content-Length", str(body.length)))
+    return fields
+
+
+def make_scope(
+    kind: str,
+    request: Request,
+    *,
+    client: tuple[str, int] | None,
+    root_path: str,
+    state: dict[str, object] | None,
+) -> dict[str, object]:
+    """Return the scope of a request, of spec version 2.4.
+
+    Args:
+        kind: "http" or "websocket".
+        request: complete.
+        client: address and port on the client's side, or None.
+        root_path: where the app is mounted.
+        state: what the app's lifespan made, or None where it has none.
+    """
+    url = request.url
+    scheme = url.scheme if kind == "http" else {"http": "ws", "https": "wss"}[url.scheme]
+    scope: dict[str, object] = {
+        "type": kind,
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "scheme": scheme,
+        "path": unquote(url.path),
+        "raw_path": url.path.encode("ascii"),
+        "query_string": url.query.encode("ascii"),
+        "root_path": root_path,
+        "headers": [
+            (name.lower().encode("latin-1"), value.encode("latin-1"))
+            for name, value in get_request_fields(request)
+        ],
+        "client": None if client is None else tuple(client),
+        "server": (url.host, url.port),
+        "extensions": {},
+    }
+    if kind == "http":
+        scope["method"] = request.method
+    if state is not None:
+        scope["state"] = state.copy()
+    return scope
+
+
+# --- What the client's task and the app's tasks wait at, for the other side to get on ---
+
+_STRETCH = 0.005  # seconds that an app may run between two of its messages that wait for nothing
+
+
+class Changes:
+    """Wake all who wait, in one event loop, whenever something may be otherwise.
+
+    Args:
+        make_gate: makes a gate of the loop.
+    """
+
+    def __init__(self, make_gate: Callable[[], Gate]) -> None:
+        self._make_gate = make_gate
+        self._waiting: set[Gate] = set()
+        self._turn_due = monotonic() + _STRETCH
+
+    def tell(self) -> None:
+        """Wake all who wait."""
+        for gate in self._waiting:
+            gate.open()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until something may be otherwise, or for so long.
+
+        Args:
+            seconds: None for as long as it takes.
+        """
+        gate = self._make_gate()
+        self._waiting.add(gate)
+        try:
+            await gate.wait(seconds)
+        finally:
+            self._waiting.discard(gate)
+
+    async def give_turn(self) -> None:
+        """Let the loop run others now and then, within a message of the app.
+
+        An app whose messages never wait would keep the loop to itself: no timeout could end its
+        request, and nobody could cancel it. A turn for every message would cost more than most
+        messages do.
+        """
+        if monotonic() >= self._turn_due:
+            for _ in range(2):  # anyio on asyncio cancels nobody who was told in the same turn
+                await anyio.lowlevel.checkpoint()
+            self._turn_due = monotonic() + _STRETCH

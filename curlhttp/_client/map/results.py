@@ -1,0 +1,267 @@
+"""The results of `Client.map`. Requests go on while the consumer waits for the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from curlhttp._client.map.scheduler import MapResult, MapScheduler
+from curlhttp._curl.engines.stepped import SteppedEngine
+from curlhttp._engine.engine import Clock, Exchange, HedgePlan
+from curlhttp._engine.run import send_sync
+from curlhttp._flow.exchange import exchange
+from curlhttp._flow.streamed_response import Streamed
+from curlhttp._models.errors import Unpicklable, client_closed
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp.exceptions import ConnectionError
+
+if TYPE_CHECKING:
+    from curlhttp._client.base import BaseClient
+
+__all__ = ["Results", "SenderPool"]
+
+
+# --- The senders of a blocking map: an engine for many requests at once, and the flow to it ---
+#
+# A sender serves one map at a time. The client keeps it, so that the next map can reuse its
+# connections.
+
+Finish: TypeAlias = "Callable[[Response | BaseException], object]"
+
+
+class Sender(Protocol):
+    """Send many requests at once, driven by the thread that waits for their results."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether it belongs to the process that this one was forked from."""
+
+    def start(self, request: Request, finish: Finish) -> bool:
+        """Send a request.
+
+        Args:
+            request: complete.
+            finish: called with the response, or with the exception.
+
+        Returns:
+            Whether more requests may be sent before it is finished.
+        """
+
+    def run_ready(self) -> None:
+        """Go on with what is under way, if that was not done just now."""
+
+    def run_once(self) -> None:
+        """Wait until something can go on, and do so."""
+
+    def cancel(self) -> None:
+        """End all that is under way."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+class SenderPool:
+    """The idle senders of a client. A map acquires one, and releases it at its end.
+
+    Args:
+        client: the client's.
+        inline: requests go through the client's own engine, one after another.
+    """
+
+    def __init__(self, client: BaseClient, *, inline: bool) -> None:
+        self._client = client
+        self._kind = SequentialSender if inline else MultiSender
+        self._idle: list[Sender] = []
+
+    def acquire(self) -> Sender:
+        """Return a sender for the caller alone, until it releases it.
+
+        Raises:
+            ClientClosed: the client was closed.
+        """
+        if self._client.is_closed:
+            raise client_closed()
+        while self._idle:
+            try:
+                sender = self._idle.pop()
+            except IndexError:  # another thread was faster
+                break
+            if not sender.is_lost:
+                return sender
+        return self._kind(self._client)
+
+    def release(self, sender: Sender) -> None:
+        """Keep a sender for the next map."""
+        self._idle.append(sender)
+        if self._client.is_closed:  # perhaps just now
+            self.close()
+
+    def close(self) -> None:
+        """Close the idle senders. One in use is closed when it is released."""
+        while self._idle:
+            try:
+                sender = self._idle.pop()
+            except IndexError:
+                break
+            sender.close()
+
+
+class MultiSender:
+    """Send requests concurrently on a separate curl_multi."""
+
+    def __init__(self, client: BaseClient) -> None:
+        engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
+        self._engine = engine
+        clock = Clock(engine.now, engine.wall, engine.sleep)
+        # Each item may bring a policy.
+        self._flow = client.chain.ending_in(_last(engine, client), clock, engine.gate, retries=True)
+        self.run_ready = engine.run_ready
+        self.run_once = engine.run_once
+        self.cancel = engine.cancel
+        self.close = engine.close
+
+    @property
+    def is_lost(self) -> bool:
+        return self._engine.is_closed
+
+    def start(self, request: Request, finish: Finish) -> bool:
+        self._engine.start(self._flow, request, finish)
+        return True
+
+
+def _last(engine: SteppedEngine, client: BaseClient) -> Exchange:
+    """Return the last step of a map's flow: what a middleware streams goes on the client's own."""
+    own = exchange(engine, engine.now, Streamed)
+
+    def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
+        if request.stream:
+            return client.exchange(request, plan)
+        around = client.around(engine)  # which may change from one request to the next
+        last = own if around is engine else exchange(around, engine.now, Streamed)
+        return last(request, plan)
+
+    return send
+
+
+class SequentialSender:
+    """Send requests one after another on the user's engine, which never suspends."""
+
+    is_lost = False
+
+    def __init__(self, client: BaseClient) -> None:
+        self._client = client
+
+    def start(self, request: Request, finish: Finish) -> bool:
+        outcome: Response | Exception
+        try:
+            outcome = send_sync(self._client.flow, request)
+        except Exception as error:
+            outcome = error
+        finish(outcome)
+        return False
+
+    def run_ready(self) -> None:
+        """Do nothing: nothing is under way."""
+
+    run_once = cancel = close = run_ready
+
+
+Self = TypeVar("Self", bound="Results")
+
+
+class Results(Unpicklable):
+    """Iterate over the results of a map.
+
+    Iterate over it once, in one thread at a time. When that ends early, by `close`, at the end of
+    a `with` or when it is dropped, requests under way are cancelled and no others are sent.
+    """
+
+    _why_not = "its requests are under way; pass on its results, which can be pickled"
+
+    def __init__(self, sender_pool: SenderPool, scheduler: MapScheduler) -> None:
+        self._sender_pool = sender_pool
+        self._scheduler = scheduler
+        self._sender: Sender | None = None
+        self._is_running = self._is_closed = False
+
+    def __iter__(self: Self) -> Self:
+        return self
+
+    def __next__(self) -> MapResult:
+        if self._is_closed:
+            raise StopIteration
+        if self._is_running:
+            raise RuntimeError("this map is being iterated over already")
+        self._is_running = True
+        try:
+            return self._advance()
+        except Exception:
+            self._end(reusable=True)
+            raise
+        except BaseException:  # Ctrl-C, which may have come at any line of the engine
+            self._end(reusable=False)
+            raise
+        finally:
+            self._is_running = False
+
+    def _advance(self) -> MapResult:
+        scheduler, sender = self._scheduler, self._sender
+        if sender is None:
+            sender = self._sender = self._sender_pool.acquire()
+        elif sender.is_lost:
+            raise ConnectionError("this map belongs to the process that this one was forked from")
+        sender.run_ready()
+        while True:
+            while (job := scheduler.next()) is not None:
+                if (
+                    not sender.start(job[1], partial(scheduler.settle, job))
+                    and scheduler.has_result
+                ):
+                    break
+            if scheduler.has_result:
+                return scheduler.take()
+            if scheduler.is_done:
+                raise scheduler.end() or StopIteration
+            sender.run_once()
+
+    def close(self) -> None:
+        """Cancel what is under way, and send no more."""
+        if self._is_running:
+            raise RuntimeError("this map cannot be closed by what it runs itself")
+        self._end(reusable=True)
+
+    def _end(self, *, reusable: bool) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        sender, self._sender = self._sender, None
+        if sender is not None and sender.is_lost:
+            return  # all is the parent's
+        try:
+            self._scheduler.close()
+        finally:
+            if sender is not None:
+                self._release(sender, reusable)
+
+    def _release(self, sender: Sender, reusable: bool) -> None:
+        try:
+            sender.cancel()
+        except BaseException:
+            sender.close()
+            raise
+        if reusable:
+            self._sender_pool.release(sender)
+        else:
+            sender.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True):
+            self._end(reusable=True)

@@ -1,0 +1,308 @@
+"""Track one map: take items, count requests under way, keep results for the consumer.
+
+Sends nothing and waits for nothing. Used by one thread, or by the tasks of one event loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from curlhttp._client.request_builder import DownloadOptions, RequestOptions
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.url import URL
+from curlhttp.exceptions import ClientClosed, RequestException, UnrewindableBodyError
+
+if TYPE_CHECKING:
+    from curlhttp._client.base import BaseClient
+    from curlhttp._models.inputs import UserRequest
+
+__all__ = ["Item", "Job", "MapResult", "MapScheduler"]
+
+
+Item: TypeAlias = "str | bytes | URL | Request | UserRequest"
+MapResult: TypeAlias = Response | RequestException
+Job: TypeAlias = tuple[int, Request]
+
+_URLS = (str, bytes, URL)
+_END: Any = object()  # Any: it stands among the items
+
+
+class MapScheduler:
+    """Build requests from items, and keep their results until the consumer takes them.
+
+    Args:
+        client: builds the requests.
+        requests: URLs and requests.
+        queued: a task awaits them and puts them into the queue.
+        concurrency: the maximum number of running requests. Running requests and results ahead
+            of the consumer are twice as many at most.
+        ordered: results come in the order of the items.
+        return_exceptions: an error is a result like others; else it is raised.
+        options: of the requests that are made of URLs.
+
+    Attributes:
+        running: requests under way.
+        queue: the items to take first; None where they are taken from an iterable.
+
+    Raises:
+        TypeError: the requests cannot be iterated over.
+        ValueError: the concurrency is below one.
+    """
+
+    def __init__(
+        self,
+        client: BaseClient,
+        requests: Iterable[Item],
+        *,
+        queued: bool = False,
+        concurrency: int,
+        ordered: bool,
+        return_exceptions: bool,
+        options: DownloadOptions,
+    ) -> None:
+        if isinstance(requests, _URLS):
+            raise TypeError("map takes an iterable of URLs and requests, not one URL")
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise ValueError(f"concurrency must be a number from 1 on, not {concurrency!r}")
+        if options:
+            _check(options)
+            client.build_request("GET", "http://localhost/", **options)  # raises now, if it must
+        self.running: int = 0
+        self.queue: deque[Item] | None = None
+        if queued:
+            self.queue = deque()
+            self._items: Iterator[Item] = iter(self.queue.popleft, _END)
+        else:
+            self._items = iter(requests)
+        self._client = client
+        self._options = cast("RequestOptions", options)  # of which these are a part
+        self._most = concurrency
+        self._window = 2 * concurrency
+        self._taken = 0
+        self._is_over = False  # no more items are taken
+        self._error: BaseException | None = None  # why, if not for lack of items
+        self._results: _Unordered | _Ordered = _Ordered() if ordered else _Unordered()
+        self._return_exceptions = return_exceptions
+        self._bodies: set[int] = set()  # that are read, of requests under way
+
+    # items
+
+    def next(self) -> Job | None:
+        """Take the next request that can be sent; None when there is none, or no room for it."""
+        while self.running < self._most and self._may_take():
+            try:
+                item = next(self._items)
+            except StopIteration:
+                self._is_over = True
+                break
+            except Exception as error:
+                self.fail(error)
+                break
+            job = self._job(item)
+            if job is not None:
+                return job
+        return None
+
+    def _may_take(self) -> bool:
+        if self._is_over or self.running + len(self._results) >= self._window:
+            return False
+        if self._client.is_closed:
+            self.fail(ClientClosed("the client was closed before all requests were sent"))
+            return False
+        return self.queue is None or bool(self.queue)
+
+    def _job(self, item: Item) -> Job | None:
+        number = self._taken
+        try:
+            request = self._request(item)
+        except RequestException as error:
+            self._taken += 1
+            self._results.put(number, self._failure(error, item))
+            return None
+        except Exception as error:  # it is no item
+            self.fail(error)
+            return None
+        self._taken += 1
+        self.running += 1
+        return number, request
+
+    def _request(self, item: Item) -> Request:
+        if isinstance(item, _URLS):
+            return self._client._request("GET", item, self._options)
+        if not isinstance(item, Request) and not hasattr(item, "prepare"):
+            raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
+        request = self._client.complete(item)
+        if request.stream:
+            raise ValueError(
+                f"{request}: map gives whole responses; send what is to be streamed by itself"
+            )
+        return self._with_own_body(request)
+
+    def _with_own_body(self, request: Request) -> Request:
+        """Return the request with a body that no other one under way is reading."""
+        body = request.body
+        if body is None or body.data is not None:
+            return request
+        if id(body) in self._bodies:
+            twin = body.twin()
+            if twin is None or twin is body:
+                raise UnrewindableBodyError(
+                    f"{request}: its body is being sent with another request; "
+                    "give each a body of its own",
+                    request=request,
+                )
+            request, body = request.derive(body=twin), twin
+        self._bodies.add(id(body))
+        return request
+
+    def fail(self, error: BaseException) -> None:
+        """Take no more items; the error is raised after the results of those that were taken."""
+        self._is_over = True
+        self._error = error
+
+    # items that are awaited
+
+    @property
+    def wants_items(self) -> bool:
+        """Return whether another one may be put into the queue."""
+        assert self.queue is not None
+        ahead = self.running + len(self._results) + len(self.queue)
+        return ahead < self._window and not self._is_over
+
+    def put(self, item: Item) -> None:
+        """Put an item into the queue."""
+        assert self.queue is not None
+        self.queue.append(item)
+
+    def put_end(self, error: BaseException | None) -> None:
+        """Put the end into the queue, with why it is that, if not for lack of items."""
+        self._error = error
+        self.put(_END)
+
+    # results
+
+    def settle(self, job: Job, outcome: Response | BaseException) -> None:
+        """Note what came of a request.
+
+        Args:
+            job: what next() returned.
+            outcome: a Response, or an exception.
+        """
+        number, request = job
+        self.running -= 1
+        if request.body is not None:
+            self._bodies.discard(id(request.body))
+        if isinstance(outcome, BaseException):
+            self._results.put(number, self._failure(outcome, request))
+        else:
+            self._results.put(number, outcome)
+
+    def _failure(self, error: BaseException, item: Item) -> RequestException | _ErrorResult:
+        """Return what stands for an error among the results."""
+        if isinstance(error, RequestException):
+            if error.request is None:
+                made = UnbuiltRequest(item) if isinstance(item, _URLS) else item
+                error.request = made  # type: ignore[assignment]  # for people, and as documented
+            if self._return_exceptions:
+                # Its frames hold this map and all that it has; a raise begins a new traceback.
+                return error.with_traceback(None)
+        self._is_over = True
+        return _ErrorResult(error)
+
+    @property
+    def has_result(self) -> bool:
+        """Return whether there is a result for the consumer, or an error to raise."""
+        return bool(self._results.is_ready())
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether nothing is under way, and nothing more is to come."""
+        return self._is_over and not self.running
+
+    def take(self) -> MapResult:
+        """Return the next result, of which there is one.
+
+        Raises:
+            BaseException: that is its outcome.
+        """
+        result = self._results.take()
+        if isinstance(result, _ErrorResult):
+            raise result.error
+        return result
+
+    def end(self) -> BaseException | None:
+        """Return why no more items were taken, None if there were none; after the last result."""
+        return self._error
+
+    def close(self) -> None:
+        """Forget all; a generator of items ends now."""
+        self._is_over = True
+        self._results = _Unordered()
+        items, self._items = self._items, iter(())
+        if isinstance(items, GeneratorType):
+            items.close()
+
+
+class _ErrorResult:
+    """An error among the results."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Unordered(deque[MapResult | _ErrorResult]):
+    """Results as they come."""
+
+    is_ready = deque.__len__
+    take = deque.popleft
+
+    def put(self, number: int, result: MapResult | _ErrorResult) -> None:
+        self.append(result)
+
+
+class _Ordered(dict[int, MapResult | _ErrorResult]):
+    """Results in the order of the items."""
+
+    put = dict.__setitem__
+    _next = 0
+
+    def is_ready(self) -> bool:
+        return self._next in self
+
+    def take(self) -> MapResult | _ErrorResult:
+        result = self.pop(self._next)
+        self._next += 1
+        return result
+
+
+def _check(options: DownloadOptions) -> None:
+    wrong = sorted(options.keys() - DownloadOptions.__annotations__.keys())
+    if wrong:
+        from curlhttp._models.suggestions import no_option
+
+        other = "map requests of client.build_request(method, url, ...) for others"
+        raise no_option("map()", wrong[0], DownloadOptions.__annotations__, other)
+
+
+class UnbuiltRequest:
+    """Stand in an error for the request that an item could not be made to.
+
+    Args:
+        url: the item.
+    """
+
+    __slots__ = ("url",)
+
+    method = "GET"
+
+    def __init__(self, url: str | bytes | URL) -> None:
+        self.url = url
+
+    def __repr__(self) -> str:
+        return f"<Request [{self.method}]>"  # the item may hold credentials

@@ -1,0 +1,434 @@
+"""Build complete, validated requests from the arguments of the clients' methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from inspect import Parameter, Signature
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, cast
+
+from curlhttp._client.routing import RouteOptions, Routing
+from curlhttp._models.body import encode_body
+from curlhttp._models.config import HTTP2
+from curlhttp._models.headers import Headers, check_method
+from curlhttp._models.request import Fields, Request
+from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
+from curlhttp._models.timeout import Timeout, TimeoutInput
+from curlhttp._models.url import URL, parse_url
+from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
+from curlhttp.exceptions import InvalidHeader, InvalidMethod, MissingSchema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from curlhttp._engine.engine import Clock
+    from curlhttp._models.body import Body
+    from curlhttp._models.config import Transport
+    from curlhttp._models.cookies.jar import Cookies
+    from curlhttp._models.inputs import (
+        JSON,
+        AuthInput,
+        ContentInput,
+        CookiesInput,
+        DataInput,
+        FilesInput,
+        HeaderChanges,
+        ParamsInput,
+    )
+    from curlhttp._models.progress import Progress, ProgressMeter
+    from curlhttp._policy.retry import RetryInput, RetryPolicy
+
+__all__ = [
+    "MAX_EVENT_SIZE",
+    "UNSET",
+    "DownloadOptions",
+    "RequestBuilder",
+    "RequestOptions",
+    "disable_redirects",
+    "make_url_parser",
+    "show_constructor",
+    "show_verbs",
+    "validate_size",
+]
+
+_STREAMED = {"stream": True}
+_VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_new_request = Request.__new__
+
+# Any: it is the default of arguments of any type.
+UNSET: Any = cast(Any, type("Unset", (), {"__repr__": lambda self: "<the client's>"})())
+
+MAX_EVENT_SIZE = 1024 * 1024  # bytes
+
+
+class DownloadOptions(RouteOptions, total=False):
+    """The keywords that every verb takes, and download and map."""
+
+    params: ParamsInput | None
+    headers: HeaderChanges | None
+    cookies: CookiesInput | None
+    auth: AuthInput | None
+    timeout: TimeoutInput
+    follow_redirects: bool
+    allow_redirects: bool
+    max_response_size: int | None
+    retry: RetryInput
+
+
+class RequestOptions(DownloadOptions, total=False):
+    """The keywords that every verb takes."""
+
+    data: DataInput | None
+    json: JSON
+    content: ContentInput | None
+    files: FilesInput | None
+    stream: bool
+    progress: Progress | None
+
+
+class RequestBuilder:
+    """Build requests with a client's settings, which `BaseClient` checks and sets."""
+
+    clock: Clock
+    _parse: Callable[[str | bytes | URL], URL]  # what make_url_parser() returned
+    _fields: Fields  # of a request that says nothing of its own
+    _routing: Routing
+    _route: Callable[[URL], Transport] | None  # the client's, where it depends on the URL
+    _headers: Headers
+    _http2: HTTP2 = False
+    _retry: RetryPolicy | None
+    # What a request's own number of retries varies, where the client has no policy.
+    _default_retry: RetryPolicy | None = None
+
+    _overrides_build_request = False
+
+    def __init_subclass__(cls) -> None:
+        cls._overrides_build_request = cls.build_request is not RequestBuilder.build_request
+
+    def build_request(
+        self,
+        method: str,
+        url: str | bytes | URL,
+        *,
+        params: ParamsInput | None = None,
+        data: DataInput | None = None,
+        json: JSON = None,
+        content: ContentInput | None = None,
+        files: FilesInput | None = None,
+        headers: HeaderChanges | None = None,
+        cookies: CookiesInput | None = None,
+        auth: AuthInput | None = UNSET,
+        timeout: TimeoutInput = UNSET,
+        follow_redirects: bool = UNSET,
+        allow_redirects: bool = UNSET,
+        stream: bool = False,
+        max_response_size: int | None = UNSET,
+        retry: RetryInput = UNSET,
+        progress: Progress | None = None,
+        **route: Unpack[RouteOptions],
+    ) -> Request:
+        """Build the request that the methods send; pass it to `send`.
+
+        Args:
+            method: a token, such as "GET".
+            url: absolute, or relative to base_url.
+            params: a mapping, pairs or a string for the query.
+            data: a form (mapping or pairs), or a body as it is (bytes, str, file, iterable).
+            json: any value that JSON can express.
+            content: a body as it is: bytes, str, file, iterable or, in AsyncClient, an async
+                iterable; a function that returns one of these makes it replayable.
+            files: a mapping or pairs of field name and file, sent as multipart/form-data.
+            headers: replace the client's of the same name; None removes one. Proxy-Authorization
+                is never sent: pass a proxy's credentials in proxies.
+            cookies: for this request only.
+            auth: (user, password), an Auth, a function of the request, or None for none, not
+                even from netrc. By default: from the URL, else from the client, else from netrc.
+            timeout: seconds for connect and read, (connect, read), a Timeout, or None.
+            follow_redirects: follow redirects.
+            allow_redirects: follow redirects, as requests calls it.
+            stream: return when the response head arrives; read the body from the response.
+            max_response_size: the maximum size of the body in bytes, on the wire and decoded.
+            retry: a RetryPolicy, a number of retries with the client's policy (or the default
+                one), or None to send it once.
+            progress: called with the bytes of the body passed to libcurl and the total bytes, or
+                None if unknown: at the beginning, at the end, and 20 times a second in between. It
+                starts from 0 again when the body is replayed for a redirect, a challenge or a
+                retry. An exception from it ends the request. Such a body counts as streamed. For
+                the response body, use stream or download.
+            route: route settings that replace the client's; see RouteOptions.
+
+        Raises:
+            RequestException: the request is invalid; nothing was sent.
+            ValueError: there is progress but no body.
+        """
+        method = check_method(method)
+        absolute = self._parse(url)
+        if params:
+            absolute = absolute.with_params(params)
+        request = self._plain(method, absolute)
+        if headers:
+            request._headers = self._headers.merged(headers)
+        request.body = body = encode_body(
+            content=content,
+            data=data,
+            json=json,
+            files=files,
+            length=None if request._headers is None else _announced_length(request._headers),
+        )
+        if progress is not None:
+            request.body = body = self._watched(body, progress)
+        if body is not None or request._headers is not None:
+            _frame(request)
+        if not (auth is UNSET or (auth is None and absolute.username is not None)):
+            request.auth = as_auth(auth) or NO_AUTH
+        if cookies is not None:
+            request.cookies = _own_cookies(cookies, absolute)
+        if timeout is not UNSET:
+            request.timeout = Timeout.of(timeout)
+        request.stream = stream
+        follows = allow_redirects if follow_redirects is UNSET else follow_redirects
+        if follows is not UNSET:
+            request.follow_redirects = follows
+        if max_response_size is not UNSET:
+            request.max_response_size = validate_size(max_response_size)
+        if retry is not UNSET:
+            request.retry = self._own_retry(retry)
+        if route:
+            self._set_route(request, self._routing.make_route(route))
+        return request
+
+    def _request(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
+        """Build the request of a method: usually a plain one, which costs a third."""
+        if not options and not self._overrides_build_request:
+            return self._plain(method, self._parse(url))
+        if options == _STREAMED and not self._overrides_build_request:
+            request = self._plain(method, self._parse(url))
+            request.stream = True
+            return request
+        return self.build_request(method, url, **options)
+
+    def _request_by(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
+        """Build what `request` sends: for the name of a method, the same as that method."""
+        if type(method) is str and method in _VERBS:
+            return self._request(method, url, options)
+        return self.build_request(method, url, **options)
+
+    def _plain(self, method: str, url: URL) -> Request:
+        """Return a request with the client's own settings.
+
+        Args:
+            method: a token in upper case.
+            url: absolute, maybe with credentials.
+        """
+        request = _new_request(Request).fill(method, url, self._fields)
+        if url.username is not None:
+            request.auth = BasicAuth(url.username, url.password or "")
+            request.url = url.without_userinfo()
+        if self._route is not None:
+            self._set_route(request, self._route)
+        return request
+
+    def _set_route(self, request: Request, route: Callable[[URL], Transport]) -> None:
+        request.route = route
+        request.transport = route(request.url)  # raises now, if it must
+
+    def _watched(self, body: Body | None, progress: Progress) -> Body:
+        from curlhttp._models.progress import ProgressMeter
+
+        meter = ProgressMeter(progress, self.clock.now)
+        if body is None:
+            raise ValueError("progress reports the request body, but the request has none")
+        return self._watch(body, meter)
+
+    def _watch(self, body: Body, meter: ProgressMeter) -> Body:
+        from curlhttp._models.progress import ProgressBody
+
+        return ProgressBody(body, meter)
+
+    def _own_retry(self, retry: RetryInput) -> RetryPolicy | None:
+        """Return the policy of one request; numbers share the budget of the client's."""
+        if not retry:
+            return None
+        from curlhttp._policy.retry import RetryPolicy
+
+        if self._retry is not None:
+            return RetryPolicy.of(retry, self._retry)
+        if self._default_retry is None:
+            self._default_retry = RetryPolicy()
+        return RetryPolicy.of(retry, self._default_retry)
+
+
+def validate_size(size: int | None) -> int | None:
+    """Validate max_response_size.
+
+    Raises:
+        ValueError: it is negative.
+    """
+    if size is not None and size < 0:
+        raise ValueError(f"max_response_size must not be negative, as {size} is")
+    return size
+
+
+def make_url_parser(
+    base: URL | None, params: ParamsInput | None
+) -> Callable[[str | bytes | URL], URL]:
+    """Return a function that makes URLs absolute.
+
+    Args:
+        base: joined with relative URLs, or None.
+        params: added to every query, or None.
+    """
+    # Without either of them, requests avoid the extra call.
+    return parse_url if base is None and params is None else partial(_parsed, base, params)
+
+
+def _parsed(base: URL | None, params: ParamsInput | None, url: str | bytes | URL) -> URL:
+    absolute = parse_url(url) if base is None else _joined(base, url)
+    return absolute.with_params(params) if params else absolute
+
+
+def _joined(base: URL, url: str | bytes | URL) -> URL:
+    """Join a relative URL to the base, below its path whether or not that ends in a slash."""
+    try:
+        return parse_url(url)
+    except MissingSchema:
+        if isinstance(url, URL):
+            raise
+        text = url.decode() if isinstance(url, bytes) else url
+        if text.startswith("//"):
+            raise
+        path, _, query = text.partition("?")
+        joined = base.path.rstrip("/") + "/" + path.lstrip("/") if path else base.path
+        found = base.join(joined + ("?" + query if query else ""))
+        return base._with(found.target, found.fragment)  # with the base's own credentials
+
+
+def _own_cookies(cookies: CookiesInput, url: URL) -> Cookies:
+    from curlhttp._models.cookies.jar import Cookies
+
+    return (cookies if isinstance(cookies, Cookies) else Cookies(cookies)).bind(url)
+
+
+def _announced_length(headers: Headers) -> int | None:
+    """Return the Content-Length that the caller set.
+
+    Raises:
+        InvalidHeader: it is not a number, or there is also a Transfer-Encoding.
+    """
+    value = headers.get("content-length")
+    if value is None:
+        return None
+    if "transfer-encoding" in headers:
+        raise InvalidHeader("Content-Length and Transfer-Encoding exclude each other")
+    if not (value.isascii() and value.isdigit()):
+        raise InvalidHeader(f"Invalid Content-Length {value!r}: not a number")
+    return int(value)
+
+
+def _frame(request: Request) -> None:
+    """Add the body's Content-Type, and leave the framing headers to libcurl.
+
+    Raises:
+        InvalidHeader: the caller's framing headers contradict the body.
+        InvalidMethod: the method cannot have a body.
+    """
+    body = request.body
+    if body is not None and request.method == "HEAD":
+        # RFC 9110, section 9.3.2: it has no meaning, and libcurl sends none.
+        raise InvalidMethod("a HEAD request cannot have a body")
+    if body is not None and body.content_type:
+        request.set_default_type(body.content_type)
+    announced = request.get_header("content-length")
+    if announced is not None:
+        length = 0 if body is None else body.length
+        if length is not None and int(announced) != length:
+            raise InvalidHeader(f"Content-Length is {announced}, but the body has {length} bytes")
+        del request.headers["Content-Length"]
+    coding = request.get_header("transfer-encoding")
+    if coding is not None:
+        if coding.lower() != "chunked":
+            raise InvalidHeader("the only Transfer-Encoding that can be sent is chunked")
+        del request.headers["Transfer-Encoding"]
+
+
+def disable_redirects(options: RequestOptions) -> RequestOptions:
+    """Turn redirects off in the options of a HEAD, unless the caller sets them."""
+    if "follow_redirects" not in options and "allow_redirects" not in options:
+        options["follow_redirects"] = False
+    return options
+
+
+# --- The signatures that help() and editors show for the clients' methods; no request runs this ---
+
+_VERB_METHODS = (
+    "request",
+    "get",
+    "options",
+    "head",
+    "post",
+    "put",
+    "patch",
+    "delete",
+    "stream",
+    "sse",
+)
+_BODILESS = ("download", "map", "websocket")
+_OF_BODIES = frozenset({"data", "json", "content", "files", "stream", "progress"})
+
+
+def show_verbs(client: type) -> None:
+    """Let the verbs of a class of clients show the keywords of its requests."""
+    for name in _VERB_METHODS:
+        set_signature(vars(client)[name], _of_verb)
+    for name in _BODILESS:
+        set_signature(vars(client)[name], _without_body)
+
+
+def show_constructor(constructor: object) -> None:
+    """Let the constructor of clients show its defaults by what they mean."""
+    set_signature(constructor, _of_constructor)
+
+
+def _of_verb(function: FunctionType) -> Signature:
+    keywords = list(_keywords())
+    defaults: dict[str, object] = {}
+    for each in keywords:
+        if repr(each.default) == "<the client's>":
+            defaults[each.name] = DescribedDefault(f"client.{each.name}")
+    defaults["allow_redirects"] = DescribedDefault("client.follow_redirects")
+    if function.__name__ == "head":
+        defaults["follow_redirects"] = defaults["allow_redirects"] = False
+    return with_keywords(function, keywords, defaults)
+
+
+def _without_body(function: FunctionType) -> Signature:
+    own = function.__kwdefaults__ or {}
+    found = _of_verb(function)
+    kept = [
+        each for name, each in found.parameters.items() if name in own or name not in _OF_BODIES
+    ]
+    return found.replace(parameters=kept)
+
+
+def _keywords() -> Iterator[Parameter]:
+    """Give the keywords of a request, those of its route last."""
+    from curlhttp._client.routing import RouteOptions
+
+    made: Callable[..., object] = RequestBuilder.build_request
+    for name, each in with_keywords(made, (), {}).parameters.items():
+        if name not in ("self", "method", "url"):
+            yield each
+    for name, annotation in RouteOptions.__annotations__.items():
+        shown = getattr(annotation, "__forward_arg__", annotation)
+        default = DescribedDefault(f"client.{name}")
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+
+
+def _of_constructor(function: FunctionType) -> Signature:
+    from curlhttp._models.config import Limits
+
+    limits = Limits()
+    defaults: dict[str, object] = {name: getattr(limits, name) for name in Limits.__slots__}
+    defaults["timeout"] = DescribedDefault("Timeout(connect=10, read=60)")
+    return with_keywords(function, (), defaults)

@@ -1,0 +1,183 @@
+"""Run the attempts of a hedged request, and return the one that the plan accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+from curlhttp._curl.driver import Driver
+from curlhttp._curl.result import head_of, raise_failure, status_of
+from curlhttp._curl.transfer import Transfer
+from curlhttp._engine.engine import AttemptResult, HedgePlan
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.timings import make_timings
+
+__all__ = ["HedgeRace"]
+
+
+_EARLY = 0.001  # seconds that a loop's timer may be; uvloop's clock has milliseconds
+
+
+class HedgeRace:
+    """The attempts of one request that run at once.
+
+    Args:
+        plan: says when, whether and what is good.
+        first: the first attempt, started.
+        drop: called with an attempt that is out and one that is not; lets go of the former.
+
+    Attributes:
+        running: those that are not out, oldest first; never none.
+    """
+
+    __slots__ = ("_begun", "_drop", "_due", "_first", "_left", "_plan", "running")
+
+    def __init__(
+        self, plan: HedgePlan, first: Transfer, drop: Callable[[Transfer, Transfer], None]
+    ) -> None:
+        self._plan = plan
+        self._first: Transfer | None = first  # None once it failed
+        self._drop = drop
+        self._begun = first.last_activity
+        self._left = plan.most
+        self._due: float | None = None
+        self._set_due(first.last_activity)
+        self.running = [first]
+
+    def _set_due(self, now: float) -> None:
+        after = self._plan.after
+        self._due = None if after is None or not self._left else now + after
+
+    async def run_out(
+        self,
+        wait: Callable[[float | None], Awaitable[None]],
+        join: Callable[[], Awaitable[None]],
+    ) -> Transfer:
+        """Return the attempt that surfaces, and let go of all others.
+
+        Args:
+            wait: waits until one of those that run has something to look at, or for so many
+                seconds.
+            join: sends one more attempt, see `add`, or calls `stop`.
+        """
+        while (winner := self.winner()) is None:
+            await wait(self._wait_seconds())
+            # Asked again: the wait may have ended because an attempt moved.
+            if self._is_due():
+                await join()
+        self._settle(winner)
+        return winner
+
+    def _wait_seconds(self) -> float | None:
+        """Return how long until the next attempt is due, None if there will be none."""
+        return None if self._due is None else max(0.0, self._due - monotonic())
+
+    def _is_due(self) -> bool:
+        """Return whether it is time for one more attempt."""
+        if self._due is None or monotonic() < self._due - _EARLY:
+            return False
+        if any(status_of(transfer) for transfer in self.running):  # a slow body is no reason
+            self._due = None
+        return self._due is not None
+
+    @property
+    def request(self) -> Request:
+        """Return the request of an attempt that runs."""
+        request = self.running[0].request
+        assert request is not None
+        return request
+
+    async def next(self) -> Request | None:
+        """Return the request of the attempt that is due, None if there shall be no more."""
+        request = await self._plan.again()
+        # What was refused once is not asked for again: nothing here waits until there is room.
+        self._left = 0 if request is None else self._left - 1
+        self._set_due(monotonic())
+        return request
+
+    def add(self, rival: Transfer, driver: Driver) -> None:
+        """Take one more attempt into the race, which was started.
+
+        Args:
+            rival: the attempt.
+            driver: what it runs on.
+        """
+        self.running.append(rival)
+        # While no attempt was sent, their connection is what takes so long: the rival must not
+        # wait for that, too.
+        if rival.handle.multiplexes and not any(transfer.sends for transfer in self.running):
+            driver.use_own_connection(rival)
+
+    def stop(self) -> None:
+        """Start no further attempts."""
+        self._due = None
+
+    def winner(self) -> Transfer | None:
+        """Return the attempt that surfaces, once there is one: the first good, or the last."""
+        # A copy, because those that are out leave the list.
+        for transfer in tuple(self.running):
+            if not _has_ended(transfer):
+                continue
+            if len(self.running) == 1 or self._is_good(transfer):
+                return transfer
+            self._leave(transfer, _outcome(transfer))
+        return None
+
+    def _settle(self, winner: Transfer) -> None:
+        """Let go of all but the winner."""
+        # The first attempt alone is a fair sample: the others run where it was slow.
+        assert winner.request is not None
+        self._plan.surfaces(winner.request)
+        first = self._first
+        if first is not None and status_of(first):
+            self._plan.timed(make_timings(first.timings()).first_byte)
+        elif first is not None and first is not winner:
+            self._plan.timed(monotonic() - self._begun)
+        for transfer in tuple(self.running):
+            if transfer is not winner:
+                self._leave(transfer, None)
+
+    def abandon(self) -> Transfer:
+        """Let go of all but one attempt, and return that."""
+        # One is left for the caller to drop: whoever leaves hands it what they shared.
+        last = self.running[-1]
+        for transfer in self.running[:-1]:
+            self._leave(transfer, None)
+        return last
+
+    def _is_good(self, transfer: Transfer) -> bool:
+        failed = transfer.failed
+        if failed is not None:
+            return not isinstance(failed, Exception)  # Ctrl-C ends everything
+        if transfer.code and not transfer.is_cut_short:
+            return False
+        status = status_of(transfer)
+        return status > 0 and self._plan.is_good(status)
+
+    def _leave(self, transfer: Transfer, result: AttemptResult) -> None:
+        self.running.remove(transfer)
+        if transfer is self._first:
+            self._first = None
+        # First of all, because a transfer that was dropped has forgotten its timings.
+        assert transfer.request is not None
+        total = make_timings(transfer.timings()).total
+        self._plan.dropped(transfer.request, result, total, transfer.was_sent)
+        self._drop(transfer, self.running[0])
+
+
+def _has_ended(transfer: Transfer) -> bool:
+    request = transfer.request
+    assert request is not None
+    # The head decides a race of streams: a body may last for hours.
+    return transfer.done or (request.stream and transfer.head is not None)
+
+
+def _outcome(transfer: Transfer) -> AttemptResult:
+    assert transfer.request is not None
+    try:
+        raise_failure(transfer)
+        return Response(transfer.request, head_of(transfer), b"", transfer.timings())
+    # Ctrl-C is no outcome of an attempt, and goes on to the caller.
+    except Exception as error:
+        return error

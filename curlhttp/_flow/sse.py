@@ -1,0 +1,331 @@
+"""Read server-sent events from one connection after another, for both clients.
+
+_models/sse.py parses the bytes, and _policy/reconnect.py decides what follows a connection. Nothing
+is read ahead: the next piece of the body is read when the events of the last one are consumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from curlhttp._engine.engine import DRAINED, Clock, Gate, MakeGate, Send
+from curlhttp._engine.network import network
+from curlhttp._flow.hooks import AttemptEvent, Hooks, log
+from curlhttp._flow.streamed_response import BufferedBody, Read, Streamed
+from curlhttp._models.redaction import redact_url
+from curlhttp._models.request import Request
+from curlhttp._models.response import Response
+from curlhttp._models.sse import EventParser, ServerSentEvent
+from curlhttp._policy.reconnect import Reconnections
+from curlhttp._policy.retry import retry_after
+from curlhttp.exceptions import (
+    DeadlineExceeded,
+    HTTPError,
+    RequestException,
+    ResponseTooLarge,
+    StreamConsumedError,
+    UnrewindableBodyError,
+)
+
+__all__ = ["Events"]
+
+
+_MEDIA_TYPE = "text/event-stream"
+_NO_CONTENT = 204  # a server's way to say that there is no need to come back
+
+
+class Events:
+    """A stream of events over its connections.
+
+    Args:
+        send: takes a request through the flow.
+        clock: the engine's.
+        gate: makes a gate of the engine.
+        hooks: the user's, which hear of the waits between connections.
+        request: what is asked for, each time.
+        last_event_id: what is already known, or "".
+        reconnections: what follows the end of a connection.
+        max_event_size: bytes, or None.
+
+    Attributes:
+        response: of the latest connection, or None before the first.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        clock: Clock,
+        gate: MakeGate,
+        hooks: Hooks,
+        request: Request,
+        last_event_id: str,
+        reconnections: Reconnections,
+        max_event_size: int | None,
+    ) -> None:
+        self.response: Response | None = None
+        self._send = send
+        self._clock = clock
+        self._make_gate = gate
+        self._gate: Gate | None = None  # where it waits between connections
+        self._hooks = hooks
+        self._request = request
+        self._reconnections = reconnections
+        self._max_event_size = max_event_size
+        self._parser = EventParser(last_event_id, max_event_size)
+        self._ready: Iterator[ServerSentEvent] = iter(())
+        self._read: Read | None = None  # None before the first connection
+        self._has_ended = False
+        self._failed: RequestException | None = None  # what ended it from outside
+        self._is_broken = False
+
+    @property
+    def last_event_id(self) -> str:
+        """Return the id of the last event, which a reconnection tells the server; "" for none."""
+        return self._parser.last_event_id
+
+    async def open(self) -> None:
+        """Connect for the first time, if that was not done.
+
+        Raises:
+            RequestException: there is no stream of events.
+        """
+        if self._read is None and not self._has_ended:
+            try:
+                await self._connect()
+            except BaseException:
+                self._break_off()
+                raise
+
+    async def next_event(self) -> ServerSentEvent | None:
+        """Return the next event, None at the end of the stream.
+
+        Raises:
+            RequestException: the stream broke, and does not go on.
+        """
+        if self._is_broken:
+            raise StreamConsumedError(
+                "this stream of events was broken off; open another one with its last_event_id",
+                request=self._request,
+                response=self.response,
+            )
+        try:
+            await self.open()
+            while not self._has_ended:
+                if (event := self.take()) is not None:
+                    return event
+                await self._go_on()
+            if self._failed is not None:
+                raise self._failed
+        except BaseException:
+            self._break_off()
+            raise
+        return None
+
+    def take(self) -> ServerSentEvent | None:
+        """Return the next event if it is there already, else None.
+
+        Raises:
+            ResponseTooLarge: it is larger than it may be.
+        """
+        try:
+            for event in self._ready:
+                return event
+        except ResponseTooLarge as error:
+            self._break_off()
+            raise ResponseTooLarge(
+                f"{self._request}: {error}",
+                request=self._request,
+                response=self.response,
+                request_sent=True,
+            ) from None
+        return None
+
+    def fail(self, error: RequestException) -> None:
+        """Raise an error in place of more events; in any thread.
+
+        The connection is left to the engine, which the error is of, and to whoever waits for it.
+        """
+        if not self._has_ended:
+            error.request, error.response = self._request, self.response
+            self._failed = error
+            self._end()
+
+    def close(self) -> None:
+        """Give no more events, and let go of the connection; in any thread."""
+        self._end()
+        if isinstance(self.response, Streamed):
+            self.response._abort()
+
+    def _end(self) -> None:
+        self._has_ended = True  # first: see _wait
+        self._ready = iter(())
+        if (gate := self._gate) is not None:
+            gate.open()
+
+    def _break_off(self) -> None:
+        self._is_broken = True
+        self.close()
+
+    # one connection
+
+    async def _connect(self) -> None:
+        request = self._request.copy()
+        if request.deadline is None and request.timeout.total is not None:
+            # One total for all connections, as for all attempts of any request.
+            total = self._clock.now() + request.timeout.total
+            request.deadline = self._request.deadline = total
+        _tell_id(request, self.last_event_id)
+        response = await self._send(request)
+        self.response = response
+        if self._has_ended or response.status_code == _NO_CONTENT:
+            self.close()
+        elif response.status_code != 200 or not _is_event_stream(response):
+            raise await _refusal(response)
+        elif isinstance(response, Streamed):
+            self._read = response._decoding()
+        else:
+            self._read = BufferedBody(response.content).read  # of a middleware
+        self._parser = EventParser(self.last_event_id, self._max_event_size)
+
+    async def _go_on(self) -> None:
+        assert self._read is not None
+        try:
+            piece = await self._read()
+        except RequestException as error:
+            if not self._has_ended:  # else another thread has closed the stream
+                await self._reconnect(error)
+            return
+        if self._has_ended:
+            self.close()
+        elif not piece:
+            await self._reconnect(None)
+        else:
+            self._ready = self._parser.feed(piece)
+
+    # the next connection
+
+    async def _reconnect(self, failure: RequestException | None) -> None:
+        """Connect again, as often as need be; end the stream if there is to be no connection.
+
+        Raises:
+            RequestException: the stream broke, and does not go on.
+        """
+        asked = self._parser.retry
+        if self._parser.count:
+            self._reconnections.succeeded()
+        while not self._has_ended:
+            delay = self._reconnections.next_delay(failure, asked, self._retry_after(failure))
+            if delay is None:
+                self.close()
+                if failure is not None:
+                    raise failure
+                return
+            self._prepare(failure, delay)
+            await self._tell(failure, delay)
+            await self._wait(delay)
+            try:
+                if not self._has_ended:
+                    await self._connect()
+                    self._parser.retry = asked
+                return
+            except RequestException as error:
+                if not self._has_ended:
+                    failure = error.with_traceback(None)  # its frames hold this object
+
+    async def _wait(self, delay: float) -> None:
+        """Wait for so long, or until another thread or task ends the stream."""
+        gate = self._gate = self._make_gate()
+        if not self._has_ended:  # else it was ended before the gate was there
+            await gate.wait(0.0 if network.skip(delay) else delay)
+        self._gate = None
+
+    def _retry_after(self, failure: RequestException | None) -> float | None:
+        if isinstance(failure, HTTPError) and isinstance(failure.response, Response):
+            return retry_after(failure.response.headers, self._clock.wall())
+        return None
+
+    def _prepare(self, failure: RequestException | None, delay: float) -> None:
+        """See to it, before the wait, that there can be a connection after it.
+
+        Raises:
+            DeadlineExceeded: the wait would pass the deadline.
+            UnrewindableBodyError: the body cannot be sent again.
+        """
+        request = self._request
+        if request.deadline is not None and self._clock.now() + delay > request.deadline:
+            raise DeadlineExceeded(
+                f"{request}: the total of {request.timeout.total} s runs out before the stream "
+                "can be asked for again",
+                request=request,
+                response=self.response,
+                request_sent=True,
+            ) from failure
+        if request.body is not None:
+            try:
+                request.body.rewind()
+            except UnrewindableBodyError as error:
+                error.request, error.response, error.request_sent = request, self.response, True
+                raise error from failure
+
+    async def _tell(self, failure: RequestException | None, delay: float) -> None:
+        name = None if failure is None else type(failure).__name__
+        request, number = self._request, self._reconnections.count
+        response = None if failure is None else failure.response
+        status_code = getattr(response, "status_code", None)
+        url = redact_url(request.url)
+        log().info(
+            "%s %s: events end: %s; connection %d in a row in %.3f s",
+            request.method,
+            url,
+            name or "the body is over",
+            number,
+            delay,
+        )
+        if self._hooks.hears("before_sleep"):
+            event = AttemptEvent(
+                "before_sleep", request.method, url, number, status_code, name, None, delay
+            )
+            await self._hooks.tell("before_sleep", event)
+
+
+def _tell_id(request: Request, last_event_id: str) -> None:
+    """Say which event was the last, unless it has an id that no header can carry."""
+    name = "Last-Event-ID"
+    if request.get_header(name) is not None:
+        del request.headers[name]
+    value = last_event_id.strip(" \t").encode()
+    if value and not any((byte < 0x20 and byte != 0x09) or byte == 0x7F for byte in value):
+        request.headers.add(name, value)
+
+
+def _is_event_stream(response: Response) -> bool:
+    found = response.headers.get_list("content-type")
+    return bool(found) and found[-1].partition(";")[0].strip(" \t").lower() == _MEDIA_TYPE
+
+
+async def _refusal(response: Response) -> HTTPError:
+    """Return the error for a response that is no stream of events, with the start of its body."""
+    if response.status_code == 200:
+        found = response.headers.get("content-type")
+        what = f"this is no stream of events: its Content-Type is {found!r:.100}"
+    else:
+        what = f"{response.status_code} {response.reason}: no stream of events"
+    if isinstance(response, Streamed):
+        response = await _with_start(response)
+    return HTTPError(f"{response.request}: {what}", response=response, request_sent=True)
+
+
+async def _with_start(response: Streamed) -> Response:
+    body = bytearray()
+    # The body of an error tells what is wrong. Another one might not end, nor even begin.
+    if response.is_error or "content-length" in response.headers:
+        read = response._decoding()
+        try:
+            while len(body) < DRAINED and (piece := await read()):
+                body += piece
+        except RequestException as error:
+            log().debug("the body of a refused stream of events: %s", type(error).__name__)
+    response._abort()
+    whole = Response(response.request, response._head, bytes(body), response.timings)
+    whole.history, whole.attempts = response.history, response.attempts
+    return whole

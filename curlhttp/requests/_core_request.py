@@ -1,0 +1,368 @@
+"""From requests' terms to the core's: a prepared request's URL, headers, body and time limits."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from curlhttp._engine.network import now
+from curlhttp._models.body import BytesBody, open_body
+from curlhttp._models.config import Transport, varied
+from curlhttp._models.headers import Headers, check_method, without_userinfo
+from curlhttp._models.request import Request as CoreRequest
+from curlhttp._models.request import pack_fields
+from curlhttp._models.timeout import Timeout
+from curlhttp._models.timings import get_attempt_numbers, share_attempt_numbers
+from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
+from curlhttp.exceptions import InvalidHeader, InvalidMethod
+from curlhttp.requests._unread_bodies import follows_redirects
+
+if TYPE_CHECKING:
+    import urllib3
+
+    from curlhttp._models.body import Body
+    from curlhttp._models.timings import Timings
+    from curlhttp.requests._types import TimeoutInput
+    from curlhttp.requests.models import PreparedRequest, Response
+
+__all__ = [
+    "continue_numbering",
+    "get_url",
+    "ip_version",
+    "make_core_request",
+    "parse_timeout",
+    "pass_numbers_on",
+    "replace_target",
+    "set_certificate_name",
+    "set_proxy_authorization",
+    "start_countdown",
+    "to_timeout",
+]
+
+_MIN_SECONDS = 1e-3  # seconds: no limit can be 0
+_NUMBERS = "_numbers"  # the attribute of a PreparedRequest
+# urllib3's SKIP_HEADER, and the headers that it may remove.
+_SKIP_HEADER = "@@@SKIP_HEADER@@@"
+_SKIPPABLE = {"accept-encoding", "host", "user-agent"}
+_URLLIB3 = "urllib3.util.connection"
+_VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address family
+
+
+def make_core_request(
+    request: PreparedRequest, url: URL, transport: Transport, timeout: TimeoutInput, stream: bool
+) -> CoreRequest:
+    """Return the core's request for a prepared one.
+
+    Raises:
+        InvalidHeader, InvalidMethod: the request cannot be sent like this.
+        ValueError: the timeout is invalid.
+    """
+    method = check_method(request.method)  # type: ignore[arg-type]
+    headers = _to_headers(request.headers)
+    body = None if request.body is None else _to_body(request)
+    limits = to_timeout(timeout)
+    # The drop-in handles redirects, cookies, credentials, retries and content codings. The engine
+    # only needs to know that a redirect's body is not wanted.
+    fields = pack_fields(
+        headers,
+        limits,
+        transport,
+        body=body,
+        stream=stream,
+        follow_redirects=follows_redirects(),
+        decode=False,
+        deadline=None if limits.total is None else now() + limits.total,
+    )
+    return CoreRequest.__new__(CoreRequest).fill(method, url, fields)
+
+
+def get_url(request: PreparedRequest) -> URL:
+    """Return where a request goes, without credentials."""
+    text = str(request.url)
+    url = parse_url(text)
+    if url.username is not None:
+        url = url.without_userinfo()
+    # Dot segments stay: the server is asked for exactly the path that the request's URL shows.
+    return _with_dots(url, request) if "/." in text else url
+
+
+def _with_dots(url: URL, request: PreparedRequest) -> URL:
+    path = quoted(request.path_url.partition("?")[0], PATH_SAFE)
+    return url._with(f"{path}?{url.query}" if url.query else path, url.fragment)
+
+
+def replace_target(url: URL, target: str) -> URL:
+    """Return the URL with the request target that a subclass made up."""
+    if target.startswith("/"):
+        return url._with(target, url.fragment)
+    return parse_url(target).without_userinfo() if "://" in target else url
+
+
+def set_certificate_name(name: str, sent: CoreRequest) -> None:
+    """Let the certificate be checked for another name: ask for that host, where the URL's is."""
+    url = sent.url
+    if sent.get_header("host") is None:
+        sent._shared_headers = sent._shared_headers.copy()
+        sent._shared_headers["Host"] = url.authority
+    sent.transport = varied(sent.transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
+    sent.url = parse_url(f"https://{bracketed(name)}:{url.port}{url.target}")
+
+
+def set_proxy_authorization(credentials: object, sent: CoreRequest) -> None:
+    """Send the credentials in the request's headers to the proxy alone."""
+    assert sent.transport.proxy is not None
+    headers = (("Proxy-Authorization", to_header_text(credentials)),)
+    proxy = replace(sent.transport.proxy, headers=headers)
+    sent.transport = varied(sent.transport, proxy=proxy)
+
+
+# --- headers ---
+
+
+@lru_cache(maxsize=64)
+def _make_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
+    """Return headers as they go to the engine, which compares their lines by identity.
+
+    They were checked by requests' rules when the request was prepared. The core's are stricter,
+    and headers may have been added since, so both are checked here.
+    """
+    headers = Headers()
+    headers._replace(
+        [_make_field(name, value) for name, value in fields if not _is_skipped(name, value)]
+    )
+    return headers
+
+
+def _is_skipped(name: object, value: object) -> bool:
+    if value != _SKIP_HEADER:
+        return False
+    if to_header_text(name).lower() not in _SKIPPABLE:
+        raise ValueError(
+            "urllib3.util.SKIP_HEADER is for Accept-Encoding, Host and User-Agent, "
+            f"not for {to_header_text(name)}"
+        )
+    return True
+
+
+def _make_field(name: object, value: object) -> tuple[str, str]:
+    # Trailing blanks are not part of a value (RFC 9110, section 5.5). HTTP/2 forbids them, and
+    # libcurl removes a header whose value is blank.
+    name, text = to_header_text(name), to_header_text(value).rstrip(" \t")
+    return name, without_userinfo(name, text) if "@" in text else text
+
+
+def to_header_text(text: object) -> str:
+    """Return a name or a value as text that cannot end its line.
+
+    Raises:
+        InvalidHeader: it would break the header block.
+    """
+    found = text.decode("latin-1") if isinstance(text, bytes) else text
+    if not isinstance(found, str):
+        raise InvalidHeader(f"A header must be str or bytes, not {type(text)}")
+    if not found.isascii() and max(found) > "\xff":  # no message shows it: it may be a secret
+        raise InvalidHeader("A header must be latin-1 text; encode it to bytes first")
+    if any(char in found for char in "\r\n\0"):
+        raise InvalidHeader("A header must not contain CR, LF or NUL")
+    return found
+
+
+def _to_headers(headers: Any) -> Headers:
+    store = getattr(headers, "_store", None)
+    fields = tuple(headers.items() if store is None else store.values())
+    return _make_headers(fields)
+
+
+# --- the body ---
+
+
+def _to_body(request: PreparedRequest) -> Body | None:
+    """Return the body in the core's terms.
+
+    Raises:
+        InvalidHeader: its length is no number.
+        InvalidMethod: the method cannot have a body.
+    """
+    body = request.body
+    if isinstance(body, str):
+        body = body.encode()
+    if request.method == "HEAD" and body:
+        raise InvalidMethod("a HEAD request cannot have a body")
+    if isinstance(body, bytes):
+        return BytesBody(body) if body or request.method != "GET" else None
+    length = to_header_text(request.headers.get("Content-Length", ""))
+    if length and not (length.isascii() and length.isdigit()):
+        raise InvalidHeader(f"Content-Length must be a number, not {length!r:.50}")
+    opened = open_body(_in_bytes(body), int(length or 0))
+    if not length:
+        opened.length = None  # chunked
+    return opened
+
+
+def _in_bytes(body: Any) -> Any:
+    """Return a body whose pieces are bytes; text is sent as UTF-8."""
+    if isinstance(body, (io.TextIOBase,)):
+        return _UTF8Reader(body)
+    if hasattr(body, "read") or isinstance(body, (bytearray, memoryview)):
+        return body
+    return (piece.encode() if isinstance(piece, str) else piece for piece in body)
+
+
+class _UTF8Reader:
+    """A text file, read as UTF-8."""
+
+    def __init__(self, file: io.TextIOBase) -> None:
+        self._file = file
+        self.tell, self.seek = file.tell, file.seek
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next piece."""
+        text: str = self._file.read(size if size < 0 else max(1, size // 4))
+        return text.encode()
+
+
+# --- time limits ---
+
+
+@lru_cache(maxsize=64)
+def _make_timeout(timeout: TimeoutInput) -> Timeout:
+    if timeout is None:
+        return Timeout()
+    if isinstance(timeout, Timeout):
+        return timeout
+    connect, read, total = parse_timeout(timeout)
+    return Timeout(connect=connect, read=read, total=total)
+
+
+def to_timeout(timeout: TimeoutInput) -> Timeout:
+    """Return the core's time limits.
+
+    Raises:
+        ValueError: it is no timeout, or a limit is not positive.
+    """
+    try:
+        return _make_timeout(timeout)
+    except TypeError:  # cannot be hashed
+        return _make_timeout.__wrapped__(timeout)
+
+
+def parse_timeout(timeout: TimeoutInput) -> tuple[float | None, float | None, float | None]:
+    """Return (connect, read, total) in seconds, None for no limit.
+
+    urllib3's total does not limit the whole exchange: it limits connecting and each wait for bytes.
+    It is translated into these two limits.
+
+    Raises:
+        ValueError: it is none of these, or a limit is not positive.
+    """
+    if timeout is None:
+        return None, None, None
+    if isinstance(timeout, tuple):
+        try:
+            connect, read = timeout
+            return check_seconds("connect", connect), check_seconds("read", read), None
+        except ValueError:
+            raise ValueError(
+                f"Invalid timeout {timeout}. Pass a (connect, read) timeout tuple, "
+                "or a single float to set both timeouts to the same value."
+            ) from None
+    if isinstance(timeout, Timeout):
+        return timeout.connect, timeout.read, timeout.total
+    if hasattr(timeout, "_connect"):
+        return _parse_urllib3_timeout(cast("urllib3.Timeout", timeout))
+    seconds = check_seconds("connect", timeout)
+    return seconds, seconds, None
+
+
+def start_countdown(timeout: TimeoutInput, spent: Timings | None) -> Callable[[], TimeoutInput]:
+    """Return a function that returns the next hop's limits: all hops share one total."""
+    if not isinstance(timeout, Timeout) or timeout.total is None:
+        return lambda: timeout
+    end = monotonic() + timeout.total - (0 if spent is None else spent.queue + spent.total)
+    return lambda: replace(timeout, total=max(end - monotonic(), _MIN_SECONDS))
+
+
+def check_seconds(name: str, value: Any) -> float | None:
+    """Return a limit as a number.
+
+    Raises:
+        ValueError: it is not a positive, finite number.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        raise ValueError("Timeout cannot be a boolean value. It must be an int, float or None.")
+    try:
+        seconds = float(value)
+        is_positive = value > 0
+    except (OverflowError, TypeError, ValueError):
+        raise ValueError(
+            f"Timeout value {name} was {value}, but it must be an int, float or None."
+        ) from None
+    if not math.isfinite(seconds):
+        raise ValueError(f"Timeout value {name} was {value}, but it must be a finite number.")
+    if not is_positive:
+        raise ValueError(
+            f"Attempted to set {name} timeout to {value}, but the timeout cannot be set to a "
+            "value less than or equal to 0."
+        )
+    return seconds
+
+
+def _parse_urllib3_timeout(timeout: urllib3.Timeout) -> tuple[float | None, float | None, None]:
+    total = _to_seconds(timeout.total)
+    connect = _to_seconds(timeout._connect)
+    read = _to_seconds(timeout._read)  # the property read_timeout needs an open connection
+    return _get_smaller(connect, total), _get_smaller(read, total), None
+
+
+def _to_seconds(value: object) -> float | None:
+    if value is None:
+        return None
+    import socket
+
+    # urllib3 has a sentinel for the default.
+    return float(value) if isinstance(value, (int, float)) else socket.getdefaulttimeout()
+
+
+def _get_smaller(first: float | None, second: float | None) -> float | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
+
+
+# --- transports and numbers ---
+
+
+def ip_version() -> Literal[4, 6] | None:
+    """Return 4 when the program has switched IPv6 off in urllib3, as many do, else None."""
+    module = sys.modules.get(_URLLIB3)
+    if module is None:
+        return None
+    if not getattr(module, "HAS_IPV6", True):
+        return 4
+    family = getattr(module, "allowed_gai_family", None)
+    # It counts only where the program replaced it.
+    if family is not None and getattr(family, "__module__", _URLLIB3) != _URLLIB3:
+        return _VERSIONS.get(int(family()))
+    return None
+
+
+def pass_numbers_on(response: Response, following: PreparedRequest) -> None:
+    """Pass the attempt numbers of a response to the request for its redirect."""
+    received = getattr(response.raw, "received", None)  # None for another library's pool
+    if received is not None:
+        following.__dict__[_NUMBERS] = get_attempt_numbers(received.request)
+
+
+def continue_numbering(request: PreparedRequest, sent: CoreRequest) -> None:
+    """Continue the attempt numbers of the earlier hops; sending the request again restarts them."""
+    numbers = request.__dict__.pop(_NUMBERS, None)
+    if numbers is not None:
+        share_attempt_numbers(sent, numbers)

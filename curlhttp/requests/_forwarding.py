@@ -1,0 +1,40 @@
+"""Re-export names lazily: a module's `__getattr__` that looks them up in other modules."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+__all__ = ["GetAttr", "make_getattr"]
+
+
+GetAttr: TypeAlias = Callable[[str], Any]
+"""A module's __getattr__."""
+
+
+def make_getattr(module: str, homes: Mapping[str, str]) -> GetAttr:
+    """Return a module's __getattr__.
+
+    Args:
+        module: its name.
+        homes: names, separated by blanks, by the module that they are in ("packages:urllib3.util"
+            for what is below an attribute); "a=b" for a name a that is called b there.
+    """
+    found = {}
+    for home, names in homes.items():
+        for name in names.split():
+            own, _, there = name.partition("=")
+            found[own] = (home, there or own)
+
+    def look_up(name: str) -> Any:
+        if name not in found:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, there = found[name]
+        package, _, below = home.partition(":")
+        value: Any = importlib.import_module(f"curlhttp.requests.{package}")
+        for part in filter(None, below.split(".")):
+            value = getattr(value, part)
+        return getattr(value, there)
+
+    return look_up

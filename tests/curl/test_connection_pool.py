@@ -1,0 +1,640 @@
+"""The pool: how many exchanges run at once, who waits and for how long, what is kept."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curlhttp import Client, ClientClosed, DeadlineExceeded, PoolTimeout, Timeout
+from curlhttp._curl.connection_pool import KeyedTransfers, Slots, SlotWaiter, open_files_bound
+from curlhttp._curl.transfer import Transfer
+from tests.servers import AppServer, Certs, H2Server, payload
+from tests.support.colours import AnyClient
+from tests.support.inner import (
+    apart,
+    descriptors,
+    engine_of,
+    slots_of,
+    until_idle,
+    until_waiting,
+)
+
+ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
+
+# --- slots ---
+
+
+class Queue:
+    """Slots with the waiters that were granted one, in order."""
+
+    def __init__(self, total: int, per_origin: int | None = None) -> None:
+        self.slots = Slots(total, per_origin)
+        self.granted: list[SlotWaiter] = []
+
+    def wait(self, origin: str = "a") -> SlotWaiter:
+        waiter = SlotWaiter(origin, lambda: self.granted.append(waiter))
+        self.slots.wait(waiter)
+        return waiter
+
+
+def test_slots_are_granted_in_the_order_of_asking() -> None:
+    queue = Queue(1)
+    assert queue.slots.take("a")
+    first, second, third = queue.wait("a"), queue.wait("b"), queue.wait("a")
+    for _ in range(3):
+        queue.slots.give("a")
+    assert queue.granted == [first, second, third]
+
+
+def test_a_newcomer_does_not_overtake_those_that_wait() -> None:
+    queue = Queue(1)
+    assert queue.slots.take("a")
+    waiter = queue.wait()
+    assert not queue.slots.take("a")
+    queue.slots.give("a")
+    assert waiter.granted
+    assert not queue.slots.take("a")
+
+
+def test_who_waits_for_a_busy_origin_holds_up_nobody_else() -> None:
+    queue = Queue(10, per_origin=1)
+    assert queue.slots.take("a")
+    queue.wait("a")
+    assert not queue.slots.take("a")
+    assert queue.slots.take("b")
+
+
+def test_the_empty_origin_has_no_bound_of_its_own() -> None:
+    slots = Slots(3, per_origin=1)
+    assert [slots.take("") for _ in range(4)] == [True, True, True, False]
+    for _ in range(3):
+        slots.give("")
+    assert slots.used == 0
+
+
+def test_a_slot_freed_by_another_origin_goes_to_the_first_that_may_have_it() -> None:
+    queue = Queue(2, per_origin=1)
+    assert queue.slots.take("a")
+    assert queue.slots.take("b")
+    held_up, next_one = queue.wait("a"), queue.wait("b")
+    queue.slots.give("b")
+    assert queue.granted == [next_one]
+    queue.slots.give("a")
+    assert queue.granted == [next_one, held_up]
+
+
+def test_who_leaves_after_being_granted_passes_the_slot_on() -> None:
+    queue = Queue(1)
+    assert queue.slots.take("a")
+    gone, next_one = queue.wait(), queue.wait()
+    queue.slots.give("a")
+    assert gone.granted
+    queue.slots.leave(gone)
+    assert next_one.granted
+    assert queue.slots.used == 1
+
+
+def test_who_leaves_while_waiting_is_never_granted() -> None:
+    queue = Queue(1)
+    assert queue.slots.take("a")
+    gone, next_one = queue.wait(), queue.wait()
+    queue.slots.leave(gone)
+    queue.slots.give("a")
+    assert queue.granted == [next_one]
+
+
+def test_unbound_origins_that_nobody_uses_are_forgotten() -> None:
+    """S86: of origins that were found to carry many requests on a connection."""
+    slots = Slots(10, per_origin=1)
+    assert slots.take("in use")
+    for origin in ("in use", *map(str, range(5000))):
+        slots.unbind(origin)
+    assert slots.take("in use")
+    assert len(slots._unbound) <= 1000
+
+
+def test_lifting_the_bound_lets_everybody_in() -> None:
+    queue = Queue(1, per_origin=1)
+    assert queue.slots.take("a")
+    waiters = [queue.wait("a"), queue.wait("b")]
+    queue.slots.lift()
+    assert queue.granted == waiters
+    assert queue.slots.take("a")
+
+
+@given(
+    total=st.integers(1, 4),
+    per_origin=st.none() | st.integers(1, 3),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["ask", "give", "leave", "go on"]),
+            st.sampled_from("abc"),
+            st.integers(0),
+        ),
+        max_size=60,
+    ),
+)
+def test_slots_never_exceed_their_bounds_and_never_idle_while_someone_may_go(
+    total: int, per_origin: int | None, steps: list[tuple[str, str, int]]
+) -> None:
+    queue = Queue(total, per_origin)
+    taken: list[str] = []
+    waiting: list[SlotWaiter] = []
+    woken: list[SlotWaiter] = []
+    for what, origin, number in steps:
+        if what == "ask":
+            if queue.slots.take(origin):
+                taken.append(origin)
+            else:
+                waiting.append(queue.wait(origin))
+        elif what == "give" and taken:
+            queue.slots.give(taken.pop(number % len(taken)))
+        elif what == "leave" and waiting:
+            queue.slots.leave(waiting.pop(number % len(waiting)))
+        elif what == "leave" and woken:
+            queue.slots.leave(woken.pop(number % len(woken)))
+        elif what == "go on" and woken:
+            taken.append(woken.pop(0).origin)
+        woken += [waiter for waiter in waiting if waiter.granted]
+        waiting = [waiter for waiter in waiting if not waiter.granted]
+        used = Counter(taken + [waiter.origin for waiter in woken])
+        assert queue.slots.used == used.total() <= total
+        assert per_origin is None or all(count <= per_origin for count in used.values())
+        for waiter in waiting:
+            assert used.total() == total or used[waiter.origin] == per_origin
+
+
+# --- handles ---
+
+
+class Thing:
+    """Stands for a transfer."""
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.released = 0
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def things(keep: int) -> Any:
+    return KeyedTransfers(Thing, keep)  # type: ignore[arg-type]
+
+
+def test_the_handle_used_last_is_used_next() -> None:
+    handles = things(9)
+    first, second = handles.pop("a", 9), handles.pop("a", 9)
+    handles.push(first)
+    handles.push(second)
+    assert handles.pop("a", 9) is second
+    assert handles.pop("a", 9) is first
+
+
+def test_handles_of_another_key_are_not_used() -> None:
+    handles = things(9)
+    handles.push(first := handles.pop("a", 9))
+    assert handles.pop("b", 9) is not first
+
+
+def test_at_the_bound_the_handle_that_was_idle_for_longest_goes() -> None:
+    handles = things(9)
+    old, older = handles.pop("a", 2), handles.pop("b", 2)
+    handles.push(older)
+    handles.push(old)
+    new = handles.pop("c", 2)
+    assert (older.is_closed, old.is_closed) == (True, False)
+    assert handles.all == {old, new}
+
+
+def test_of_more_than_are_kept_the_one_idle_for_longest_goes() -> None:
+    handles = things(1)
+    first, second = handles.pop("a", 9), handles.pop("b", 9)
+    handles.push(first)
+    handles.push(second)
+    assert (first.is_closed, second.is_closed) == (True, False)
+    assert handles.pop("b", 9) is second
+
+
+def test_with_nothing_to_be_kept_a_handle_is_closed_at_once() -> None:
+    handles = things(0)
+    handles.push(first := handles.pop("a", 9))
+    assert first.is_closed
+    assert not handles.all
+
+
+def test_handles_that_come_back_after_the_end_are_closed() -> None:
+    handles = things(9)
+    idle, in_use = handles.pop("a", 9), handles.pop("a", 9)
+    handles.push(idle)
+    handles.close()
+    assert (idle.is_closed, in_use.is_closed) == (True, False)
+    handles.push(in_use)
+    assert in_use.is_closed
+    assert not handles.all
+
+
+@pytest.mark.parametrize(
+    ("soft", "each", "bound"), [(1024, 1, 960), (256, 1, 192), (256, 4, 48), (80, 1, 40)]
+)
+def test_the_bound_leaves_open_files_to_the_rest_of_the_process(
+    soft: int, each: int, bound: int
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, limits[1]))
+    try:
+        assert open_files_bound(5000, each) == bound
+        assert open_files_bound(7, each) == 7
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+# --- bounds, as a server sees them ---
+
+
+@pytest.mark.anyio
+async def test_no_more_connections_are_open_than_max_connections(
+    make_client: Callable[..., AnyClient],
+) -> None:
+    client = make_client(max_connections=3)
+    with AppServer() as app:  # of its own: others' connections may be closing still
+        responses = await client.gather(12, "GET", app.url + "/delay/0.02")
+        assert [response.status_code for response in responses] == [200] * 12
+        assert app.max_open == 3
+        await client.aclose()
+
+
+@pytest.mark.anyio
+async def test_max_connections_holds_over_several_origins(
+    make_client: Callable[..., AnyClient], app: AppServer, tls_app: AppServer
+) -> None:
+    client = make_client(max_connections=2)
+    for _ in range(3):
+        await client.gather(4, "GET", app.url + "/")
+        await client.gather(4, "GET", tls_app.url + "/")
+        app.wait_for(lambda: app.open_connections + tls_app.open_connections <= 2)
+        assert app.open_connections + tls_app.open_connections <= 2
+
+
+@pytest.mark.anyio
+async def test_no_more_connections_per_host_than_max_connections_per_host(
+    make_client: Callable[..., AnyClient],
+) -> None:
+    client = make_client(max_connections_per_host=2)
+    with AppServer() as app, AppServer() as other:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.gather, 6, "GET", app.url + "/delay/0.02")
+            tasks.start_soon(client.gather, 6, "GET", other.url + "/delay/0.02")
+        assert (app.max_open, other.max_open) == (2, 2)
+        await client.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("http2", [False, True])
+async def test_the_wait_for_a_connection_to_a_host_is_no_connect_timeout(
+    make_client: Callable[..., AnyClient], app: AppServer, tls_app: AppServer, http2: bool
+) -> None:
+    """libcurl would count it as one where an HTTP/1.1 server might have had HTTP/2."""
+    client = make_client(max_connections_per_host=1, http2=http2)
+    app = tls_app if http2 else app
+    async with await client.stream("GET", app.url + "/stall-after"):
+        with pytest.raises(PoolTimeout):
+            await client.get(app.url + "/", timeout=Timeout(connect=0.02, pool=0.1))
+    assert len(app.requests) == 1
+
+
+@pytest.mark.anyio
+@ONLY_ASYNC
+async def test_max_connections_per_host_does_not_bound_requests_on_one_http2_connection(
+    make_client: Callable[..., AnyClient], h2_app: H2Server
+) -> None:
+    client = make_client(max_connections_per_host=1)
+    await client.get(h2_app.url + "/")
+    await client.gather(5, "GET", h2_app.url + "/delay/0.05")
+    assert h2_app.connections == 1
+    assert h2_app.max_streams == 5
+
+
+@pytest.mark.anyio
+@ONLY_ASYNC
+async def test_requests_that_wait_for_the_first_connection_to_a_host_share_it_if_it_is_http2(
+    make_client: Callable[..., AnyClient], h2_app: H2Server
+) -> None:
+    client = make_client(max_connections_per_host=1, http2=True)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(client.get, h2_app.url + "/stall")
+        with anyio.fail_after(30):
+            while h2_app.max_streams < 5:
+                await anyio.sleep(0.001)
+        tasks.cancel_scope.cancel()
+    assert h2_app.connections == 1
+    assert slots_of(client).used == 0
+
+
+@pytest.mark.anyio
+async def test_callers_are_served_in_the_order_in_which_they_came(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
+    held = await client.stream("GET", app.url + "/stall-after")
+    async with anyio.create_task_group() as tasks:
+        for number in range(8):
+            tasks.start_soon(client.gather, 1, "GET", f"{app.url}/bytes/1?seed={number}")
+            await until_waiting(client, number + 1)
+        await held.aclose()
+    assert [record.query("seed") for record in app.requests[1:]] == [str(n) for n in range(8)]
+
+
+# --- waiting ---
+
+
+@pytest.mark.anyio
+async def test_the_pool_timeout_bounds_the_wait_and_nothing_is_sent(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
+    held = await client.stream("GET", app.url + "/stall-after")
+    with pytest.raises(PoolTimeout) as caught:
+        await client.get(app.url + "/", timeout=Timeout(pool=0.03))
+    assert not caught.value.request_sent
+    assert len(app.requests) == 1
+    await held.aclose()
+    assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
+    assert slots_of(client).used == 0
+
+
+@pytest.mark.anyio
+async def test_the_total_timeout_bounds_the_wait_for_the_pool(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
+    async with await client.stream("GET", app.url + "/stall-after"):
+        with pytest.raises(DeadlineExceeded) as caught:
+            await client.get(app.url + "/", timeout=Timeout(total=0.03, pool=30))
+    assert not caught.value.request_sent
+    assert len(app.requests) == 1
+
+
+@pytest.mark.anyio
+async def test_the_wait_for_the_pool_is_in_the_timings(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
+    first, second = await client.gather(2, "GET", app.url + "/delay/0.05")
+    assert first.timings.queue < 0.04 <= second.timings.queue
+
+
+# --- what is kept ---
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("keep", [0, 1, 3])
+async def test_no_more_idle_connections_are_kept_than_max_keepalive_connections(
+    make_client: Callable[..., AnyClient], app: AppServer, keep: int
+) -> None:
+    """S86: of connections."""
+    client = make_client(max_keepalive_connections=keep)
+    app.wait_for(lambda: not app.open_connections)
+    await client.gather(5, "GET", app.url + "/delay/0.02")
+    assert app.wait_for(lambda: app.open_connections == keep), app.open_connections
+    before = app.connections
+    await client.get(app.url + "/")
+    assert app.connections == before + (keep == 0)
+
+
+@pytest.mark.anyio
+async def test_a_handle_is_kept_though_its_connection_is_not(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    """A new handle parses the authorities anew, which takes longer than a handshake."""
+    client = make_client(max_keepalive_connections=0)
+    await client.get(app.url + "/")
+    made = set(engine_of(client)._pool.all)
+    for _ in range(3):
+        await client.get(app.url + "/")
+    assert set(engine_of(client)._pool.all) == made
+    assert len(made) == 1
+    assert app.connections == 4
+
+
+@pytest.mark.anyio
+async def test_a_kept_connection_of_another_origin_does_not_take_the_place_of_new_ones(
+    make_client: Callable[..., AnyClient], app: AppServer, tls_app: AppServer
+) -> None:
+    client = make_client(max_keepalive_connections=1)
+    await client.get(tls_app.url + "/")
+    for _ in range(3):
+        await client.get(app.url + "/")
+    assert app.connections == 1
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])  # libcurl looks at the clock
+async def test_old_and_idle_connections_are_not_used_again(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    kept, idle, old = (
+        make_client(),
+        make_client(keepalive_expiry=1),
+        make_client(max_connection_lifetime=1),
+    )
+    for client in (kept, idle, old):
+        await client.get(app.url + "/")
+    assert app.connections == 3
+    await anyio.sleep(2.1)
+    await kept.get(app.url + "/")
+    assert app.connections == 3
+    await idle.get(app.url + "/")
+    assert app.connections == 4
+    await old.get(app.url + "/")
+    assert app.connections == 5
+
+
+# --- the end ---
+
+
+@pytest.mark.anyio
+async def test_requests_after_close_raise_client_closed(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client()
+    await client.get(app.url + "/")
+    await client.aclose()
+    for _ in range(2):
+        with pytest.raises(ClientClosed):
+            await client.get(app.url + "/")
+    await client.aclose()
+    assert app.wait_for(lambda: not app.open_connections)
+    assert len(app.requests) == 1
+
+
+@pytest.mark.anyio
+async def test_a_client_that_was_never_used_can_be_closed(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client()
+    await client.aclose()
+    with pytest.raises(ClientClosed):
+        await client.get(app.url + "/")
+    assert not app.requests
+
+
+@pytest.mark.anyio
+async def test_closing_wakes_those_that_wait_for_the_pool(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
+    held = await client.stream("GET", app.url + "/stall-after")
+    outcomes: list[BaseException] = []
+
+    async def wait() -> None:
+        with pytest.raises(ClientClosed) as caught:
+            await apart(client, "GET", app.url + "/")
+        outcomes.append(caught.value)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(wait)
+            await until_waiting(client, 3)
+            await client.aclose()
+    assert len(outcomes) == 3
+    assert len(app.requests) == 1
+    await held.aclose()
+
+
+# --- what nobody closes ---
+
+
+@pytest.mark.anyio
+async def test_a_streamed_response_that_is_dropped_gives_its_slot_back(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
+    for _ in range(3):
+        held = await client.stream("GET", app.url + "/stall-after")
+        del held
+        gc.collect()
+        assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
+    await until_idle(client)
+
+
+@pytest.mark.anyio
+async def test_a_dropped_response_lets_those_in_that_wait_already(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=1)
+    held = await client.stream("GET", app.url + "/stall-after")
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.gather, 1, "GET", app.url + "/")
+            await until_waiting(client, 1)
+            del held
+            gc.collect()
+    assert len(app.requests) == 2
+
+
+@pytest.mark.anyio
+async def test_many_dropped_responses_are_let_go_of_together(
+    make_client: Callable[..., AnyClient], app: AppServer
+) -> None:
+    client = make_client(max_connections=20)
+    held = [await client.stream("GET", app.url + "/stall-after") for _ in range(20)]
+    assert app.open_connections == 20
+    held.clear()
+    gc.collect()
+    assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
+    await until_idle(client)
+    assert app.wait_for(lambda: app.open_connections <= 1)
+    assert len(engine_of(client)._pool.all) <= 20
+
+
+def test_a_connection_that_is_dropped_is_closed_before_another_may_be_opened(
+    app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    with Client(max_connections=1) as client:
+        slots = client._engine._pool.slots  # type: ignore[attr-defined]
+        close = Transfer.close
+
+        def observe(transfer: Transfer) -> None:
+            used.append(slots.used)
+            close(transfer)
+
+        monkeypatch.setattr(Transfer, "close", observe)
+        client.stream("GET", app.url + "/bytes/1000").close()
+        assert used == [1]
+        assert slots.used == 0
+
+
+# --- the drivers that blocking calls borrow ---
+
+
+def test_one_thread_needs_one_driver_for_many_origins(certs: Certs) -> None:
+    """libcurl parses the authorities once for each curl_multi, which takes milliseconds."""
+    with ExitStack() as stack, Client(verify=certs.ca_path) as client:
+        servers = [stack.enter_context(AppServer(certs.server_context())) for _ in range(3)]
+        for server in servers * 2:
+            assert client.get(server.url + "/").status_code == 200
+            assert client.stream("GET", server.url + "/").read() == b"hello"
+        assert [server.connections for server in servers] == [1, 1, 1]
+        assert len(client._engine._drivers.all) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["plain", "tls", "h2"])
+def test_a_connection_goes_from_one_driver_to_another(
+    app: AppServer, tls_app: AppServer, h2_app: H2Server, certs: Certs, kind: str
+) -> None:
+    server = {"plain": app, "tls": tls_app, "h2": h2_app}[kind]
+    url = server.url + "/bytes/1000"
+    with Client(verify=certs.ca_path, http2=kind == "h2") as client:
+        first, second = client.stream("GET", url), client.stream("GET", url)
+        for stream in (first, second):  # what was on the driver lent first is idle first
+            assert stream.read() == payload(1000)
+        # Each connection comes back on the driver of the other.
+        for _ in range(5):
+            first, second = client.stream("GET", url), client.stream("GET", url)
+            assert (second.read(), first.read()) == (payload(1000), payload(1000))
+            assert client.get(url).content == payload(1000)
+        assert len(client._engine._drivers.all) == 2  # type: ignore[attr-defined]
+    assert server.connections == 2
+
+
+def test_a_driver_whose_callback_failed_is_not_lent_again(app: AppServer) -> None:
+    def fail(descriptor: int, what: int) -> None:
+        raise MemoryError("no room in the poller")
+
+    with Client() as client:
+        client.get(app.url + "/")
+        (driver,) = client._engine._drivers.all  # type: ignore[attr-defined]
+        driver.poller.watch = fail
+        with pytest.raises(MemoryError):
+            client.get(app.url + "/delay/0.05")
+        assert client.get(app.url + "/").status_code == 200
+        assert driver not in client._engine._drivers.all  # type: ignore[attr-defined]
+
+
+def test_a_closed_client_keeps_no_driver(app: AppServer) -> None:
+    client = Client()
+    assert app.wait_for(lambda: not app.open_connections)  # of tests before
+    before = descriptors()
+    held = client.stream("GET", app.url + "/bytes/1000")
+    client.get(app.url + "/")
+    client.close()
+    assert held.read() == payload(1000)
+    assert not client._engine._drivers.all  # type: ignore[attr-defined]
+    assert app.wait_for(lambda: not app.open_connections)
+    assert descriptors() == before
