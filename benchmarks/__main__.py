@@ -168,14 +168,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_measuring(command)
     _add_output(command)
     command.set_defaults(requests=10_000)
-    about = "Measure all that README, docs/speed.md and the goals need, in some 20 minutes."
+    about = "Measure everything for README, docs/speed.md and the goals, in about 20 minutes."
     command = commands.add_parser("all", help=about, description=about)
     _add_measuring(command)
     _add_only(command, "")
     _add_output(command)
-    about = "Make tables, plots, goals and the pages' tables anew of the JSON files in --output."
+    about = "Generate tables, plots, goals and the pages' tables from the JSON files in --output."
     _add_output(commands.add_parser("report", help=about, description=about))
-    about = "Name the goals' ratios that got worse by more than their spread; status 1 if any did."
+    about = "List the goals' ratios that got worse by more than their spread; status 1 if any did."
     command = commands.add_parser("check", help=about, description=about)
     command.add_argument("folder", type=Path, nargs="?", help="of results; default: measure now")
     command.add_argument("--against", type=Path, default=FOLDER, help="folder of older results")

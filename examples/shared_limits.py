@@ -78,7 +78,7 @@ def redis_server() -> Iterator[str]:
         port = free.getsockname()[1]
     binary = shutil.which("redis-server")
     if binary is None:
-        print("there is no redis-server: each process goes on by itself")
+        print("there is no redis-server: each process continues on its own")
         yield f"redis://127.0.0.1:{port}/0"
         return
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
