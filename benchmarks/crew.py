@@ -131,7 +131,7 @@ def _installed(name: str, place: str, options: Options, skipped: dict[str, str])
 
 def _missing(name: str, place: str, options: Options) -> str:
     if name == "niquests":
-        how = "give its interpreter with --python-niquests (it replaces urllib3: use a separate venv)"
+        how = "give its interpreter with --python-niquests (in its own venv: it replaces urllib3)"
         return "" if options.niquests else how
     lacking = [module for module in find(place).modules if not importlib.util.find_spec(module)]
     return f"not installed: {', '.join(lacking)}" if lacking else ""

@@ -86,7 +86,7 @@ class ScriptedNetwork(ScriptedEngine):
         return _Gate()
 
     async def _begin(self, request: Request) -> Attempted:
-        # Do not record it, because there will be several hundred thousand.
+        # Nothing is noted of it: there will be some hundred thousand.
         return Attempted(request, as_step(self._script(request)), self.now())
 
     async def _wait_until(self, moment: float) -> None:
