@@ -124,8 +124,8 @@ def run_partition(
     Args:
         config: the configuration of the worker.
         partition: the partition.
-        is_wanted: is called for each row, for engines that cannot stop a thread. If it returns
-            False, the partition ends without a part.
+        is_wanted: is called for each result and before rows are written, for engines that cannot
+            stop a thread. If it returns False, the partition ends without a part.
 
     Raises:
         PartitionCancelled: is_wanted() returned False.
@@ -136,21 +136,28 @@ def run_partition(
     earlier = folder.read(result_name(partition.number))
     if earlier is not None:
         return PartResult.from_json(earlier)
-    result = _Part(config, partition, folder).fetch(is_wanted)
+    result = _Part(config, partition, folder, is_wanted).fetch()
     with folder.write(result_name(partition.number)) as stream:
         stream.write(result.to_json())
     return result
 
 
 class _Part:
-    def __init__(self, config: WorkerConfig, partition: Partition, folder: OutputFolder) -> None:
+    def __init__(
+        self,
+        config: WorkerConfig,
+        partition: Partition,
+        folder: OutputFolder,
+        is_wanted: Callable[[], bool],
+    ) -> None:
         self._config = config
         self._partition = partition
         self._folder = folder
+        self._is_wanted = is_wanted
         self._counters = PartCounters()
         self._invalid: list[FetchRow] = []
 
-    def fetch(self, is_wanted: Callable[[], bool]) -> PartResult:
+    def fetch(self) -> PartResult:
         """Fetch all URLs and write the part."""
         config, number = self._config, self._partition.number
         started = time.monotonic()
@@ -158,22 +165,26 @@ class _Part:
             # Close the writer before the stream even after an error, because it writes a footer.
             writer = _open_writer(config.format, stream)
             with open_client(config) as client, closing(writer):
-                for outcomes in self._batches(client, is_wanted):
+                for outcomes in self._batches(client):
+                    self._check_wanted()  # also if all URLs are invalid
                     self._write(writer, outcomes)
         if config.pause and self._counters.rows:
             time.sleep(config.pause)
         seconds = time.monotonic() - started
         return self._counters.result(number, self._partition.digest, seconds)
 
-    def _batches(self, client: Client, is_wanted: Callable[[], bool]) -> Iterator[list[_Outcome]]:
+    def _check_wanted(self) -> None:
+        if not self._is_wanted():
+            raise PartitionCancelled(f"partition {self._partition.number} was cancelled")
+
+    def _batches(self, client: Client) -> Iterator[list[_Outcome]]:
         """Yield outcomes in batches, because writing rows in a tight loop takes half the time."""
         batch: list[_Outcome] = []
         size = 0
         requests = self._requests(client)
         with client.map(requests, concurrency=self._config.concurrency) as outcomes:
             for outcome in outcomes:
-                if not is_wanted():
-                    raise PartitionCancelled(f"partition {self._partition.number} was cancelled")
+                self._check_wanted()
                 batch.append((outcome, time.time_ns()))
                 if isinstance(outcome, Response):
                     size += len(outcome.content)

@@ -230,3 +230,15 @@ def test_a_cancelled_partition_leaves_no_files(
     gc.collect()  # pyarrow's writer complains here, if it was not closed
     assert [path for path in out.rglob("*") if path.is_file()] == []
     assert run_partition(config, partition).rows == 9
+
+
+def test_a_cancelled_partition_of_invalid_urls_ends_too(tmp_path: Path) -> None:
+    source = tmp_path / "urls.txt"
+    source.write_text("ftp://example.org\n" * 9)
+    out = tmp_path / "out"
+    config = WorkerConfig(str(out), "jsonl", 2, None, True, pickle.dumps({}))
+    partition = Partition(0, TextLines(str(source), 0, source.stat().st_size, 0), "digest")
+    with pytest.raises(PartitionCancelled, match="partition 0 was cancelled"):
+        run_partition(config, partition, lambda: False)
+    assert [path for path in out.rglob("*") if path.is_file()] == []
+    assert run_partition(config, partition).errors == {"InvalidSchema": 9}
