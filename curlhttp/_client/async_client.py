@@ -313,6 +313,7 @@ class AsyncClient(BaseClient):
         source = aiter(requests) if isinstance(requests, AsyncIterable) else None
         scheduler = MapScheduler(
             self,
+            self._request,
             cast("Iterable[Item]", requests),
             queued=source is not None,
             concurrency=concurrency,

@@ -373,6 +373,7 @@ class Client(BaseClient):
             raise TypeError("an async iterable of requests needs AsyncClient")
         scheduler = MapScheduler(
             self,
+            self._request,
             requests,
             concurrency=concurrency,
             ordered=ordered,

@@ -6,7 +6,7 @@ Sends nothing and waits for nothing. Used by one thread, or by the tasks of one 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -35,7 +35,8 @@ class MapScheduler:
     """Build requests from items, and keep their results until the consumer takes them.
 
     Args:
-        client: builds the requests.
+        client: completes requests, and says when it is closed.
+        build: builds a request from a method, a URL and options, as the methods of the client do.
         requests: URLs and requests.
         queued: a task awaits them and puts them into the queue.
         concurrency: the maximum number of running requests. Running requests and results ahead
@@ -56,6 +57,7 @@ class MapScheduler:
     def __init__(
         self,
         client: BaseClient,
+        build: Callable[[str, str | bytes | URL, RequestOptions], Request],
         requests: Iterable[Item],
         *,
         queued: bool = False,
@@ -79,6 +81,7 @@ class MapScheduler:
         else:
             self._items = iter(requests)
         self._client = client
+        self._build = build
         self._options = cast("RequestOptions", options)  # of which these are a part
         self._most = concurrency
         self._window = 2 * concurrency
@@ -132,7 +135,7 @@ class MapScheduler:
 
     def _request(self, item: Item) -> Request:
         if isinstance(item, _URLS):
-            return self._client._request("GET", item, self._options)
+            return self._build("GET", item, self._options)
         if not isinstance(item, Request) and not hasattr(item, "prepare"):
             raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
         request = self._client.complete(item)
