@@ -11,7 +11,7 @@ import curlhttp
 
 PACKAGE = Path(curlhttp.__file__).parent
 ROOT = PACKAGE.parent
-# In names of modules, classes, functions and variables.
+# Names of modules.
 NAMES = (
     "aside|elsewhere|late_jar|taught|habits|lent|suspects|beside|spiller|cutter|tally|hops|lanes"
 )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pycurl
 
+from curlhttp._engine.log import RequestLog
 from curlhttp._engine.log import log as watch_log
-from curlhttp._engine.log import watch_of
 from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
 
 if TYPE_CHECKING:
@@ -100,13 +100,11 @@ class WireLog:
             yield f"* the rest is left out: it is more than {_MOST} bytes"
 
 
-def listen(transfer: Transfer, request: Request) -> None:
-    """Collect the log of a request that is about to go out, if somebody watches it."""
-    watch = watch_of(request)
-    if watch is not None:
-        log = WireLog(transfer._on_log, request.sensitive)
-        watch.add(log)
-        transfer.handle.read_log(log)
+def listen(transfer: Transfer, watch: RequestLog, request: Request) -> None:
+    """Collect the log of a request that is about to go out, for what watches it."""
+    log = WireLog(transfer._on_log, request.sensitive)
+    watch.add(log)
+    transfer.handle.read_log(log)
 
 
 # --- Parse what libcurl reports only in log text: refused streams, GOAWAY, ALPN ---

@@ -22,7 +22,7 @@ from curlhttp._curl.errors import no_head, too_large
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
 from curlhttp._engine.engine import DRAINED
-from curlhttp._engine.log import watch_of
+from curlhttp._engine.log import RequestLog, watch_of
 from curlhttp._models.config import Limits
 from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
@@ -167,8 +167,8 @@ class Transfer(GuardedSending):
         """
         self.request = request
         self.handle.prepare(request)
-        if request.extensions is not None and watch_of(request) is not None:
-            self._listen(request)
+        if request.extensions is not None and (watch := watch_of(request)) is not None:
+            self._listen(watch, request)
         body = request.body
         if body is not None and body.data is None:
             self.feed = body.read
@@ -181,10 +181,10 @@ class Transfer(GuardedSending):
         self.idle = now - self.last_activity
         self.last_activity = now
 
-    def _listen(self, request: Request) -> None:
+    def _listen(self, watch: RequestLog, request: Request) -> None:
         from curlhttp._curl.libcurl_log import listen
 
-        listen(self, request)
+        listen(self, watch, request)
 
     def restart(self) -> None:
         """Make ready to go out on another connection."""
