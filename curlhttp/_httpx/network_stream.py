@@ -31,6 +31,8 @@ __all__ = [
 
 
 # --- The head of a response, in the form that httpx.Response expects ---
+
+
 def parse_raw_headers(head: Head) -> list[tuple[bytes, bytes]]:
     """Return names and values as received, in their order and case, with repeats."""
     block = head.block
