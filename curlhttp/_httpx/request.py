@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from curlhttp._httpx.settings import Library, RequestLike, URLLike
 from curlhttp._models.body import AsyncIterBody, BytesBody, IterBody
-from curlhttp._models.config import Transport, varied
+from curlhttp._models.config import Transport, derive_transport
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timeout import Timeout
@@ -119,7 +119,7 @@ def _decode_target(target: bytes) -> str:
 def _use_sni_hostname(name: str, url: URL, transport: Transport) -> tuple[URL, Transport]:
     """Make libcurl send and verify another name in TLS, and connect to the same host."""
     other = parse_url(f"https://{bracketed(name)}:{url.port}/").with_target(url.target)
-    return other, varied(transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
+    return other, derive_transport(transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
 
 
 @lru_cache(maxsize=64)

@@ -396,13 +396,13 @@ class Response(SuggestingAttributes):
         # Each response in a history has its own history, of the same earlier responses.
         if (known := done.get(id(self))) is not None:
             return cast(Self, known)
-        twin = copy.copy(self)  # by __getstate__: for a stream, the received part
-        done[id(self)] = twin
+        clone = copy.copy(self)  # by __getstate__: for a stream, the received part
+        done[id(self)] = clone
         if (strip := getattr(self.request, "without_secrets", None)) is not None:
-            twin.request = strip()
-        twin._redact()
-        twin.history = [past._redacted_copy(done) for past in self.history]
-        return twin
+            clone.request = strip()
+        clone._redact()
+        clone.history = [past._redacted_copy(done) for past in self.history]
+        return clone
 
     def _redact(self) -> None:
         self._head = Head(_redacted(self._head.block), _redacted(self._head.trailers))

@@ -365,10 +365,10 @@ def copy_error(
     error: RequestException, request: Request, was_sent: bool = False
 ) -> RequestException:
     """Return a copy of an error for one attempt, because raising it sets its traceback."""
-    twin = copy.copy(error)
-    twin.request = request
-    twin.request_sent = twin.request_sent or was_sent
-    return twin
+    clone = copy.copy(error)
+    clone.request = request
+    clone.request_sent = clone.request_sent or was_sent
+    return clone
 
 
 def _pieces(request: Request, answer: Answer) -> list[bytes]:

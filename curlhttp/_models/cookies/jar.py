@@ -1,7 +1,7 @@
 """The cookie jar: a CookieStore with RFC 6265's rules, and a dictionary of names.
 
 Import it only when a jar is needed: http.cookiejar imports urllib.request and email.
-It reads no clock of its own (the stdlib's jar does) and knows nothing of transfers.
+The stdlib's jar reads the clock; this module does not.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class NamedCookies(CookieStore, MutableMapping[str, _Value]):
             raise KeyError(f"name={name!r}, domain={domain!r}, path={path!r}")
         if len(found) > 1:
             raise CookieConflictError(
-                f"There are multiple cookies with name, {name!r}; say which by domain= and path="
+                f"There are multiple cookies with name, {name!r}; pass domain= or path="
             )
         return self._get_value(found[0])
 
@@ -138,9 +138,9 @@ def copy_cookie(cookie: Cookie) -> Cookie:
     """Return a copy of a cookie."""
     if type(cookie) is not Cookie:
         return copy.copy(cookie)
-    twin = object.__new__(Cookie)  # copy() is ten times slower
-    twin.__dict__.update(cookie.__dict__)
-    return twin
+    clone = object.__new__(Cookie)  # copy() is ten times slower
+    clone.__dict__.update(cookie.__dict__)
+    return clone
 
 
 def remove_cookie_by_name(
@@ -224,7 +224,7 @@ class Cookies(NamedCookies[str]):
             self.delete(name, domain or None)
             return None
         if CONTROL.search(f"{name}{value}"):
-            raise InvalidHeader("A cookie's name and value cannot hold control characters")
+            raise InvalidHeader("A cookie's name and value cannot contain control characters")
         cookie = new_cookie(name, value, domain.lower(), bool(domain), path, secure, expires)
         self.set_cookie(cookie)
         return cookie
@@ -248,9 +248,9 @@ class Cookies(NamedCookies[str]):
         """
         bound = type(self)(policy=self._policy)
         for cookie in self:
-            twin = copy_cookie(cookie)
-            twin.domain = cookie.domain or bare_host(url.host)
-            bound.set_cookie(twin)
+            clone = copy_cookie(cookie)
+            clone.domain = cookie.domain or bare_host(url.host)
+            bound.set_cookie(clone)
         return bound
 
     def get_policy(self) -> DefaultCookiePolicy:

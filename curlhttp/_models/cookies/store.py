@@ -1,7 +1,7 @@
 """Base class of Cookies and of requests' jar: stores cookies by domain, within limits.
 
 It uses http.cookiejar's storage with limits that RFC 6265, section 6.1, allows, and another parser
-of Set-Cookie. It reads no clock of its own and knows nothing of transfers.
+of Set-Cookie. The stdlib's jar reads the clock; this module does not.
 """
 
 from __future__ import annotations
