@@ -241,7 +241,7 @@ class FileBody(StreamBody):
     Args:
         file: anything with a binary read(size).
         length: bytes from there on. With None it is determined by .len or len(), as in requests,
-            or by seeking to the end; not by fstat(), which gives a GzipFile's compressed size.
+            or by seeking to the end; not by fstat(), which returns a GzipFile's compressed size.
 
     Raises:
         TypeError: the file is open in text mode.

@@ -1,7 +1,7 @@
 """Header fields: validated before they are sent, kept as they are when received.
 
-libcurl sends whatever it gets, so `lines` returns nothing that was not checked. This module must
-not know what any field means, except which ones hold secrets.
+libcurl sends any text, so `lines` returns only what was checked. This module must not know what any
+field means, except which ones hold secrets.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ __all__ = ["PendingCommand", "RedisConnection", "make_unawaited", "parse_address
 
 # --- Clients of redis-py with bounded waits, without retries, whose replies are bytes ---
 
-# Any: each setting has a type of its own, and so has each class of connections.
+# Any: settings have different types, which depend on the class of connections.
 _Settings: TypeAlias = "dict[str, Any]"
 
 # Settings of the user's client that are replaced.
