@@ -1,6 +1,6 @@
 """Parse Set-Cookie values, and decide who may set and who gets a cookie (RFC 6265).
 
-Nothing is stored here: store.py does that. Import it only with a jar, because http.cookiejar is
+Nothing is stored here: jar.py does that. Import it only with a jar, because http.cookiejar is
 slow to import.
 """
 
