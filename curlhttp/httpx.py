@@ -13,11 +13,7 @@ except ImportError as _missing:
         "curlhttp.httpx needs httpx: pip install 'curlhttp[httpx]'", name="httpx"
     ) from _missing
 
-from curlhttp._httpx.response_stream import (
-    AsyncResponseStream,
-    BlockingResponseStream,
-    make_stream_class,
-)
+from curlhttp._httpx.response_stream import AsyncResponseStream, BlockingResponseStream
 from curlhttp._httpx.settings import Library
 from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase
 
@@ -30,7 +26,7 @@ class Transport(BlockingTransportBase[httpx.Request, httpx.Response], httpx.Base
     """Send the requests of httpx.Client with libcurl; the arguments are those of HTTPTransport."""
 
     _library = _LIBRARY
-    _stream_class = make_stream_class(BlockingResponseStream, httpx.SyncByteStream)
+    _stream_class = BlockingResponseStream.derive(httpx.SyncByteStream)
 
 
 class AsyncTransport(AsyncTransportBase[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
@@ -40,4 +36,4 @@ class AsyncTransport(AsyncTransportBase[httpx.Request, httpx.Response], httpx.As
     """
 
     _library = _LIBRARY
-    _stream_class = make_stream_class(AsyncResponseStream, httpx.AsyncByteStream)
+    _stream_class = AsyncResponseStream.derive(httpx.AsyncByteStream)

@@ -13,11 +13,7 @@ except ImportError as _missing:
         "curlhttp.httpx2 needs httpx2: pip install 'curlhttp[httpx2]'", name="httpx2"
     ) from _missing
 
-from curlhttp._httpx.response_stream import (
-    AsyncResponseStream,
-    BlockingResponseStream,
-    make_stream_class,
-)
+from curlhttp._httpx.response_stream import AsyncResponseStream, BlockingResponseStream
 from curlhttp._httpx.settings import Library
 from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase
 
@@ -30,7 +26,7 @@ class Transport(BlockingTransportBase[httpx2.Request, httpx2.Response], httpx2.B
     """Send the requests of httpx2.Client with libcurl; the arguments are those of HTTPTransport."""
 
     _library = _LIBRARY
-    _stream_class = make_stream_class(BlockingResponseStream, httpx2.SyncByteStream)
+    _stream_class = BlockingResponseStream.derive(httpx2.SyncByteStream)
     _trusts_system = True
 
 
@@ -43,5 +39,5 @@ class AsyncTransport(
     """
 
     _library = _LIBRARY
-    _stream_class = make_stream_class(AsyncResponseStream, httpx2.AsyncByteStream)
+    _stream_class = AsyncResponseStream.derive(httpx2.AsyncByteStream)
     _trusts_system = True

@@ -15,7 +15,6 @@ __all__ = [
     "AsyncResponseStream",
     "BlockingResponseStream",
     "ResponseStream",
-    "make_stream_class",
     "send_events",
 ]
 
@@ -55,6 +54,15 @@ class ResponseStream:
     """
 
     is_async = False
+
+    @classmethod
+    def derive(cls, base: type[object]) -> type[ResponseStream]:
+        """Return a subclass that is also one of a library's own stream classes.
+
+        Args:
+            base: SyncByteStream or AsyncByteStream, because the library's clients check for it.
+        """
+        return type(cls.__name__, (cls, base), {})
 
     def __init__(
         self,
@@ -161,13 +169,3 @@ class AsyncResponseStream(ResponseStream):
     async def aclose(self) -> None:
         """Discard the rest; this closes the connection, unless all of the body was received."""
         await self._close()
-
-
-def make_stream_class(kind: type[ResponseStream], base: type[object]) -> type[ResponseStream]:
-    """Return a class of streams that is also one of a library's own.
-
-    Args:
-        kind: the blocking or the async class.
-        base: the library's SyncByteStream or AsyncByteStream, because its clients check for it.
-    """
-    return type(kind.__name__, (kind, base), {})

@@ -1,4 +1,4 @@
-"""Convert the arguments of httpx.HTTPTransport to a Transport and Limits.
+"""Convert arguments of httpx.HTTPTransport to ours: limits, TLS and proxies.
 
 `Library` holds what the transports need from httpx or httpx2, which use the same names.
 """
@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from curlhttp import exceptions as e
 from curlhttp._client.ssl_context import find_system_authorities, get_tls_arguments
-from curlhttp._models.config import TLS, Limits, Proxy, Transport
+from curlhttp._models.config import TLS, Limits, Proxy
 from curlhttp._models.headers import check_header
 
 if TYPE_CHECKING:
-    from curlhttp._curl.engines.guarded import AddressChecker
-    from curlhttp._models.config import HTTP2, Cert, SocketOption, Verify
-    from curlhttp._policy.guard import GuardFunction, PublicOnly
+    from curlhttp._models.config import Cert, Verify
 
 __all__ = [
     "CertInput",
@@ -31,8 +29,8 @@ __all__ = [
     "RequestLike",
     "URLLike",
     "VerifyInput",
-    "make_address_checker",
-    "make_transport",
+    "make_proxy",
+    "make_tls",
     "to_limits",
 ]
 
@@ -71,60 +69,15 @@ def to_limits(limits: LimitsLike) -> Limits:
     )
 
 
-def make_transport(
-    *,
-    verify: VerifyInput,
-    cert: CertInput,
-    trust_env: bool,
-    http1: bool,
-    http2: bool,
-    proxy: ProxyInput,
-    uds: str | None,
-    local_address: str | None,
-    socket_options: Iterable[SocketOption] | None,
-    trusts_system: bool,
-) -> Transport:
-    """Return the Transport for the arguments of httpx.HTTPTransport.
+def make_tls(verify: VerifyInput, cert: CertInput, trust_env: bool, trusts_system: bool) -> TLS:
+    """Return the TLS settings for the arguments of httpx.HTTPTransport.
 
     Args:
         verify: True, False, a path, or an SSLContext, whose settings are copied.
         cert: a client certificate: a path, or (certificate, key[, password]).
         trust_env: use SSL_CERT_FILE and SSL_CERT_DIR.
-        http1: allow HTTP/1.1.
-        http2: offer HTTP/2; without http1, use it with prior knowledge.
-        proxy: a URL or an httpx.Proxy.
-        uds: the path of a Unix socket to connect to.
-        local_address: the address to connect from.
-        socket_options: tuples for socket.setsockopt.
         trusts_system: whether verify=True means the system's authorities, instead of certifi's.
-
-    Raises:
-        ValueError: libcurl has no such option.
     """
-    if not (http1 or http2):
-        raise ValueError("http1 and http2 cannot both be off")
-    version: HTTP2 = ("prior-knowledge" if not http1 else True) if http2 else False
-    if uds is not None and proxy is not None:
-        raise ValueError("a Unix socket cannot be reached through a proxy: leave out uds or proxy")
-    return Transport(
-        tls=_tls(verify, cert, trust_env, trusts_system),
-        proxy=None if proxy is None else _proxy(proxy),
-        http2=version,
-        local_address=None if local_address is None else (local_address, 0),
-        socket_options=tuple(tuple(option) for option in socket_options or ()),  # type: ignore[misc]
-        unix_socket=uds,
-    )
-
-
-def make_address_checker(guard: PublicOnly | GuardFunction, limits: Limits) -> AddressChecker:
-    """Return what checks addresses with a guard."""
-    from curlhttp._curl.engines.guarded import AddressChecker
-    from curlhttp._policy.guard import guard_of
-
-    return AddressChecker(guard_of(guard), limits.dns_ttl)
-
-
-def _tls(verify: VerifyInput, cert: CertInput, trust_env: bool, trusts_system: bool) -> TLS:
     checked = cast("Cert", tuple(cert) if isinstance(cert, list) else cert)
     if isinstance(verify, ssl.SSLContext):
         found = get_tls_arguments(verify)
@@ -143,7 +96,13 @@ def _find_system_trust() -> str | bool:
     return find_system_authorities() or True
 
 
-def _proxy(proxy: str | URLLike | _ProxyLike) -> Proxy:
+def make_proxy(proxy: str | URLLike | _ProxyLike) -> Proxy:
+    """Convert a URL or an httpx.Proxy to a Proxy.
+
+    Raises:
+        ValueError: it has an ssl_context.
+        InvalidProxyURL: the URL names no proxy.
+    """
     if isinstance(proxy, str) or not hasattr(proxy, "ssl_context"):
         return Proxy.parse(_resolve_names_at_proxy(str(proxy)))
     settings = cast("_ProxyLike", proxy)

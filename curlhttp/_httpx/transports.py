@@ -32,11 +32,12 @@ from curlhttp._httpx.response_stream import ResponseStream, send_events
 from curlhttp._httpx.settings import (
     Library,
     RequestLike,
-    make_address_checker,
-    make_transport,
+    make_proxy,
+    make_tls,
     to_limits,
 )
 from curlhttp._models.body import rewind
+from curlhttp._models.config import Transport
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -104,23 +105,26 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         *,
         guard: GuardInput = None,
     ) -> None:
-        if limits is None:
-            limits = self._library.default_limits()
-        self._limits = to_limits(limits)
-        self._transport = make_transport(
-            verify=verify,
-            cert=cert,
-            trust_env=trust_env,
-            http1=http1,
-            http2=http2,
-            proxy=proxy,
-            uds=uds,
-            local_address=local_address,
-            socket_options=socket_options,
-            trusts_system=self._trusts_system,
+        self._limits = to_limits(self._library.default_limits() if limits is None else limits)
+        if not (http1 or http2):
+            raise ValueError("http1 and http2 cannot both be off")
+        if uds is not None and proxy is not None:
+            raise ValueError(
+                "a Unix socket cannot be reached through a proxy: leave out uds or proxy"
+            )
+        self._transport = Transport(
+            tls=make_tls(verify, cert, trust_env, self._trusts_system),
+            proxy=None if proxy is None else make_proxy(proxy),
+            http2="prior-knowledge" if not http1 else bool(http2),
+            local_address=None if local_address is None else (local_address, 0),
+            socket_options=tuple(tuple(option) for option in socket_options or ()),  # type: ignore[misc]
+            unix_socket=uds,
         )
         if guard is not None:
-            self._address_checker = make_address_checker(guard, self._limits)
+            from curlhttp._curl.engines.guarded import AddressChecker
+            from curlhttp._policy.guard import guard_of
+
+            self._address_checker = AddressChecker(guard_of(guard), self._limits.dns_ttl)
         self._retries = retries
         self._set_up()
 

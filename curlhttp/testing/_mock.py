@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         data: Mapping[str, object] | None
 
 
-__all__ = ["Mock", "Pattern", "Route", "Sent", "URLPattern", "mock", "parse_fields"]
+__all__ = ["Mock", "Route", "mock"]
 
 
 # --- Patterns: which requests match a route, and how another request differs ---

@@ -46,7 +46,6 @@ __all__ = [
     "NamedCookies",
     "cookie_header",
     "copy_cookie",
-    "join_pairs",
     "remove_cookie_by_name",
     "store_cookies",
 ]
