@@ -345,7 +345,7 @@ class AsyncIterBody(StreamBody):
 class FactoryBody(StreamBody):
     """The body that a callable returns, called again each time that it is sent.
 
-    The first call is made at once, because kind and length of the body decide how the request is
+    The first call is immediate, because the kind and length of the body decide how the request is
     sent.
 
     Args:

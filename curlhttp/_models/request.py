@@ -265,7 +265,7 @@ class Request:
         the Authorization that were sent. HTTP/2 sends Host as ":authority", and no
         Transfer-Encoding.
         """
-        from curlhttp._models.rendering import sent_headers  # loaded when somebody looks
+        from curlhttp._models.rendering import sent_headers  # rarely needed
 
         return sent_headers(self)
 
