@@ -1,7 +1,7 @@
 """The pytest plugin: the fixture curlhttp_mock.
 
-Not in the package, since pytest imports the plugins of all that is installed: projects that do not
-use this one shall not wait for libcurl.
+It is not in the package, because pytest imports the plugins of all installed packages, and a
+project that does not use this one must not wait until libcurl is loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["curlhttp_mock"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         "curlhttp_mock(base_url='', assert_all_called=True, real_time=False): "
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def curlhttp_mock(request: pytest.FixtureRequest) -> Iterator[Mock]:
-    """Answer for the network to all clients of curlhttp; see curlhttp.testing.Mock."""
+    """Replace the network for all clients of curlhttp; see curlhttp.testing.Mock."""
     from curlhttp.testing import mock
 
     settings = {}
@@ -39,5 +39,5 @@ def curlhttp_mock(request: pytest.FixtureRequest) -> Iterator[Mock]:
     mocked.start()
     yield mocked
     mocked.stop()
-    if request.session.testsfailed == failed:  # else the test has said already what is wrong
+    if request.session.testsfailed == failed:  # otherwise the test itself has failed
         mocked.check()

@@ -2,12 +2,12 @@
 
     import curlhttp
 
-    curlhttp.get("https://example.org/").text        # one-off, connections are kept
-    client = curlhttp.Client()                       # with settings, thread-safe
-    client = curlhttp.AsyncClient()                  # asyncio, uvloop, trio
-    import curlhttp as requests                      # Session and all the rest of requests
+    curlhttp.get("https://example.org/").text        # a single request; connections are kept
+    client = curlhttp.Client()                       # with settings; thread-safe
+    client = curlhttp.AsyncClient()                  # for asyncio, uvloop and trio
+    import curlhttp as requests                      # Session and the rest of requests' API
 
-Names are loaded when they are first used.
+Each name is loaded when you first use it.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ __all__ = [
     "utils",
 ]
 
-_HOMES = {
+_NAMES = {
     "curlhttp.requests._alias": "alias_requests",
     "curlhttp._client.apps.asgi": "ASGITransport",
     "curlhttp._client.apps.wsgi": "WSGITransport",
@@ -321,7 +321,7 @@ _HOMES = {
         "TooManyRedirects URLRequired UnrewindableBodyError WebSocketClosed WebSocketRefused "
         "WriteTimeout"
     ),
-    # What requests has, and where two names would be one: `import curlhttp as requests`.
+    # The names of requests; where both have one, this one counts: `import curlhttp as requests`.
     "curlhttp.requests": "PreparedRequest Request Response Session codes session",
     "curlhttp.requests.api": "delete get head options patch post put request stream",
 }
@@ -332,32 +332,30 @@ _SUBMODULES = {
         "structures utils"
     ),
 }
-_OF_EXTRAS = (
-    "distributed",
-    "httpx",
-    "httpx2",
-    "redis",
-)  # not in __all__: `import *` must do without them
-_MODULE = {name: f"{home}.{name}" for home, names in _SUBMODULES.items() for name in names.split()}
-_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+# Modules that need extras. They are not in __all__, because `import *` must work without extras.
+_EXTRAS = ("distributed", "httpx", "httpx2", "redis")
+_SUBMODULE_OF = {
+    name: f"{module}.{name}" for module, names in _SUBMODULES.items() for name in names.split()
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name):
-        if name in _OF_EXTRAS:
+        if name in _EXTRAS:
             return importlib.import_module(f"curlhttp.{name}")
-        if name in _MODULE:
-            return importlib.import_module(_MODULE[name])
+        if name in _SUBMODULE_OF:
+            return importlib.import_module(_SUBMODULE_OF[name])
         if name == "ClientRequest":
             return importlib.import_module("curlhttp._models.request").Request
-        home = _HOME.get(name)
-        if home is None:
+        module = _MODULE_OF.get(name)
+        if module is None:
             from curlhttp._models.suggestions import no_name
 
             raise no_name(__name__, name)
-        value = getattr(importlib.import_module(home), name)
-        if home != "curlhttp.requests":  # there, packages put classes of theirs in place of ours
+        value = getattr(importlib.import_module(module), name)
+        if module != "curlhttp.requests":  # where other packages replace classes
             globals()[name] = value
         return value
 

@@ -14,7 +14,7 @@ RequestException(OSError)
 │   ├── ConnectTimeout           (also ConnectionError)
 │   ├── ReadTimeout
 │   ├── WriteTimeout*            the server accepted no byte of the body
-│   ├── PoolTimeout*             no free handle in time
+│   ├── PoolTimeout*             no free connection in time
 │   └── DeadlineExceeded*        the total ran out
 ├── ChunkedEncodingError         the body ended early or its framing broke
 ├── ContentDecodingError         the content coding is corrupt, truncated or nested too deeply
@@ -99,13 +99,21 @@ class RequestException(OSError):
         curl_code: libcurl's CURLcode, or None if the error is not from libcurl.
         errno: why the system could not connect, such as errno.ECONNREFUSED, or None.
         request_sent: True if any byte of the request may have left this machine.
-        refused: each time it was sent, the server said that it did not process the request
+        refused: True if the server said each time that it did not process the request
             (REFUSED_STREAM, or a GOAWAY that excludes it: RFC 9113, section 8.7).
-        is_local: the cause is on this machine, and says nothing about the server.
-        is_lasting: the same request would fail in the same way again.
+        is_local: True if the cause is on this machine, so that the server may be healthy.
+        is_lasting: True if the same request would fail in the same way again.
         attempts: the attempts that a RetryPolicy made, oldest first; () without a policy.
-        budget_exhausted: there was no further attempt, because the policy's budget was used up.
+        budget_exhausted: True if there was no further attempt because the retry budget was empty.
         timings: how long each phase took, or None if nothing was sent.
+
+    Args:
+        args: usually one message.
+        request: see the attributes for this and the following arguments.
+        response: its request is used if you pass no request.
+        curl_code: see the attributes.
+        request_sent: see the attributes.
+        timings: see the attributes.
     """
 
     request: Request | None
@@ -156,15 +164,15 @@ class RequestException(OSError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # OSError's own __reduce__ leaves out these attributes.
-        return _rebuild, (type(self), self.args, self._facts())
+        return _rebuild, (type(self), self.args, self._redacted_state())
 
-    def _facts(self) -> dict[str, object]:
-        """Return the attributes for a pickle: no credentials, no secrets of URLs."""
-        facts = dict(self.__dict__)
+    def _redacted_state(self) -> dict[str, object]:
+        """Return the attributes for a pickle, without credentials and secrets of URLs."""
+        state = dict(self.__dict__)
         for name in ("request", "response"):
-            if (strip := getattr(facts.get(name), "without_secrets", None)) is not None:
-                facts[name] = strip()
-        return facts
+            if (strip := getattr(state.get(name), "without_secrets", None)) is not None:
+                state[name] = strip()
+        return state
 
 
 def _rebuild(
@@ -208,7 +216,7 @@ class URLRequired(RequestException):
 
 
 class UnrewindableBodyError(RequestException):
-    """Report a body that has to be sent again and cannot be rewound."""
+    """Report a body that must be sent again but cannot be rewound, such as an iterator."""
 
 
 class ClientClosed(RequestException, RuntimeError):
@@ -219,11 +227,11 @@ class ClientClosed(RequestException, RuntimeError):
 
 
 class ConnectionError(RequestException):  # requests' name, shadows the builtin on purpose
-    """Report that the connection could not be made or broke."""
+    """Report that no connection could be made, or that it broke."""
 
 
 class ProxyError(ConnectionError):
-    """Report that the proxy refused, failed or could not be reached.
+    """Report that a proxy refused the request, failed or could not be reached.
 
     Attributes:
         connect_status: the status of its response to CONNECT, or None.
@@ -238,8 +246,8 @@ class SSLError(ConnectionError):
     Attributes:
         tls_failure: "handshake" if the server aborted it or sent an alert, "untrusted" if its
             certificate or key is not trusted, None for anything else.
-        wants_certificate: the server said that it wants a client certificate, and got none. With
-            TLS 1.3 the request may have been sent by then, but the server handles none of it.
+        wants_certificate: True if the server requires a client certificate and got none. With TLS
+            1.3 the request may have been sent before, but the server does not process it.
     """
 
     tls_failure: Literal["handshake", "untrusted"] | None = None
@@ -277,18 +285,18 @@ class CircuitBreakerOpen(ConnectionError):
     """Report that the origin's circuit breaker refused the request; nothing was sent.
 
     Attributes:
-        retry_after: seconds until it may permit requests again; math.inf if it was forced open.
+        retry_after: seconds until requests may be permitted again; math.inf if it was forced open.
     """
 
     def __init__(
-        self, *args: object, retry_after: float = 0.0, **facts: Unpack[ErrorOptions]
+        self, *args: object, retry_after: float = 0.0, **options: Unpack[ErrorOptions]
     ) -> None:
-        super().__init__(*args, **facts)
+        super().__init__(*args, **options)
         self.retry_after = retry_after
 
 
 class StoreError(RequestException):
-    """Report that a store of shared limits does not respond, or holds data of other programs."""
+    """Report that a store of shared limits does not respond or holds data of another program."""
 
 
 class Timeout(RequestException):
@@ -298,28 +306,28 @@ class Timeout(RequestException):
     limits, as in Timeout(connect=5, total=30) or Timeout(5), it returns the setting.
     """
 
-    # Any: facts of an error, or limits of the setting.
-    def __new__(cls, *args: object, **facts: Any) -> Timeout:
+    # Any: the options of an error, or the limits of the setting.
+    def __new__(cls, *args: object, **options: Any) -> Timeout:
         """Return the exception, or the setting if all arguments are limits."""
-        if cls is Timeout and (args or facts) and _LIMITS.issuperset(facts):
+        if cls is Timeout and (args or options) and _LIMITS.issuperset(options):
             from curlhttp._models.timeout import Timeout as Setting
 
             if not args:
-                return Setting(**facts)  # type: ignore[return-value]  # see above
-            if len(args) == 1 and not facts and isinstance(args[0], (int, float)):
+                return Setting(**options)  # type: ignore[return-value]  # see above
+            if len(args) == 1 and not options and isinstance(args[0], (int, float)):
                 return Setting.of(args[0])  # type: ignore[return-value]
             if len(args) == 1 and isinstance(args[0], (int, float, type(None))):
-                limits = {"connect": args[0], "read": args[0], **facts}
+                limits = {"connect": args[0], "read": args[0], **options}
                 shown = ", ".join(f"{name}={value!r}" for name, value in limits.items())
-                raise TypeError(f"give Timeout one number or keywords; write Timeout({shown})")
-        elif cls is Timeout and (unknown := facts.keys() - _LIMITS - _FACTS):
+                raise TypeError(f"Timeout takes one number or keywords; write Timeout({shown})")
+        elif cls is Timeout and (unknown := options.keys() - _LIMITS - _ERROR_OPTIONS):
             from curlhttp._models.suggestions import no_keyword
 
             raise no_keyword("Timeout", "Timeout()", min(unknown), sorted(_LIMITS))
         return super().__new__(cls, *args)
 
 
-_FACTS = frozenset({"request", "response", "curl_code", "request_sent", "timings"})
+_ERROR_OPTIONS = frozenset({"request", "response", "curl_code", "request_sent", "timings"})
 _LIMITS = frozenset({"total", "connect", "read", "write", "pool"})
 
 
@@ -339,7 +347,7 @@ class WriteTimeout(Timeout):
 
 
 class PoolTimeout(Timeout):
-    """Report that no handle of the pool became free in time; nothing was sent."""
+    """Report that no connection of the pool became free in time; nothing was sent."""
 
 
 class DeadlineExceeded(Timeout):
@@ -347,7 +355,7 @@ class DeadlineExceeded(Timeout):
 
 
 class RetryError(RequestException):
-    """Report that a custom retry gave up."""
+    """Report that a custom Retry of urllib3 has no retries left; only the drop-in raises it."""
 
 
 # --- responses ---
@@ -370,7 +378,7 @@ class ContentDecodingError(RequestException, BaseHTTPError):
 
 
 class ResponseTooLarge(RequestException):
-    """Report a response body beyond max_response_size, or an event beyond max_event_size."""
+    """Report a response body larger than max_response_size, or an event than max_event_size."""
 
 
 class ChecksumMismatch(RequestException):
@@ -382,9 +390,9 @@ class ChecksumMismatch(RequestException):
     """
 
     def __init__(
-        self, *args: object, expected: str = "", actual: str = "", **facts: Unpack[ErrorOptions]
+        self, *args: object, expected: str = "", actual: str = "", **options: Unpack[ErrorOptions]
     ) -> None:
-        super().__init__(*args, **facts)
+        super().__init__(*args, **options)
         self.expected = expected
         self.actual = actual
 
@@ -396,12 +404,12 @@ class InvalidJSONError(RequestException):
 class JSONDecodeError(InvalidJSONError, json.JSONDecodeError):
     """Report a response body that is not JSON."""
 
-    def __init__(self, msg: str, doc: str, pos: int, **facts: Unpack[ErrorOptions]) -> None:
+    def __init__(self, msg: str, doc: str, pos: int, **options: Unpack[ErrorOptions]) -> None:
         json.JSONDecodeError.__init__(self, msg, doc, pos)
-        InvalidJSONError.__init__(self, *self.args, **facts)
+        InvalidJSONError.__init__(self, *self.args, **options)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_json, (type(self), self.msg, self.doc, self.pos, self._facts())
+        return _rebuild_json, (type(self), self.msg, self.doc, self.pos, self._redacted_state())
 
 
 def _rebuild_json(
@@ -429,9 +437,9 @@ class OAuth2Error(RequestException):
         error_description: str | None = None,
         error_uri: str | None = None,
         status_code: int | None = None,
-        **facts: Unpack[ErrorOptions],
+        **options: Unpack[ErrorOptions],
     ) -> None:
-        super().__init__(*args, **facts)
+        super().__init__(*args, **options)
         self.error = error
         self.error_description = error_description
         self.error_uri = error_uri
@@ -447,21 +455,21 @@ class StreamConsumedError(RequestException, TypeError):
 
 
 class WebSocketRefused(RequestException):
-    """Report that the server did not open a WebSocket; .response is its answer."""
+    """Report that the server did not open a WebSocket; .response is what it sent instead."""
 
 
 class WebSocketClosed(RequestException):
     """Report that a WebSocket is closed; .response is the response of its handshake.
 
     Attributes:
-        code: the server's close code, else ours, else 1006 (RFC 6455, section 7.4).
-        reason: the reason that was sent with the code.
+        code: the server's close code, or ours if it sent none, or 1006 (RFC 6455, section 7.4).
+        reason: the text that was sent with the code.
     """
 
     def __init__(
-        self, *args: object, code: int = 1006, reason: str = "", **facts: Unpack[ErrorOptions]
+        self, *args: object, code: int = 1006, reason: str = "", **options: Unpack[ErrorOptions]
     ) -> None:
-        super().__init__(*args, **facts)
+        super().__init__(*args, **options)
         self.code = code
         self.reason = reason
 

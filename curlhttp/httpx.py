@@ -1,4 +1,4 @@
-"""Transports for httpx: its clients, and what is built on them, on libcurl.
+"""Transports for httpx, so that its clients and libraries built on them send with libcurl.
 
 client = httpx.Client(transport=curlhttp.httpx.Transport())
 client = httpx.AsyncClient(transport=curlhttp.httpx.AsyncTransport(http2=True))
@@ -13,27 +13,27 @@ except ImportError as _missing:
         "curlhttp.httpx needs httpx: pip install 'curlhttp[httpx]'", name="httpx"
     ) from _missing
 
-from curlhttp._httpx.response_stream import AsyncWireStream, BlockingWireStream, stream_of
-from curlhttp._httpx.settings import Binding
+from curlhttp._httpx.response_stream import AsyncResponseStream, BlockingResponseStream
+from curlhttp._httpx.settings import Library
 from curlhttp._httpx.transports import AsyncTransportBase, BlockingTransportBase
 
 __all__ = ["AsyncTransport", "Transport"]
 
-_BINDING = Binding(httpx, "httpcore")
+_LIBRARY = Library(httpx, "httpcore")
 
 
 class Transport(BlockingTransportBase[httpx.Request, httpx.Response], httpx.BaseTransport):
-    """Send the requests of httpx.Client by libcurl; the arguments are httpx.HTTPTransport's."""
+    """Send the requests of httpx.Client with libcurl; the arguments are those of HTTPTransport."""
 
-    _binding = _BINDING
-    _stream_kind = stream_of(BlockingWireStream, httpx.SyncByteStream)
+    _library = _LIBRARY
+    _stream_class = BlockingResponseStream.derive(httpx.SyncByteStream)
 
 
 class AsyncTransport(AsyncTransportBase[httpx.Request, httpx.Response], httpx.AsyncBaseTransport):
-    """Send the requests of httpx.AsyncClient by libcurl, on asyncio, uvloop or trio.
+    """Send the requests of httpx.AsyncClient with libcurl, on asyncio, uvloop or trio.
 
-    The arguments are httpx.AsyncHTTPTransport's. It may serve several event loops.
+    The arguments are those of httpx.AsyncHTTPTransport. You may use it in several event loops.
     """
 
-    _binding = _BINDING
-    _stream_kind = stream_of(AsyncWireStream, httpx.AsyncByteStream)
+    _library = _LIBRARY
+    _stream_class = AsyncResponseStream.derive(httpx.AsyncByteStream)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from curlhttp._models.request import Request
 from curlhttp.testing import ScriptedEngine
-from curlhttp.testing._scripted import ScriptedAttempt, Step, as_step
+from curlhttp.testing._scripted import ScriptedAttempt, Step, to_step
 
 __all__ = ["ScriptedNetwork", "run"]
 
@@ -86,7 +86,7 @@ class ScriptedNetwork(ScriptedEngine):
 
     async def _begin(self, request: Request) -> ScriptedAttempt:
         # Nothing is noted of it: there will be some hundred thousand.
-        return ScriptedAttempt(request, as_step(self._script(request)), self.now())
+        return ScriptedAttempt(request, to_step(self._script(request)), self.now())
 
     async def _wait_until(self, moment: float) -> None:
         await asyncio.sleep(max(0.0, moment - self.now()))

@@ -21,7 +21,7 @@ from curlhttp._engine.run import Offload, run_here
 from curlhttp._flow.chain import Chain
 from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
-from curlhttp._models.cookies import LazyCookies
+from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.headers import Headers
@@ -163,7 +163,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
         self._headers = make_client_headers(headers, self._sensitive)
         self._parse = make_url_parser(self._base_url, params)
-        self._jar = LazyCookies(cookies)
+        self._jar = LazyCookieJar(cookies)
         method = as_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
         self._limits = _merge_limits(

@@ -6,7 +6,7 @@ It is a setting of the Transport, because the tickets belong to connections.
 from __future__ import annotations
 
 from curlhttp._curl.version import has_negotiate
-from curlhttp._models.config import Transport, varied
+from curlhttp._models.config import Transport, derive_transport
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL
 from curlhttp._policy.auth import Auth, AuthFlow
@@ -46,7 +46,7 @@ class Negotiate(Auth):
             # A middleware may change the server, which must not get the ticket.
             if url.origin != origin:
                 return usual
-            return varied(usual, negotiate=True, http2=False, http3=False)
+            return derive_transport(usual, negotiate=True, http2=False, http3=False)
 
         request.route = negotiated
         yield request

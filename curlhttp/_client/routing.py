@@ -24,8 +24,8 @@ from curlhttp._models.config import (
     Proxy,
     Transport,
     Verify,
-    transport_for,
-    varied,
+    derive_transport,
+    get_transport,
 )
 from curlhttp._models.url import bracketed, parse_url
 from curlhttp._policy.environment import (
@@ -529,10 +529,12 @@ class _TransportSelector:
             self._found.clear()
         transport = self._base
         if proxy:
-            transport = varied(transport, proxy=Proxy.parse(proxy))
+            transport = derive_transport(transport, proxy=Proxy.parse(proxy))
         if http3:
-            transport = varied(transport, http3="auto")
-        return self._with_guard(transport if pins is None else varied(transport, pins=pins))
+            transport = derive_transport(transport, http3="auto")
+        return self._with_guard(
+            transport if pins is None else derive_transport(transport, pins=pins)
+        )
 
 
 def _to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
@@ -564,8 +566,8 @@ def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transpor
         fields["tls"] = make_tls(verify, cert)
         verify, cert = True, None
     # Any path can be hashed, and so can all of a client's certificate.
-    transport = transport_for(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
-    return varied(transport, **fields) if fields else transport
+    transport = get_transport(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
+    return derive_transport(transport, **fields) if fields else transport
 
 
 def _make_alternatives() -> Alternatives:

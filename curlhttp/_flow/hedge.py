@@ -334,7 +334,7 @@ class _HedgedRequest:
         """Return one more attempt's request, admitted and paid for, or None."""
         request, body = self.request, None
         if request.body is not None:
-            body = _twin(request.body)
+            body = _clone(request.body)
             # One that cannot be had twice at the same time: both attempts would read from it.
             if body is None:
                 return None
@@ -345,7 +345,7 @@ class _HedgedRequest:
                 body.close()
             raise
         if ticket is None:
-            # A twin may have opened the file again.
+            # A clone may have opened the file again.
             if body is not None:
                 body.close()
             return None
@@ -382,8 +382,8 @@ class _HedgedRequest:
             self.dropped(self.request, None, 0.0, was_sent=False)
 
 
-def _twin(body: Body) -> Body | None:
+def _clone(body: Body) -> Body | None:
     try:
-        return body.twin()
+        return body.clone()
     except Exception:  # the caller's factory; the first attempt is not worse off for it
         return None

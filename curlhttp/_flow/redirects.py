@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from curlhttp._engine.engine import Clock, Layer, Send
 from curlhttp._engine.network import network
 from curlhttp._flow.auth import AuthContext, FindCredentials, authenticate, method_from_netrc
-from curlhttp._models.cookies import LazyCookies
+from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.request import Request
 from curlhttp._models.response import REDIRECT_STATUSES, Response
 from curlhttp._models.timings import number_attempts
@@ -42,7 +42,7 @@ def cookies(send: Send) -> Send:
     return through
 
 
-def with_cookies(request: Request, jar: LazyCookies) -> Request:
+def with_cookies(request: Request, jar: LazyCookieJar) -> Request:
     """Return the request with the jar's cookies and its own; itself where there are none to add."""
     header = jar.header(request.url, request.cookies)
     if header is None or request.get_header("cookie") is not None:
@@ -53,7 +53,7 @@ def with_cookies(request: Request, jar: LazyCookies) -> Request:
     return request
 
 
-def store_cookies(jar: LazyCookies | None, response: Response) -> None:
+def store_cookies(jar: LazyCookieJar | None, response: Response) -> None:
     """Put what a response sets into a jar, if there are both."""
     if jar is not None and response.sets_cookies:
         jar.store(response.request.url, response.headers.get_list("set-cookie"))

@@ -1,7 +1,7 @@
-"""Requests that ask for another protocol (Upgrade, CONNECT): the response and its connection.
+"""The connection of a response, which httpx calls its network stream.
 
-They use a separate connection of the engine instead of libcurl's HTTP: the caller, such as
-httpx-ws, reads and writes on it in that protocol.
+After an Upgrade or CONNECT, the caller, such as httpx-ws, reads and writes on it in the other
+protocol. Such a request uses a separate connection of the engine instead of libcurl's HTTP.
 """
 
 from __future__ import annotations
@@ -17,18 +17,24 @@ from curlhttp._models.timings import Timings, make_timings
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._httpx.settings import Binding
+    from curlhttp._httpx.settings import Library
     from curlhttp._models.request import Request
     from curlhttp._models.response import Head
 
-__all__ = ["NetworkStream", "extensions_of", "network_stream", "open_upgrade", "raw_fields"]
+__all__ = [
+    "NetworkStream",
+    "make_extensions",
+    "make_network_stream",
+    "open_upgrade",
+    "parse_raw_headers",
+]
 
 
-# --- From the head of a response to what httpx makes a Response of: raw fields and extensions ---
+# --- The head of a response, in the form that httpx.Response expects ---
 
 
-def raw_fields(head: Head) -> list[tuple[bytes, bytes]]:
-    """Return names and values as received: in their order and case, repeats apart."""
+def parse_raw_headers(head: Head) -> list[tuple[bytes, bytes]]:
+    """Return names and values as received, in their order and case, with repeats."""
     block = head.block
     if b"\n " in block or b"\n\t" in block:  # folded lines, which are rare
         fields = Headers.from_block(block).multi_items()
@@ -41,8 +47,8 @@ def raw_fields(head: Head) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def extensions_of(head: Head, network_stream: NetworkStream) -> dict[str, object]:
-    """Return the extensions of a response, as httpx's own transport has them."""
+def make_extensions(head: Head, network_stream: NetworkStream) -> dict[str, object]:
+    """Return the extensions of a response, as httpx's own transport sets them."""
     version, _, rest = head.block.partition(b"\n")[0].rstrip(b"\r").partition(b" ")
     found: dict[str, object] = {"http_version": version, "network_stream": network_stream}
     if version.startswith(b"HTTP/1"):
@@ -51,10 +57,10 @@ def extensions_of(head: Head, network_stream: NetworkStream) -> dict[str, object
 
 
 class NetworkStream:
-    """Tell of the connection of a response; its bytes are libcurl's alone.
+    """Describe the connection of a response; only libcurl reads and writes on it.
 
     Args:
-        incoming: the response, while its connection is known.
+        incoming: the response, while the engine knows its connection.
     """
 
     def __init__(self, incoming: Incoming) -> None:
@@ -64,17 +70,17 @@ class NetworkStream:
 
     @property
     def timings(self) -> Timings:
-        """Return where the time went up to the head."""
+        """Return how long each phase took, up to the head."""
         times = self._times
         return times if isinstance(times, Timings) else make_timings(times)
 
     def get_extra_info(self, info: str) -> object:
-        """Return what is known of the connection, None for what is not.
+        """Return information about the connection, None if it is unknown.
 
         Args:
-            info: "server_addr" and "client_addr" for (address, port); "certificate" for the
-                server's as PEM, of a new connection; "timings" for a Timings. "ssl_object" and
-                "socket" are None: TLS and sockets are libcurl's.
+            info: "server_addr" or "client_addr" for (address, port); "certificate" for the server's
+                certificate as PEM, if the connection is new; "timings" for a Timings. "ssl_object"
+                and "socket" are None, because libcurl owns them.
         """
         if info == "server_addr":
             return self.timings.peer
@@ -85,54 +91,54 @@ class NetworkStream:
         return self._certificate if info == "certificate" else None
 
     def read(self, max_bytes: int, timeout: float | None = None) -> NoReturn:
-        """Refuse to read past HTTP, as all of what would use the connection for itself.
+        """Refuse to use the connection for anything but HTTP.
 
         Raises:
             NotImplementedError: always.
         """
         raise NotImplementedError(
-            "libcurl keeps the connection for itself: it can be read and written only after a 101 "
-            "to a request with the header Upgrade, or a 2xx to CONNECT, and starts no TLS then"
+            "libcurl owns the connection: you can read and write on it only after status 101 for a "
+            "request with an Upgrade header, or 2xx for CONNECT, and it cannot start TLS"
         )
 
     write = start_tls = read
 
 
 async def open_upgrade(engine: Engine, sent: Request) -> Incoming:
-    """Return the answer to a request for another protocol."""
-    return UpgradeAnswer(await ask(connector(engine), sent, engine.now))
+    """Return the response to a request for another protocol."""
+    return UpgradeResponse(await ask(connector(engine), sent, engine.now))
 
 
-class UpgradeAnswer:
-    """An answer with its connection, for those that read responses: its own engine and incoming.
+class UpgradeResponse:
+    """A response with its connection; it is also the engine that reads its body.
 
     Args:
-        reply: whose head is in.
+        reply: its head was received.
     """
 
-    done = False  # its connection is of no use for another request
+    done = False  # the connection cannot be used for another request
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
         self.head: Head | None = reply.head
 
     @property
-    def engine(self) -> UpgradeAnswer:
-        """Return what reads the body."""
+    def engine(self) -> UpgradeResponse:
+        """Return the engine that reads the body."""
         return self
 
     def timings(self) -> Timings:
-        """Return where the time went until the connection was there."""
+        """Return how long each phase took, until the connection was made."""
         return self.reply.stream.timings()
 
     def certificate(self) -> None:
-        """Return that the certificate is not known."""
+        """Return None: the certificate is unknown."""
 
     async def read(self, incoming: object) -> bytes:
-        """Return the next piece of a refusal's body, b"" at the end, which closes the connection.
+        """Return the next piece of the body of a refusal; b"" at the end, and close the connection.
 
         Raises:
-            RequestException: the body broke off, or does not come in time.
+            RequestException: the body broke off, or was not received in time.
         """
         try:
             piece = await self.reply.read()
@@ -148,23 +154,23 @@ class UpgradeAnswer:
         self.reply.stream.abort()
 
     def abort_from_finalizer(self, incoming: object) -> None:
-        """Leave the connection to its own finalizer: its network stream may be in use still."""
+        """Do nothing: the network stream may still be in use, and has a finalizer."""
 
 
 class UpgradedStream(NetworkStream):
-    """The connection after a switch, with the methods that a NetworkStream of httpcore has.
+    """The connection after a switch of protocol, with the methods of httpcore's NetworkStream.
 
     Args:
-        answer: changed the protocol.
-        binding: says whose errors to raise.
-        owner: is kept as long as this, so that its engine is not closed before.
+        response: it switched the protocol.
+        library: its errors are raised.
+        owner: the transport, kept alive so that its engine stays open.
     """
 
-    def __init__(self, answer: UpgradeAnswer, binding: Binding, owner: object) -> None:
-        super().__init__(answer)
-        self._stream = answer.reply.stream
-        self._received = answer.reply.rest
-        self._errors = binding.core_errors()
+    def __init__(self, response: UpgradeResponse, library: Library, owner: object) -> None:
+        super().__init__(response)
+        self._stream = response.reply.stream
+        self._received = response.reply.rest
+        self._errors = library.get_core_module()
         self._owner = owner
 
     async def _read(self, max_bytes: int, timeout: float | None) -> bytes:
@@ -183,39 +189,39 @@ class UpgradedStream(NetworkStream):
     async def _write(self, buffer: bytes, timeout: float | None) -> None:
         try:
             self._stream.write(buffer)
-            has_gone = await self._stream.drain(timeout)
+            is_sent = await self._stream.drain(timeout)
         except RequestException as error:
             raise self._errors.WriteError(str(error)) from error
-        if not has_gone:
-            raise self._errors.WriteTimeout("the peer did not take it in time")
+        if not is_sent:
+            raise self._errors.WriteTimeout("not all bytes were sent in time")
 
 
 class BlockingUpgradedStream(UpgradedStream):
-    """Such a connection for threads: one reads at a time, any may write or close."""
+    """An upgraded connection for threads: one reads at a time, any may write or close."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # type: ignore[override]
-        """Return what has come, b"" at the end of what the peer sends.
+        """Return received bytes, b"" after the peer has sent everything.
 
         Args:
-            max_bytes: that are returned at most.
-            timeout: seconds to wait; None for as long as it takes.
+            max_bytes: the most bytes to return.
+            timeout: seconds to wait; None for no limit.
 
         Raises:
-            httpcore.ReadTimeout: nothing came in time.
-            httpcore.ReadError: the connection broke, or was closed.
+            httpcore.ReadTimeout: nothing was received in time.
+            httpcore.ReadError: the connection broke or was closed.
         """
         return run_sync(partial(self._read, max_bytes, timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # type: ignore[override]
-        """Send bytes, and return when they are with the system.
+        """Send bytes, and return when the system has accepted them.
 
         Args:
             buffer: the bytes.
-            timeout: seconds to wait; None for as long as it takes.
+            timeout: seconds to wait; None for no limit.
 
         Raises:
-            httpcore.WriteTimeout: they did not go out in time.
-            httpcore.WriteError: the connection broke, or was closed.
+            httpcore.WriteTimeout: they were not sent in time.
+            httpcore.WriteError: the connection broke or was closed.
         """
         run_sync(partial(self._write, buffer, timeout))
 
@@ -225,12 +231,12 @@ class BlockingUpgradedStream(UpgradedStream):
 
 
 class AsyncUpgradedStream(UpgradedStream):
-    """Such a connection for tasks: one reads at a time, any may write or close."""
+    """An upgraded connection for tasks: one reads at a time, any may write or close."""
 
     async def read(  # type: ignore[override]
         self, max_bytes: int, timeout: float | None = None
     ) -> bytes:
-        """Return what has come; see BlockingUpgradedStream."""
+        """Return received bytes; see BlockingUpgradedStream."""
         return await self._read(max_bytes, timeout)
 
     async def write(  # type: ignore[override]
@@ -244,18 +250,18 @@ class AsyncUpgradedStream(UpgradedStream):
         self._stream.abort()
 
 
-def network_stream(
-    incoming: Incoming, binding: Binding, owner: object, *, awaits: bool
+def make_network_stream(
+    incoming: Incoming, library: Library, owner: object, *, is_async: bool
 ) -> NetworkStream:
-    """Return what tells of the connection of an answer, and is it where that has switched.
+    """Return the network stream of a response; if it switched the protocol, you can use it.
 
     Args:
-        incoming: what open_upgrade gave.
-        binding: says whose errors to raise.
-        owner: is kept as long as the stream, so that its engine is not closed before.
-        awaits: for tasks.
+        incoming: from open_upgrade.
+        library: its errors are raised.
+        owner: the transport, kept alive so that its engine stays open.
+        is_async: whether tasks use the stream, instead of threads.
     """
-    if not isinstance(incoming, UpgradeAnswer) or not incoming.reply.has_switched:
+    if not isinstance(incoming, UpgradeResponse) or not incoming.reply.has_switched:
         return NetworkStream(incoming)
-    kind = AsyncUpgradedStream if awaits else BlockingUpgradedStream
-    return kind(incoming, binding, owner)
+    kind = AsyncUpgradedStream if is_async else BlockingUpgradedStream
+    return kind(incoming, library, owner)

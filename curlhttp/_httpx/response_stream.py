@@ -1,76 +1,88 @@
-"""The body of a response that is still on the wire, for httpx to read or close."""
+"""The body of a response, which httpx reads piece by piece or closes."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from curlhttp._engine.engine import Engine, Incoming, reader_of
-from curlhttp._engine.log import RequestLog
 from curlhttp._engine.run import run_sync
 from curlhttp._httpx.request import Event, Trace, body_events
-from curlhttp._httpx.settings import Binding, RequestLike
-from curlhttp._models.request import Request
+from curlhttp._httpx.settings import Library, RequestLike
 from curlhttp.exceptions import RequestException
 
-__all__ = ["AsyncWireStream", "BlockingWireStream", "WireStream", "stream_of", "tell", "watched"]
+__all__ = [
+    "AsyncResponseStream",
+    "BlockingResponseStream",
+    "ResponseStream",
+    "send_events",
+]
 
 
-async def tell(trace: Trace, events: list[Event], *, awaits: bool) -> None:
-    """Tell events to the function of the trace extension.
+async def send_events(trace: Trace, events: list[Event], *, is_async: bool) -> None:
+    """Call the function of the trace extension for each event.
 
     Args:
         trace: the function.
         events: in their order.
-        awaits: it must be a coroutine function, else it must be none.
+        is_async: whether it must be a coroutine function, or a plain one.
 
     Raises:
         TypeError: it is of the other kind.
     """
-    for name, facts in events:
-        result = trace(name, facts)
-        if inspect.isawaitable(result) is not awaits:
+    for name, info in events:
+        result = trace(name, info)
+        if inspect.isawaitable(result) is not is_async:
             if inspect.iscoroutine(result):
                 result.close()
-            raise TypeError(f"the trace function must {'' if awaits else 'not '}be async here")
-        if awaits:
-            await result  # type: ignore[misc]  # as was just asked
+            raise TypeError(f"the trace function must {'' if is_async else 'not '}be async here")
+        if is_async:
+            await result  # type: ignore[misc]  # isawaitable() was checked above
 
 
-class WireStream:
-    """Read a body from an engine; nothing of it is read ahead of the caller.
+class ResponseStream:
+    """Read a body from an engine, only when the caller reads it.
 
-    A stream that is dropped unread gives its connection back when it is collected.
+    A stream that is garbage-collected unread releases its connection.
 
     Args:
         incoming: the response.
-        engine: reads it.
-        owner: is kept as long as the response, so that its engine is not closed before.
-        binding: says which errors to raise.
+        engine: it reads the body.
+        owner: the transport, kept alive so that its engine stays open.
+        library: its errors are raised.
         request: the library's request.
     """
 
-    awaits = False
+    is_async = False
+
+    @classmethod
+    def derive(cls, base: type[object]) -> type[ResponseStream]:
+        """Return a subclass that is also one of a library's own stream classes.
+
+        Args:
+            base: SyncByteStream or AsyncByteStream, because the library's clients check for it.
+        """
+        return type(cls.__name__, (cls, base), {})
 
     def __init__(
         self,
         incoming: Incoming,
         engine: Engine,
         owner: object,
-        binding: Binding,
+        library: Library,
         request: RequestLike,
     ) -> None:
         self._incoming: Incoming | None = incoming
         self._engine: Engine = reader_of(incoming, engine)
         self._owner = owner
-        self._binding = binding
+        self._library = library
         self._request = request
         self._was_closed = False
         self._trace: Trace | None = None
         self._version: object = None
 
     def trace(self, trace: Trace, version: object) -> None:
-        """Tell a function how the body ends.
+        """Call a trace function at the end of the body.
 
         Args:
             trace: the function.
@@ -83,42 +95,44 @@ class WireStream:
         incoming = self._incoming
         if incoming is None:
             if self._was_closed:
-                raise self._binding.module.StreamClosed
+                raise self._library.module.StreamClosed
             return b""
         try:
             piece = await self._engine.read(incoming)
         except RequestException as error:
-            self._incoming = None  # the engine let go of it
-            await self._tell_end(error)
-            raise self._binding.error_for(error, self._request) from error
+            self._incoming = None  # the engine has released it
+            await self._trace_end(error)
+            raise self._library.make_error(error, self._request) from error
         except BaseException:
             self._incoming = None
             raise
         if not piece:
             self._incoming = None
-            await self._tell_end(None)
+            await self._trace_end(None)
         return piece
 
-    async def _tell_end(self, error: BaseException | None) -> None:
+    async def _trace_end(self, error: BaseException | None) -> None:
         trace, self._trace = self._trace, None
         if trace is not None:
-            await tell(trace, body_events(self._version, self._request, error), awaits=self.awaits)
+            await send_events(
+                trace, body_events(self._version, self._request, error), is_async=self.is_async
+            )
 
     async def _close(self) -> None:
         incoming, self._incoming = self._incoming, None
         if incoming is None:
             return None
         self._was_closed = True
-        # What has come as a whole leaves its connection as good as it was.
+        # A body that was received completely leaves a connection that can be used again.
         if incoming.done:
             try:
                 while await self._engine.read(incoming):
                     pass
             except RequestException as error:
-                return await self._tell_end(error)
+                return await self._trace_end(error)
         else:
             self._engine.abort(incoming)
-        return await self._tell_end(None)
+        return await self._trace_end(None)
 
     def __del__(self) -> None:
         incoming = getattr(self, "_incoming", None)
@@ -126,22 +140,22 @@ class WireStream:
             self._engine.abort_from_finalizer(incoming)
 
 
-class BlockingWireStream(WireStream):
-    """A body to be read in `for`."""
+class BlockingResponseStream(ResponseStream):
+    """A body for `for`."""
 
     def __iter__(self) -> Iterator[bytes]:
         while piece := run_sync(self._read):
             yield piece
 
     def close(self) -> None:
-        """Give up the rest; its connection is closed unless all has come."""
+        """Discard the rest; this closes the connection, unless all of the body was received."""
         run_sync(self._close)
 
 
-class AsyncWireStream(WireStream):
-    """A body to be read in `async for`. No generator: one left early needs a loop to end."""
+class AsyncResponseStream(ResponseStream):
+    """A body for `async for`. Not a generator, because one left early needs a loop to close it."""
 
-    awaits = True
+    is_async = True
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -153,32 +167,5 @@ class AsyncWireStream(WireStream):
         return piece
 
     async def aclose(self) -> None:
-        """Give up the rest; its connection is closed unless all has come."""
+        """Discard the rest; this closes the connection, unless all of the body was received."""
         await self._close()
-
-
-def stream_of(kind: type[WireStream], base: type[object]) -> type[WireStream]:
-    """Return a kind of stream as one of a library's own.
-
-    Args:
-        kind: blocking or async.
-        base: the library's SyncByteStream or AsyncByteStream, which its clients ask for.
-    """
-    return type(kind.__name__, (kind, base), {})
-
-
-# --- Log what libcurl did for a request of httpx, which logs at INFO itself ---
-
-
-async def watched(
-    request: Request, engine: Engine, start: Callable[[Engine, Request], Awaitable[Incoming]]
-) -> Incoming:
-    """Return the response on its way, and log the attempts up to its head at DEBUG.
-
-    Args:
-        request: as the engine gets it.
-        engine: sends it.
-        start: has it sent, and gives the response.
-    """
-    with RequestLog(request):
-        return await start(engine, request)

@@ -1,7 +1,7 @@
-"""What the transports of both libraries do, blocking and async: one flow, on the client's engines.
+"""Base classes of the transports of httpx and httpx2, blocking and async, on our engines.
 
-Redirects, cookies, authentication and content codings are httpx's own: this sends what httpx has
-built and hands over what came.
+httpx itself does redirects, cookies, authentication and content codings. A transport sends a
+request exactly as httpx built it, and returns the response as it was received.
 """
 
 from __future__ import annotations
@@ -13,19 +13,31 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from curlhttp._engine.engine import Engine, Incoming
-from curlhttp._engine.log import DEBUG, log
+from curlhttp._engine.log import DEBUG, RequestLog, log
 from curlhttp._engine.run import send_sync
-from curlhttp._httpx.network_stream import NetworkStream, extensions_of, raw_fields
+from curlhttp._httpx.network_stream import (
+    make_extensions,
+    make_network_stream,
+    open_upgrade,
+    parse_raw_headers,
+)
 from curlhttp._httpx.request import (
     UpgradeRequest,
-    core_request,
     failure_events,
+    get_trace,
     head_events,
-    trace_of,
+    make_core_request,
 )
-from curlhttp._httpx.response_stream import WireStream, tell, watched
-from curlhttp._httpx.settings import Binding, RequestLike, checkpoint_of, limits_of, transport_of
+from curlhttp._httpx.response_stream import ResponseStream, send_events
+from curlhttp._httpx.settings import (
+    Library,
+    RequestLike,
+    make_proxy,
+    make_tls,
+    to_limits,
+)
 from curlhttp._models.body import rewind
+from curlhttp._models.config import Transport
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -43,39 +55,39 @@ __all__ = ["AsyncTransportBase", "BlockingTransportBase"]
 RequestT = TypeVar("RequestT", bound=RequestLike)
 ResponseT = TypeVar("ResponseT")
 
-_FIRST_PAUSE = 0.5  # seconds before the second new attempt to connect; the first comes at once
+_FIRST_PAUSE = 0.5  # seconds before the second retry of a connection; the first is immediate
 
 
 class _TransportBase(Generic[RequestT, ResponseT]):
-    """Send the requests of httpx or httpx2 by libcurl.
+    """Send the requests of httpx or httpx2 with libcurl.
 
     Args:
-        verify: True for the authorities that the library trusts by default, False to check
-            nothing, the path of a file or folder of authorities, or an ssl.SSLContext, of which
-            authorities, versions, ciphers and check_hostname are taken over.
+        verify: True for the authorities that the library trusts by default, False to verify
+            nothing, the path of a file or directory of authorities, or an ssl.SSLContext, of which
+            authorities, versions, ciphers and check_hostname are copied.
         cert: a client certificate: a path, or (certificate, key[, password]).
-        trust_env: heed SSL_CERT_FILE and SSL_CERT_DIR. Proxy variables are the client's business,
-            which leaves them aside where it is given a transport.
-        http1: speak HTTP/1.1; without it and with http2, HTTP/2 is spoken without asking.
+        trust_env: use SSL_CERT_FILE and SSL_CERT_DIR. Proxy variables belong to the client, which
+            ignores them when you pass it a transport.
+        http1: allow HTTP/1.1; if it is False and http2 is True, use HTTP/2 with prior knowledge.
         http2: offer HTTP/2 on TLS.
-        limits: an httpx.Limits.
+        limits: an httpx.Limits; None for the defaults of the library's own transport.
         proxy: a URL or an httpx.Proxy.
-        uds: the path of a unix socket to connect to.
+        uds: the path of a Unix socket to connect to.
         local_address: the address to connect from.
-        retries: how often to try again to connect.
+        retries: how often to retry a failed connection.
         socket_options: tuples for socket.setsockopt.
         guard: a curlhttp.PublicOnly, or a function of (host, address, port) that returns whether
-            an address may be dialled.
+            the transport may connect to an address.
 
     Raises:
-        ValueError: libcurl cannot do what is asked for.
-        OSError: verify or cert name no file.
+        ValueError: libcurl has no such option.
+        OSError: a file of verify or cert does not exist.
     """
 
-    _binding: ClassVar[Binding]
-    _stream_kind: ClassVar[type[WireStream]]
+    _library: ClassVar[Library]
+    _stream_class: ClassVar[type[ResponseStream]]
     _trusts_system: ClassVar[bool] = False
-    _checkpoint: AddressChecker | None = None
+    _address_checker: AddressChecker | None = None
 
     def __init__(
         self,
@@ -93,63 +105,69 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         *,
         guard: GuardInput = None,
     ) -> None:
-        if limits is None:
-            limits = self._binding.default_limits()
-        self._limits = limits_of(limits)
-        self._transport = transport_of(
-            verify=verify,
-            cert=cert,
-            trust_env=trust_env,
-            http1=http1,
-            http2=http2,
-            proxy=proxy,
-            uds=uds,
-            local_address=local_address,
-            socket_options=socket_options,
-            trusts_system=self._trusts_system,
+        self._limits = to_limits(self._library.default_limits() if limits is None else limits)
+        if not (http1 or http2):
+            raise ValueError("http1 and http2 cannot both be off")
+        if uds is not None and proxy is not None:
+            raise ValueError(
+                "a Unix socket cannot be reached through a proxy: leave out uds or proxy"
+            )
+        self._transport = Transport(
+            tls=make_tls(verify, cert, trust_env, self._trusts_system),
+            proxy=None if proxy is None else make_proxy(proxy),
+            http2="prior-knowledge" if not http1 else bool(http2),
+            local_address=None if local_address is None else (local_address, 0),
+            socket_options=tuple(tuple(option) for option in socket_options or ()),  # type: ignore[misc]
+            unix_socket=uds,
         )
         if guard is not None:
-            self._checkpoint = checkpoint_of(guard, self._limits)
+            from curlhttp._curl.engines.guarded import AddressChecker
+            from curlhttp._policy.guard import guard_of
+
+            self._address_checker = AddressChecker(guard_of(guard), self._limits.dns_ttl)
         self._retries = retries
         self._set_up()
 
     def _set_up(self) -> None:
-        """Make what engines need."""
+        """Prepare for engines, in subclasses."""
 
     @abstractmethod
     def _engine(self) -> Engine:
-        """Return the engine, a new one where the last was closed."""
+        """Return the engine, a new one if the last was closed."""
 
     async def _respond(self, request: RequestT) -> ResponseT:
-        """Send a request and return the response, whose body may be on the wire still."""
-        binding, kind = self._binding, self._stream_kind
-        trace = trace_of(request)
+        """Send a request and return the response, whose body is read later."""
+        library, kind = self._library, self._stream_class
+        trace = get_trace(request)
         sent: Request | None = None
         try:
-            sent = core_request(binding, request, self._transport, awaits=kind.awaits)
+            sent = make_core_request(library, request, self._transport, is_async=kind.is_async)
             engine = self._engine()
-            if self._checkpoint is not None:
-                sent.transport = self._checkpoint.over(sent.transport)
-                engine = self._checkpoint.around(engine)
-            if log.takes(DEBUG):
-                incoming = await watched(sent, engine, self._start)
+            if self._address_checker is not None:
+                sent.transport = self._address_checker.over(sent.transport)
+                engine = self._address_checker.around(engine)
+            if log.takes(DEBUG):  # httpx itself logs requests at INFO
+                with RequestLog(sent):
+                    incoming = await self._begin_exchange(engine, sent)
             else:
-                incoming = await self._start(engine, sent)
+                incoming = await self._begin_exchange(engine, sent)
         except RequestException as error:
             if trace is not None and sent is not None:
-                await tell(trace, failure_events(sent, request, error), awaits=kind.awaits)
-            raise binding.error_for(error, request) from error
-        stream = kind(incoming, engine, self, binding, request)
+                await send_events(
+                    trace, failure_events(sent, request, error), is_async=kind.is_async
+                )
+            raise library.make_error(error, request) from error
+        stream = kind(incoming, engine, self, library, request)
         head = incoming.head
         assert head is not None
-        extensions = extensions_of(head, self._network_stream(incoming, sent))
-        fields = raw_fields(head)
+        connection = make_network_stream(incoming, library, self, is_async=kind.is_async)
+        extensions = make_extensions(head, connection)
+        fields = parse_raw_headers(head)
         if trace is not None:
-            answer = (head.status_code, fields)
-            events = head_events(sent, request, extensions, answer)
-            await tell(trace, events, awaits=kind.awaits)
+            events = head_events(sent, request, extensions, (head.status_code, fields))
+            await send_events(trace, events, is_async=kind.is_async)
             stream.trace(trace, extensions["http_version"])
-        response = binding.make_response(
+        response = library.make_response(
             head.status_code,
             headers=fields,
             stream=stream,
@@ -157,31 +175,22 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         )
         return cast(ResponseT, response)
 
-    def _start(self, engine: Engine, sent: Request) -> Awaitable[Incoming]:
+    def _begin_exchange(self, engine: Engine, sent: Request) -> Awaitable[Incoming]:
         start = engine.open
         if isinstance(sent, UpgradeRequest):
-            from curlhttp._httpx.network_stream import open_upgrade
-
             start = partial(open_upgrade, engine)
-        return self._open(engine, sent, start) if self._retries else start(sent)
+        return self._open_with_retries(engine, sent, start) if self._retries else start(sent)
 
-    def _network_stream(self, incoming: Incoming, sent: Request) -> NetworkStream:
-        if not isinstance(sent, UpgradeRequest):
-            return NetworkStream(incoming)
-        from curlhttp._httpx.network_stream import network_stream
-
-        return network_stream(incoming, self._binding, self, awaits=self._stream_kind.awaits)
-
-    async def _open(
+    async def _open_with_retries(
         self, engine: Engine, sent: Request, start: Callable[[Request], Awaitable[Incoming]]
     ) -> Incoming:
-        """Open, and try again where no connection could be made."""
+        """Send a request up to the head, and retry if no connection could be made."""
         left, pause = self._retries, 0.0
         while True:
             try:
                 return await start(sent)
             except RequestException as error:
-                if left <= 0 or not self._binding.was_connecting(error) or rewind(sent.body):
+                if left <= 0 or not self._library.failed_to_connect(error) or rewind(sent.body):
                     raise
             left -= 1
             await engine.sleep(pause)
@@ -189,7 +198,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
 
 
 class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
-    """Carry out the requests of a Client, in any thread."""
+    """Send the requests of a Client, in any thread."""
 
     _running: BlockingEngine | None = None
 
@@ -200,36 +209,36 @@ class BlockingTransportBase(_TransportBase[RequestT, ResponseT]):
         from curlhttp._curl.engines.blocking import BlockingEngine
 
         made = BlockingEngine(self._limits)
-        # No lock: one that another thread has while the process forks stays locked in the child.
+        # Without a lock: one that another thread holds during a fork stays locked in the child.
         engine: BlockingEngine = self.__dict__.setdefault("_running", made)
         if engine is not made:
             made.close()
         return engine
 
     def handle_request(self, request: RequestT) -> ResponseT:
-        """Send a request and return the response, whose body may be on the wire still.
+        """Send a request and return the response, whose body is read later.
 
         Args:
-            request: complete, as a Client makes it.
+            request: complete, as a Client builds it.
 
         Raises:
-            httpx.TransportError: no response was received; the engine's own error is its cause.
+            httpx.TransportError: no response was received; its cause is curlhttp's error.
         """
         return send_sync(self._respond, request)
 
     def close(self) -> None:
-        """Close the connections; a transport that is used again makes new ones."""
+        """Close all connections; if you use the transport again, it opens new ones."""
         engine = self.__dict__.pop("_running", None)
         if engine is not None:
             engine.close()
 
     def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if self._running is not None and not _is_finalizing():
-            self._running.close_from_finalizer()  # a response keeps its transport
+            self._running.close_from_finalizer()  # each response keeps its transport alive
 
 
 class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
-    """Carry out the requests of an AsyncClient, in each event loop with connections of its own."""
+    """Send the requests of an AsyncClient; each event loop has separate connections."""
 
     def _set_up(self) -> None:
         from curlhttp._curl.engines import loops as _loops
@@ -247,16 +256,16 @@ class AsyncTransportBase(_TransportBase[RequestT, ResponseT]):
         return engine
 
     async def handle_async_request(self, request: RequestT) -> ResponseT:
-        """Send a request and return the response, whose body may be on the wire still.
+        """Send a request and return the response, whose body is read later.
 
         Args:
-            request: complete, as an AsyncClient makes it.
+            request: complete, as an AsyncClient builds it.
 
         Raises:
-            httpx.TransportError: no response was received; the engine's own error is its cause.
+            httpx.TransportError: no response was received; its cause is curlhttp's error.
         """
         return await self._respond(request)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; a new use makes new ones."""
+        """Close the connections of the running event loop; a later request opens new ones."""
         await self._loops.close_engines(self._engines, self._loops.running_loop())

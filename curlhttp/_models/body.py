@@ -88,7 +88,7 @@ class Body:
         """
         raise NotImplementedError
 
-    def twin(self) -> Body | None:
+    def clone(self) -> Body | None:
         """Return a body with the same content that can be sent at the same time, or None."""
         return None
 
@@ -151,7 +151,7 @@ class BytesBody(Body):
     def rewind(self) -> None:
         self._at = 0
 
-    def twin(self) -> Body:
+    def clone(self) -> Body:
         return BytesBody(self.data, self.content_type)
 
     def seek(self, offset: int) -> None:
@@ -164,7 +164,7 @@ class SecretBody(BytesBody):
     __slots__ = ()
     is_secret = True
 
-    def twin(self) -> Body:
+    def clone(self) -> Body:
         return SecretBody(self.data, self.content_type)
 
 
@@ -193,7 +193,7 @@ class StreamBody(Body):
         self._pulled = 0
         self._spare = memoryview(b"")
 
-    def twin(self) -> Body | None:
+    def clone(self) -> Body | None:
         # Two readers of one file would get half each, unless one has already read all of it.
         if not self.replayable or self._pulled != self.length or self._spare:
             return None
@@ -203,9 +203,9 @@ class StreamBody(Body):
     def read(self, size: int) -> bytes:
         piece: Piece = self._spare
         if not piece:
-            piece = self._counted(self._pull(size))
+            piece = self._count(self._pull(size))
             if piece and self._pulled == self.length:
-                self._counted(self._pull(1))  # a reader that has all bytes does not ask again
+                self._count(self._pull(1))  # a reader that has all bytes does not ask again
             if len(piece) <= size:
                 return piece
         # A view, because an iterator may return one huge piece.
@@ -216,7 +216,7 @@ class StreamBody(Body):
     def _pull(self, size: int) -> bytes:
         raise NotImplementedError
 
-    def _counted(self, piece: bytes) -> bytes:
+    def _count(self, piece: bytes) -> bytes:
         self._pulled += len(piece)
         length = self.length
         if length is not None and (self._pulled > length or (not piece and self._pulled < length)):
@@ -224,8 +224,8 @@ class StreamBody(Body):
         return piece
 
     def _mismatch(self, length: int) -> NoReturn:
-        gave = "only" if self._pulled < length else "at least"
-        raise RequestException(f"the body has {gave} {self._pulled} bytes, its length is {length}")
+        bound = "only" if self._pulled < length else "at least"
+        raise RequestException(f"the body has {bound} {self._pulled} bytes, its length is {length}")
 
 
 # --- files, iterables and functions ---
@@ -241,7 +241,7 @@ class FileBody(StreamBody):
     Args:
         file: anything with a binary read(size).
         length: bytes from there on. With None it is determined by .len or len(), as in requests,
-            or by seeking to the end; not by fstat(), which gives a GzipFile's compressed size.
+            or by seeking to the end; not by fstat(), which returns a GzipFile's compressed size.
 
     Raises:
         TypeError: the file is open in text mode.
@@ -258,7 +258,7 @@ class FileBody(StreamBody):
         self.replayable = self._start is not None
 
     def _pull(self, size: int) -> bytes:
-        return _as_bytes(self._file.read(size), "the file (open it in binary mode, 'rb')")
+        return _to_bytes(self._file.read(size), "the file (open it in binary mode, 'rb')")
 
     def rewind(self) -> None:
         # Even if nothing was read here: the file may be used for two parts of one form.
@@ -291,17 +291,17 @@ class IterBody(StreamBody):
             self._iterator = iter(self._source)
         for piece in self._iterator:
             # An empty piece is not the end.
-            if data := _as_bytes(piece, "the iterable"):
+            if data := _to_bytes(piece, "the iterable"):
                 return data
         return b""
 
     def rewind(self) -> None:
         if self._iterator is not None and not self.replayable:
-            raise UnrewindableBodyError("an iterator cannot be sent again; give a callable")
+            raise UnrewindableBodyError("an iterator cannot be sent again; pass a callable")
         self._iterator = None
         self._restart()
 
-    def twin(self) -> Body | None:
+    def clone(self) -> Body | None:
         return IterBody(self._source, self.length) if self.replayable else None
 
 
@@ -322,20 +322,20 @@ class AsyncIterBody(StreamBody):
     async def next(self) -> bytes:
         if self._iterator is None:
             self._iterator = aiter(self._source)
-        piece = self._counted(await self._advance(self._iterator))
+        piece = self._count(await self._advance(self._iterator))
         if piece and self._pulled == self.length:
-            self._counted(await self._advance(self._iterator))
+            self._count(await self._advance(self._iterator))
         return piece
 
     async def _advance(self, iterator: AsyncIterator[Piece]) -> bytes:
         async for piece in iterator:
-            if data := _as_bytes(piece, "the async iterable"):
+            if data := _to_bytes(piece, "the async iterable"):
                 return data
         return b""
 
     def rewind(self) -> None:
         if self._iterator is not None:
-            raise UnrewindableBodyError("an async iterator cannot be sent again; give a callable")
+            raise UnrewindableBodyError("an async iterator cannot be sent again; pass a callable")
 
     async def aclose(self) -> None:
         if isinstance(self._iterator, AsyncGeneratorType):
@@ -345,7 +345,7 @@ class AsyncIterBody(StreamBody):
 class FactoryBody(StreamBody):
     """The body that a callable returns, called again each time that it is sent.
 
-    The first call is made at once, because kind and length of the body decide how the request is
+    The first call is immediate, because the kind and length of the body decide how the request is
     sent.
 
     Args:
@@ -377,9 +377,9 @@ class FactoryBody(StreamBody):
 
     async def next(self) -> bytes:
         self._fresh = False
-        piece = self._counted(await self._inner.next())
+        piece = self._count(await self._inner.next())
         if piece and self._pulled == self.length:
-            self._counted(await self._inner.next())
+            self._count(await self._inner.next())
         return piece
 
     def rewind(self) -> None:
@@ -388,7 +388,7 @@ class FactoryBody(StreamBody):
             self._renew()
         self._restart()
 
-    def twin(self) -> Body:
+    def clone(self) -> Body:
         return FactoryBody(self._make, self.length)
 
     def close(self) -> None:
@@ -401,12 +401,12 @@ class FactoryBody(StreamBody):
         await self._inner.aclose()
 
 
-def _as_bytes(piece: object, source_name: str) -> bytes:
+def _to_bytes(piece: object, source_name: str) -> bytes:
     if isinstance(piece, bytes):
         return piece
     if isinstance(piece, (bytearray, memoryview)):
         return bytes(piece)  # a copy: the source may reuse the buffer
-    raise TypeError(f"{source_name} gave {type(piece).__name__}, not bytes")
+    raise TypeError(f"{source_name} returned {type(piece).__name__}, not bytes")
 
 
 def _find_position(file: BinaryIO) -> int | None:
@@ -468,7 +468,7 @@ def open_body(source: object, length: int | None = None, factory: bool = True) -
 
 
 def _body_class(source: object) -> Callable[..., StreamBody] | None:
-    if isinstance(source, type):  # a class has its instances' methods, too
+    if isinstance(source, type):  # a class also has the methods of its instances
         return FactoryBody
     if hasattr(source, "__aiter__"):
         return AsyncIterBody
@@ -626,7 +626,7 @@ def _part_head(
 
 
 def _header_names(headers: Iterable[tuple[Text, object]]) -> dict[str, object]:
-    return {_as_text(name): value for name, value in dict(headers).items() if value is not None}
+    return {_to_text(name): value for name, value in dict(headers).items() if value is not None}
 
 
 def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
@@ -634,20 +634,20 @@ def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 def _header_line(name: str, value: object) -> str:
-    text = _as_text(value)
+    text = _to_text(value)
     if not _TOKEN(name) or _BREAKS(text):
         raise InvalidHeader(f"a part cannot have the header {name!r} with this value")
     return f"\r\n{name}: {text}"
 
 
 def _escape(name: object) -> str:
-    text = _as_text(name)
+    text = _to_text(name)
     if "\0" in text:
-        raise ValueError("a field or file name cannot hold NUL")
+        raise ValueError("a field or file name cannot contain NUL")
     return text.translate(_ESCAPES)
 
 
-def _as_text(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if not isinstance(value, str):

@@ -374,7 +374,7 @@ class _JSONWalker:
         self._inside = 0  # open brackets within a member with a secret name
         self._has_secret_numbers = False
 
-    def masked(self, masks: Redactor, depth: int) -> str:
+    def masked(self, redactor: Redactor, depth: int) -> str:
         """Return the text with its secrets masked; whitespace and order are kept."""
         for start in self._quotation_marks():
             before = self._text[max(self._at, start - _LONGEST_BARE_NAME) : start]
@@ -384,14 +384,14 @@ class _JSONWalker:
             colon = _COLON(self._text, found.end())
             if colon is not None and not self._text.startswith('"""', start):
                 self._take(colon.end())
-                self._begin_value(_unescaped(found[1]), masks)
+                self._begin_value(_unescaped(found[1]), redactor)
                 continue
             bare = _BARE_NAME(before)
             is_cut = not self._text.startswith('"', found.end(1)) and bool(_CUT_URL(found[1]))
-            if self._inside or is_cut or (bare is not None and masks.is_secret_string(bare[1])):
+            if self._inside or is_cut or (bare is not None and redactor.is_secret_string(bare[1])):
                 self._mask(found)
             else:
-                raw = masks.string(found[1], depth)
+                raw = redactor.string(found[1], depth)
                 if raw != found[1]:
                     self._put(found.start(1), raw)
                     self._at = found.end(1)
@@ -403,15 +403,15 @@ class _JSONWalker:
         while (found := self._text.find('"', self._at)) >= 0:
             yield found
 
-    def _begin_value(self, name: str, masks: Redactor) -> None:
+    def _begin_value(self, name: str, redactor: Redactor) -> None:
         """Continue after a name and a colon."""
         begin = self._text[self._at : self._at + 1]
         if self._inside:
             return
-        if masks.is_secret_number(name) and (number := _NUMBER.match(self._text, self._at)):
+        if redactor.is_secret_number(name) and (number := _NUMBER.match(self._text, self._at)):
             self._put(self._at, "0")
             self._at = number.end()
-        elif masks.is_secret_string(name):
+        elif redactor.is_secret_string(name):
             if begin == '"':
                 found = _BLOCK(self._text, self._at) or _STRING(self._text, self._at)
                 assert found is not None
@@ -419,7 +419,7 @@ class _JSONWalker:
             elif begin and begin in "[{":
                 self._take(self._at + 1)
                 self._inside = 1
-                self._has_secret_numbers = masks.is_secret_number(name)
+                self._has_secret_numbers = redactor.is_secret_number(name)
 
     def _mask(self, found: re.Match[str]) -> None:
         self._put(found.start(1), _MASK)

@@ -29,8 +29,8 @@ __all__ = [
     "Proxy",
     "Transport",
     "Verify",
-    "transport_for",
-    "varied",
+    "derive_transport",
+    "get_transport",
 ]
 
 
@@ -43,25 +43,26 @@ HTTP2: TypeAlias = "bool | Literal['prior-knowledge']"
 HTTP3: TypeAlias = "bool | Literal['auto']"
 Lane: TypeAlias = "tuple[object, ...]"
 
-_PROXY_PORTS = {"http": 80, "https": 443}  # as requests has it; libcurl takes 1080 for http
+_PROXY_PORTS = {"http": 80, "https": 443}  # as in requests; libcurl's default for http is 1080
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 
 
 @with_suggestions("Limits")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bound what a client holds open, counts in connections and times in seconds.
+    """Limit the connections of a client and how long it keeps them, in seconds.
 
     Args:
-        max_connections: exchanges under way at once, and so sockets; further callers wait in
-            FIFO order. Never more than the process may open (RLIMIT_NOFILE).
-        max_connections_per_host: the same per origin; None for no bound of its own.
+        max_connections: how many exchanges, and so sockets, there may be at once; further callers
+            wait in FIFO order. It is lowered to what the process may open (RLIMIT_NOFILE).
+        max_connections_per_host: the same for each origin; None for no separate limit.
         max_keepalive_connections: idle connections that are kept; None for max_connections.
-        keepalive_expiry: an idle connection older than this is not used again
-            (CURLOPT_MAXAGE_CONN, whole seconds).
-        max_connection_lifetime: no connection is used again beyond this age; None for any
-            (CURLOPT_MAXLIFETIME_CONN, whole seconds).
-        dns_ttl: how long a resolved name is kept (CURLOPT_DNS_CACHE_TIMEOUT, whole seconds).
+        keepalive_expiry: seconds for which an idle connection is kept (CURLOPT_MAXAGE_CONN; whole
+            seconds).
+        max_connection_lifetime: seconds after which a connection is not used again; None for no
+            limit (CURLOPT_MAXLIFETIME_CONN; whole seconds).
+        dns_ttl: seconds for which a resolved name is kept (CURLOPT_DNS_CACHE_TIMEOUT; whole
+            seconds).
 
     Raises:
         ValueError: a count is below one or a time below zero.
@@ -84,17 +85,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLS:
-    """Say whom to trust and who we are.
+    """Set which certificates to trust, and which certificate to send.
 
     Args:
-        verify: True for certifi's authorities, a path of a PEM file or a directory of hashed
-            certificates, PEM bytes, "system" for what macOS or Windows trust (elsewhere that is a
-            path), or False to check nothing. What is given replaces certifi's.
+        verify: True for certifi's authorities, the path of a PEM file or of a directory of hashed
+            certificates, PEM bytes, "system" for the authorities of macOS or Windows (elsewhere
+            that is a path), or False to verify nothing. Other authorities replace certifi's.
         cert: a client certificate: the path of a PEM file with its key, PEM bytes, or a tuple
             (certificate, key) or (certificate, key, password).
-        check_hostname: the certificate must be for the host that is asked.
-        versions: the lowest and highest version, such as ("1.2", "1.3"); None for libcurl's own.
+        check_hostname: whether the certificate must be for the host of the URL.
+        versions: the lowest and highest version, such as ("1.2", "1.3"); None for libcurl's
+            default.
         ciphers: a list in OpenSSL's notation for TLS up to 1.2 (CURLOPT_SSL_CIPHER_LIST).
+
+    Raises:
+        ValueError: `verify` is empty, or `cert` has another number of parts.
+        TypeError: a path is not a path.
+        FileNotFoundError: a file does not exist.
     """
 
     verify: Verify = True
@@ -108,20 +115,20 @@ class TLS:
         if verify == b"":
             raise ValueError("verify must be True, False, a path or PEM bytes, not empty")
         if not isinstance(verify, (bool, bytes)) and verify != "system":
-            path = _path_of("verify", verify, "True, False, a path, PEM bytes or an SSLContext")
+            path = _to_path("verify", verify, "True, False, a path, PEM bytes or an SSLContext")
             if not os.path.exists(path):
                 raise FileNotFoundError(
                     f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}"
                 )
             object.__setattr__(self, "verify", path)
-        object.__setattr__(self, "cert", _checked_cert(self.cert))
+        object.__setattr__(self, "cert", _validate_cert(self.cert))
 
     def __repr__(self) -> str:
         verify = "<PEM bytes>" if isinstance(self.verify, bytes) else repr(self.verify)
         return f"TLS(verify={verify}, cert={'None' if self.cert is None else '<set>'})"
 
 
-def _path_of(name: str, value: str | os.PathLike[str], allowed: str) -> str:
+def _to_path(name: str, value: str | os.PathLike[str], allowed: str) -> str:
     try:
         return os.fspath(value)
     except TypeError:
@@ -129,7 +136,7 @@ def _path_of(name: str, value: str | os.PathLike[str], allowed: str) -> str:
         raise TypeError(f"{name} must be {allowed}, not {kind}") from None
 
 
-def _checked_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | None:
+def _validate_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | None:
     """Return (certificate, key, password); a sole file or blob holds the key as well."""
     if cert is None:
         return None
@@ -138,7 +145,7 @@ def _checked_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | N
         raise ValueError("cert must be a path, PEM bytes, or (cert, key[, password])")
     allowed = "a path, PEM bytes, or (cert, key[, password])"
     found = [
-        part if isinstance(part, bytes) else _path_of("cert", part, allowed) for part in parts[:2]
+        part if isinstance(part, bytes) else _to_path("cert", part, allowed) for part in parts[:2]
     ]
     for kind, part in zip(("certificate", "key"), found, strict=False):
         if isinstance(part, str) and not os.path.exists(part):
@@ -148,17 +155,14 @@ def _checked_cert(cert: Cert) -> tuple[str | bytes, str | bytes, str | None] | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """Name a proxy.
+    """Set a proxy; `Proxy.parse` makes one of a URL with credentials.
 
     Args:
-        url: "http://", "https://", "socks4://", "socks4a://", "socks5://" or "socks5h://"
-            (the "a" and "h" kinds resolve names at the proxy), with host and port.
-        username: for the proxy only; no other host ever gets it.
-        password: for the proxy only, too.
-        headers: names and values for the proxy only.
-
-    Raises:
-        InvalidProxyURL: the URL names no such proxy.
+        url: a URL with "http://", "https://", "socks4://", "socks4a://", "socks5://" or
+            "socks5h://" (socks4a and socks5h resolve names at the proxy), host and port.
+        username: sent to the proxy only.
+        password: sent to the proxy only.
+        headers: names and values, sent to the proxy only.
     """
 
     url: str
@@ -169,10 +173,14 @@ class Proxy:
     @classmethod
     @lru_cache(maxsize=256)
     def parse(cls, url: str) -> Proxy:
-        """Return the Proxy for a URL that may hold credentials.
+        """Return the Proxy for a URL, which may contain credentials.
+
+        Args:
+            url: see Proxy; without a scheme it is "http://". Without a port, "http" has 80,
+                "https" 443, and SOCKS 1080.
 
         Raises:
-            InvalidProxyURL: the URL names no proxy of a known kind.
+            InvalidProxyURL: the URL is not valid, or of another kind of proxy.
         """
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -187,7 +195,7 @@ class Proxy:
         if not host or any(char <= " " or char == "\\" for char in parts.netloc):
             raise InvalidProxyURL("the proxy URL has no valid host")
         if "\0" in unquote(parts.netloc):
-            raise InvalidProxyURL("the credentials of a proxy cannot hold NUL")
+            raise InvalidProxyURL("the credentials of a proxy cannot contain NUL")
         port = port or _PROXY_PORTS.get(parts.scheme, 1080)
         return cls(
             url=f"{parts.scheme}://{bracketed(host)}:{port}",
@@ -201,35 +209,35 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """Say how a request travels: all that decides which connection it may use.
+    """All settings that decide which connection a request may use.
 
     Args:
-        tls: whom to trust and who we are.
-        proxy: the proxy to go through, or None to go direct.
-        pins: "sha256//" and the hash of a public key, several of them joined by ";", one of which
-            the server must have (CURLOPT_PINNEDPUBLICKEY); None for any.
-        http2: True to offer HTTP/2 on TLS, "prior-knowledge" to speak it at once also without
-            TLS, False for HTTP/1.1.
-        http3: try HTTP/3 (over QUIC) on TLS, with a fall-back to the others; "auto" since the
-            origin said that it speaks it, past connections that were there before.
-        local_address: address and port to connect from, as socket.bind takes them (port 0 for
-            any), or None.
-        socket_options: tuples for socket.setsockopt, set before it connects.
-        interface: the name of the network interface to connect through, or None.
-        ip_version: 4 or 6 to use these addresses only, or None.
-        connect_to: "host:port:other:port", each a host to connect to instead of the URL's, whose
-            certificate is for the URL's host all the same; "" for any (CURLOPT_CONNECT_TO).
-        addresses: (host, port or "", addresses) of hosts that are not looked up, those for one
-            port first; only where a host has several (CURLOPT_RESOLVE).
-        doh: the URL of the server that is asked for addresses (CURLOPT_DOH_URL), or None.
-        certificates: the server's certificate is wanted. Then no TLS session is resumed, because
-            the server sends no certificate in that case (CURLOPT_SSL_SESSIONID_CACHE).
-        happy_eyeballs_ms: how many milliseconds IPv6 has before IPv4 is tried as well; None for
-            libcurl's own, 200.
-        unix_socket: the path of a socket to connect to instead, or None.
-        guard: says which addresses may be dialled, or None; compared by identity.
-        negotiate: sign in by GSSAPI (CURLAUTH_NEGOTIATE); the connections are for such alone.
-        judged: what it lets the proxy dial for the URL's host, or None.
+        tls: which certificates to trust, and which to send.
+        proxy: the proxy, or None to connect directly.
+        pins: "sha256//" and the hash of a public key, or several joined by ";"; the server must
+            have one of them (CURLOPT_PINNEDPUBLICKEY). None for any key.
+        http2: True to offer HTTP/2 on TLS, "prior-knowledge" to use it without negotiation, also
+            without TLS, False for HTTP/1.1.
+        http3: True to try HTTP/3 (over QUIC) on TLS first, and fall back to the others; "auto" if
+            the origin has advertised it, which ignores connections that were opened earlier.
+        local_address: address and port to connect from, as in socket.bind (port 0 for any), or
+            None.
+        socket_options: tuples for socket.setsockopt, set before connecting.
+        interface: the name of the network interface, or None.
+        ip_version: 4 or 6 to use only these addresses, or None.
+        connect_to: "host:port:other:port", each a host to connect to instead of the URL's; the
+            certificate must still be for the URL's host. "" matches any (CURLOPT_CONNECT_TO).
+        addresses: (host, port or "", addresses) of hosts that are not resolved, entries with a port
+            first; only for hosts with several addresses (CURLOPT_RESOLVE).
+        doh: the URL of a DNS-over-HTTPS server (CURLOPT_DOH_URL), or None.
+        certificates: whether the server's certificate is needed. If so, no TLS session is resumed,
+            because the server sends no certificate then (CURLOPT_SSL_SESSIONID_CACHE).
+        happy_eyeballs_ms: milliseconds to try IPv6 before IPv4 is tried as well; None for
+            libcurl's default, 200.
+        unix_socket: the path of a Unix socket to connect to instead, or None.
+        guard: decides to which addresses the client may connect, or None; compared by identity.
+        negotiate: authenticate with GSSAPI (CURLAUTH_NEGOTIATE), on separate connections.
+        judged: the address that the guard allows the proxy to connect to, or None.
     """
 
     tls: TLS
@@ -253,16 +261,16 @@ class Transport:
 
     @property
     def lane(self) -> Lane | None:
-        """Return what libcurl would not keep connections and names apart by, None for nothing."""
+        """Return the settings by which libcurl does not separate connections, None without any."""
         lane = (self.doh, self.negotiate, self.http3 == "auto", self.addresses)
         return lane if any(lane) else None
 
 
 @lru_cache(maxsize=256)
-def transport_for(
+def get_transport(
     verify: Verify, cert: Cert, proxy: str | None, http2: HTTP2, http3: bool
 ) -> Transport:
-    """Return one Transport per combination, so that the engines can compare by identity."""
+    """Return the Transport for some settings; the same object each time, to compare by identity."""
     return Transport(
         tls=TLS(verify=verify, cert=cert),
         proxy=Proxy.parse(proxy) if proxy else None,
@@ -272,12 +280,12 @@ def transport_for(
 
 
 @lru_cache(maxsize=256)
-def varied(transport: Transport, **fields: object) -> Transport:
-    """Return a Transport with other fields; one per combination, too."""
+def derive_transport(transport: Transport, **fields: object) -> Transport:
+    """Return a Transport with some fields replaced; the same object each time."""
     return replace(transport, **fields)  # type: ignore[arg-type]
 
 
-# --- The interface of an address guard for the layers that connect; _policy/guard.py decides ---
+# --- The interface of an address guard, which the engines call; _policy/guard.py implements it ---
 
 
 class AddressGuard(Protocol):
@@ -288,7 +296,7 @@ class AddressGuard(Protocol):
 
     @property
     def name(self) -> str:
-        """Return a name that guards with other rules do not have, also across processes."""
+        """Return a name that is unique for its rules, also across processes."""
 
     @property
     def https_only(self) -> bool:

@@ -122,11 +122,11 @@ class Codec:
 
     name: str
     error: type[Exception]
-    hungry = True  # decode() needs input before it can continue
+    needs_input = True  # decode() needs input before it can continue
     _tail = b""  # input that was not consumed
 
     def decode(self, data: bytes, limit: int) -> bytes:
-        """Return the next output, about `limit` bytes at most; `data` is empty unless hungry."""
+        """Return up to about `limit` bytes of output; `data` is empty unless needs_input."""
         raise NotImplementedError
 
     def complete(self) -> bool:
@@ -148,15 +148,15 @@ class _Gzip(Codec):
         self.error = zlib.error
         self._new = zlib.decompressobj
         self._member: zlib._Decompress | None = None
-        self._later = False  # a member has ended, so the next bytes need not be one
-        self._over = False
+        self._had_member = False  # a member has ended, so the next bytes need not be one
+        self._is_finished = False
 
     def decode(self, data: bytes, limit: int) -> bytes:
-        if self._over:
+        if self._is_finished:
             return b""
         self._tail += data
-        self.hungry, out = False, b""
-        while not (out or self.hungry):
+        self.needs_input, out = False, b""
+        while not (out or self.needs_input):
             member = self._member
             if member is None:
                 self._begin()
@@ -166,24 +166,24 @@ class _Gzip(Codec):
 
     def _begin(self) -> None:
         """Start the next member, or wait for enough bytes to see whether there is one."""
-        if self._later:
+        if self._had_member:
             self._tail = self._tail.lstrip(b"\0")
-        if self._later and not self._tail.startswith(_GZIP_MAGIC):
-            self._over = not _GZIP_MAGIC.startswith(self._tail)
-            self._tail = b"" if self._over else self._tail
-            self.hungry = True
+        if self._had_member and not self._tail.startswith(_GZIP_MAGIC):
+            self._is_finished = not _GZIP_MAGIC.startswith(self._tail)
+            self._tail = b"" if self._is_finished else self._tail
+            self.needs_input = True
         else:
             self._member = self._new(31)
 
     def _inflate(self, member: zlib._Decompress, limit: int) -> bytes:
         out = member.decompress(self._tail, limit)
         if member.eof:
-            self._member, self._later, self._tail = None, True, member.unused_data
-            self.hungry = not self._tail
+            self._member, self._had_member, self._tail = None, True, member.unused_data
+            self.needs_input = not self._tail
         else:
             self._tail = member.unconsumed_tail
             # If the output is full, there may be more, even without input.
-            self.hungry = not self._tail and len(out) < limit
+            self.needs_input = not self._tail and len(out) < limit
         return out
 
     def complete(self) -> bool:
@@ -213,7 +213,7 @@ class _Deflate(Codec):
             return b""
         out = self._stream.decompress(data, limit)
         self._tail = self._stream.unconsumed_tail
-        self.hungry = self._stream.eof or (not self._tail and len(out) < limit)
+        self.needs_input = self._stream.eof or (not self._tail and len(out) < limit)
         return out
 
     def complete(self) -> bool:
@@ -240,7 +240,7 @@ class _Brotli(Codec):
         self._started = True
         out: bytes = self._stream.process(data, output_buffer_limit=limit)
         # It also accepts data when only output is left: a full output may mean more.
-        self.hungry = self._stream.can_accept_more_data() and len(out) < limit
+        self.needs_input = self._stream.can_accept_more_data() and len(out) < limit
         return out
 
     def complete(self) -> bool:
@@ -264,13 +264,13 @@ class _Zstd(Codec):
         self._fed += len(data)
         data = self._tail + data
         out = b""
-        while not out and (data or not self.hungry):
+        while not out and (data or not self.needs_input):
             frame = self._frame = self._frame or self._new(options=self._options)
             out = frame.decompress(data, max_length=limit)
-            data, self.hungry = b"", frame.needs_input
+            data, self.needs_input = b"", frame.needs_input
             if frame.eof:
                 self._frame, data = None, frame.unused_data
-                self.hungry = not data
+                self.needs_input = not data
                 self._count()
         self._tail = data
         return out
@@ -304,7 +304,7 @@ _SMALL_BODY = 256 * 1024
 
 # Input that a codec may consume without output: padding, empty members and skippable frames cost
 # time and never reach max_size, above all when another coding expands to them.
-_MAX_FRUITLESS = 1024 * 1024
+_MAX_WITHOUT_OUTPUT = 1024 * 1024
 
 _NO_CODINGS = frozenset({"7bit", "8bit", "binary", "identity", "none"})
 
@@ -358,22 +358,24 @@ class _CodecLayer:
     def __init__(self, codec: Codec, pull: Callable[[int], bytes]) -> None:
         self.codec = codec
         self._source = pull
-        self._fruitless = 0
+        self._without_output = 0
 
     def pull(self, limit: int) -> bytes:
         """Return the next output, slightly above `limit` at most; b"" if more input is needed."""
         codec = self.codec
         while True:
-            data = self._source(_SLICE) if codec.hungry else b""
-            if not data and codec.hungry:
+            data = self._source(_SLICE) if codec.needs_input else b""
+            if not data and codec.needs_input:
                 return b""
             out = self._decode(data, limit)
             if out:
-                self._fruitless = 0
+                self._without_output = 0
                 return out
-            self._fruitless += len(data)
-            if self._fruitless > _MAX_FRUITLESS:
-                raise ContentDecodingError(f"{self._fruitless} bytes of {codec.name} gave nothing")
+            self._without_output += len(data)
+            if self._without_output > _MAX_WITHOUT_OUTPUT:
+                raise ContentDecodingError(
+                    f"{self._without_output} bytes of {codec.name} have no content"
+                )
 
     def _decode(self, data: bytes, limit: int) -> bytes:
         try:
@@ -408,7 +410,7 @@ class ContentDecoder:
             pull = layer.pull
         self._pull = pull
         self._ready = b""
-        self._given = 0  # how much of _ready was taken
+        self._returned = 0  # how much of _ready was taken
 
     def feed(self, data: bytes) -> None:
         """Add wire bytes; they are kept until they are needed."""
@@ -416,13 +418,13 @@ class ContentDecoder:
 
     def take(self, limit: int = _STEP) -> bytes:
         """Return at most `limit` decoded bytes; b"" if more input is needed, or at the end."""
-        if self._given == len(self._ready):
-            self._ready, self._given = self._pull(max(limit, _STEP)), 0
+        if self._returned == len(self._ready):
+            self._ready, self._returned = self._pull(max(limit, _STEP)), 0
             if len(self._ready) <= limit:
-                self._given = len(self._ready)
+                self._returned = len(self._ready)
                 return self._ready
-        piece = self._ready[self._given : self._given + limit]
-        self._given += len(piece)
+        piece = self._ready[self._returned : self._returned + limit]
+        self._returned += len(piece)
         return piece
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""Errors that several parts raise: use after close and pickling of connections; notes on errors."""
+"""Errors for use after close() and for pickling, which several modules raise; notes on errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is to happen in both processes after a fork, for objects that hold connections or locks.
+"""Call objects that hold connections or locks after a fork, in the child and in the parent.
 
-Connections are the parent's, and a lock may be held by a thread that the child does not have. This
-only calls: what an object does about it is its own affair.
+The connections belong to the parent, and a lock may be held by a thread that the child does not
+have. Each object decides what it does about that.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _in_parents: WeakSet[Any] = WeakSet()
 def register(obj: _AfterFork) -> None:
     """Call obj.after_fork_in_child() in forked children.
 
-    Call obj.after_fork_in_parent() in this process, where the object has such a method.
+    Also call obj.after_fork_in_parent() in this process, if the object has that method.
 
     Args:
-        obj: is not kept alive by this. What it does in the child must take no lock.
+        obj: an object, which this does not keep alive. In the child it must not acquire locks.
     """
     _in_children.add(obj)
     if hasattr(obj, "after_fork_in_parent"):
@@ -37,11 +37,11 @@ def register(obj: _AfterFork) -> None:
 
 
 def registered() -> list[object]:
-    """Return the objects that are registered and alive; may be called from any thread."""
+    """Return the registered objects that are alive; any thread may call this."""
     for _ in range(_TRIES):
         try:
             return list(_in_children)
-        except RuntimeError:  # another thread registered one meanwhile
+        except RuntimeError:  # another thread has registered one meanwhile
             continue
     return []
 

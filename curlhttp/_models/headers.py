@@ -1,7 +1,7 @@
 """Header fields: validated before they are sent, kept as they are when received.
 
-libcurl sends whatever it gets, so `lines` returns nothing that was not checked. This module must
-not know what any field means, except which ones hold secrets.
+libcurl sends any text, so `lines` returns only what was checked. This module must not know what any
+field means, except which ones hold secrets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, sect
 # RFC 9110, section 5.5: visible at both ends; obs-text is what UTF-8 in bytes looks like here.
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
 _NONE: frozenset[str] = frozenset()
-_TELL_FROM_WHERE = frozenset({"referer", "origin"})
+_SOURCE_FIELDS = frozenset({"referer", "origin"})
 _USERINFO = re.compile(r"\A((?:[a-z][a-z0-9+.\-]*:)?[/\\]{2})[^/?#\\]*@", re.IGNORECASE)
 _FOLD = re.compile(r"\r?\n[ \t]+")
 _METHODS = {
@@ -87,7 +87,7 @@ def without_userinfo(name: str, value: str) -> str:
     Referer must not have them (RFC 9110, section 10.1.3), and Origin has no place for them. Other
     fields are returned unchanged.
     """
-    if name.lower() not in _TELL_FROM_WHERE:
+    if name.lower() not in _SOURCE_FIELDS:
         return value
     return _USERINFO.sub(r"\1", value)
 
@@ -253,26 +253,26 @@ class Headers(MutableMapping[str, str]):
 
     def copy(self) -> Headers:
         """Return an independent copy."""
-        twin = Headers.__new__(Headers)
-        twin._checked = self._checked
-        twin.sensitive = self.sensitive
-        twin._replace(self._read().copy())
-        return twin
+        clone = Headers.__new__(Headers)
+        clone._checked = self._checked
+        clone.sensitive = self.sensitive
+        clone._replace(self._read().copy())
+        return clone
 
     __copy__ = copy
 
     def without_credentials(self) -> Headers:
         """Return these headers without those that hold credentials or are marked sensitive."""
-        twin = self.copy()
+        clone = self.copy()
         secret = SENSITIVE | self.sensitive
-        twin._replace([field for field in self._read() if field[0].lower() not in secret])
-        return twin
+        clone._replace([field for field in self._read() if field[0].lower() not in secret])
+        return clone
 
     def without_secrets(self) -> Headers:
         """Return these headers for the pickle of an error: no credentials, URLs redacted."""
-        twin = self.without_credentials()
-        twin._replace([(name, redact_field(name, value)) for name, value in twin._fields])
-        return twin
+        clone = self.without_credentials()
+        clone._replace([(name, redact_field(name, value)) for name, value in clone._fields])
+        return clone
 
     def with_type(self, content_type: str) -> Headers:
         """Return these headers, which have no Content-Type, with one; do not change the result.
@@ -320,19 +320,19 @@ class Headers(MutableMapping[str, str]):
         """
         if not other:
             return self.copy()
-        ours: dict[str, list[tuple[str, str]]] = {}
+        changes: dict[str, list[tuple[str, str]]] = {}
         for name, value in _pairs(other):
             if value is None:
-                ours[_latin1(name, "name").lower()] = []
+                changes[_latin1(name, "name").lower()] = []
             else:
                 field = check_header(name, value)
-                ours.setdefault(field[0].lower(), []).append(field)
+                changes.setdefault(field[0].lower(), []).append(field)
         merged = Headers.__new__(Headers)
         merged._checked = self._checked
         merged.sensitive = self.sensitive
         if isinstance(other, Headers):
             merged.sensitive |= other.sensitive
-        merged._replace(_override(self._read(), ours))
+        merged._replace(_override(self._read(), changes))
         return merged
 
 
@@ -380,19 +380,19 @@ def _group_by_name(fields: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
 
 
 def _override(
-    fields: list[tuple[str, str]], ours: dict[str, list[tuple[str, str]]]
+    fields: list[tuple[str, str]], changes: dict[str, list[tuple[str, str]]]
 ) -> list[tuple[str, str]]:
-    """Return fields with each name in ours replaced, and new names at the end."""
+    """Return fields with each name in changes replaced, and new names at the end."""
     kept: list[tuple[str, str]] = []
     for field in fields:
         lower = field[0].lower()
-        substitute = ours.get(lower)
+        substitute = changes.get(lower)
         if substitute is None:
             kept.append(field)
         elif substitute:
             kept += substitute
-            ours[lower] = []
-    for rest in ours.values():
+            changes[lower] = []
+    for rest in changes.values():
         kept += rest
     return kept
 

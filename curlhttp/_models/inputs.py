@@ -78,10 +78,10 @@ _Source: TypeAlias = str | Piece | BinaryFile | Iterable[Piece]
 ContentInput: TypeAlias = (
     _Source | AsyncIterable[Piece] | Callable[[], _Source | AsyncIterable[Piece]]
 )
-"""A body as it is; a function that returns one makes it replayable."""
+"""A body that is sent unchanged; a function that returns one makes it replayable."""
 
 DataInput: TypeAlias = Mapping[Any, object] | Sequence[tuple[Any, object]] | ContentInput
-"""A form, or a body as it is."""
+"""A form, or a body that is sent unchanged."""
 
 # Any: a mapping's key type is invariant, and numbers are valid names. Values are objects, because a
 # TypedDict is not a mapping of anything else.
@@ -117,7 +117,7 @@ class _HasAuthFlow(Protocol):
 AuthInput: TypeAlias = (
     "tuple[Text, Text] | Auth | _HasAuthFlow | Callable[[Request], Request | None]"
 )
-"""(user, password), an Auth or what has its methods, or a function that changes a request."""
+"""(user, password), an Auth, an object with its methods, or a function that changes a request."""
 
 # --- errors ---
 

@@ -21,44 +21,44 @@ class ProgressMeter:
     """Report progress: at the start, at the end, and at most 20 times a second in between.
 
     Args:
-        tell: the function to call, or None. Its exceptions are passed on.
+        report: the function to call, or None. Its exceptions are passed on.
         now: the engine's monotonic clock.
 
     Raises:
         TypeError: it is not a plain function.
     """
 
-    __slots__ = ("_due", "_now", "_tell", "_told", "_total")
+    __slots__ = ("_due", "_now", "_report", "_reported", "_total")
 
-    def __init__(self, tell: Progress | None, now: Callable[[], float]) -> None:
-        if tell is not None and (not callable(tell) or inspect.iscoroutinefunction(tell)):
-            raise TypeError(f"progress must be a plain function of (done, total), not {tell!r}")
-        self._tell = tell
+    def __init__(self, report: Progress | None, now: Callable[[], float]) -> None:
+        if report is not None and (not callable(report) or inspect.iscoroutinefunction(report)):
+            raise TypeError(f"progress must be a plain function of (done, total), not {report!r}")
+        self._report = report
         self._now = now
-        self._told: tuple[int, int | None] | None = None
+        self._reported: tuple[int, int | None] | None = None
         self._total: int | None = None
         self._due = 0.0
 
     def begin(self, done: int, total: int | None) -> None:
         """Report the start, also when a transfer starts over."""
-        self._told, self._total = None, total
-        self._call(done)
+        self._reported, self._total = None, total
+        self._send_report(done)
 
     def move(self, done: int) -> None:
         """Report the bytes done, if a report is due."""
-        if self._tell is not None and self._now() >= self._due:
-            self._call(done)
+        if self._report is not None and self._now() >= self._due:
+            self._send_report(done)
 
     def end(self, done: int) -> None:
         """Report the end."""
         self._total = done
-        if self._told != (done, done):
-            self._call(done)
+        if self._reported != (done, done):
+            self._send_report(done)
 
-    def _call(self, done: int) -> None:
-        if self._tell is not None:
-            self._told, self._due = (done, self._total), self._now() + _EVERY
-            self._tell(done, self._total)
+    def _send_report(self, done: int) -> None:
+        if self._report is not None:
+            self._reported, self._due = (done, self._total), self._now() + _EVERY
+            self._report(done, self._total)
 
 
 class ProgressBody(Body):
@@ -85,14 +85,14 @@ class ProgressBody(Body):
 
     def read(self, size: int) -> bytes:
         self._begin()
-        return self._counted(self._body.read(min(size, _PIECE)))
+        return self._count(self._body.read(min(size, _PIECE)))
 
     def _begin(self) -> None:
         if self._done < 0:
             self._done = 0
             self._meter.begin(0, self.length)
 
-    def _counted(self, piece: bytes) -> bytes:
+    def _count(self, piece: bytes) -> bytes:
         self._done += len(piece)
         if not piece or self._done == self.length:
             self._meter.end(self._done)
@@ -139,7 +139,7 @@ class AsyncProgressBody(ProgressBody):
         self._begin()
         body = self._body
         if body.is_async:
-            return self._counted(await body.next())
+            return self._count(await body.next())
         if body.data is not None:
-            return self._counted(body.read(_PIECE))
-        return self._counted(await self._in_thread(body.read, _PIECE))
+            return self._count(body.read(_PIECE))
+        return self._count(await self._in_thread(body.read, _PIECE))

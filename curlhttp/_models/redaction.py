@@ -1,7 +1,7 @@
 """Redact URLs, header fields and lines of logs, for messages, reprs and logs.
 
 Everything that people see is redacted here. The attributes of requests and responses keep what was
-sent. redactor.py redacts whole requests and responses with their bodies.
+sent. body_redaction.py redacts whole requests and responses with their bodies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests for people: the repr, the header fields as sent, and the command line of curl."""
+"""Show requests: the repr, the header fields as sent, and the command line of curl."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def repr_of_request(request: Request) -> str:
 # --- the command line of curl, for a POSIX shell ---
 
 _MASK = "***"
-_LONGEST_ARGUMENT = 64 * 1024  # bytes: Linux takes 128 KiB; printf is a builtin, and has no bound
+_LONGEST_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB; printf is a builtin without a limit
 _FRAMED_BY_CURL = ("content-length", "transfer-encoding")
 _CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE).search
 # curl adds these unless it is told not to.
@@ -91,7 +91,7 @@ def curl_command(request: Request, *, secrets: bool = False) -> str:
 
     Args:
         request: sent or not; its authentication is shown as far as it is known.
-        secrets: show credentials. Without it they are masked by their names, as in recordings,
+        secrets: show credentials. By default they are masked by their names, as in recordings,
             because command lines are copied to tickets and chats.
     """
     line = _Command(secrets)
@@ -144,7 +144,7 @@ def _quoted(word: str | bytes) -> str:
 
 
 def _printf(data: bytes) -> str:
-    """Return the command that writes any bytes: no shell can hold NUL, nor all of them \\xff."""
+    """Return the command that writes any bytes: no shell variable holds NUL, and few hold \\xff."""
     plain = [
         f"\\{byte:03o}" if byte in b"\\%'" or not 32 <= byte < 127 else chr(byte) for byte in data
     ]
@@ -234,7 +234,7 @@ def _add_tls(line: _Command, tls: TLS) -> None:
     else:
         _add_authorities(line, tls, "")
         if not tls.check_hostname:
-            line.notes.append("here any name in the certificate was good enough")
+            line.notes.append("the host name was not verified")
     if isinstance(tls.cert, tuple):
         names = ("--cert", "--key", "--pass")
         for name, part in zip(names, tls.cert, strict=False):
@@ -311,7 +311,7 @@ def _add_body(line: _Command, request: Request, body: Body) -> None:
     data = _in_memory(body)
     if data is None:
         size = "" if body.length is None else f" of {body.length} bytes"
-        line.notes.append(f"the body{size} was streamed: give it to curl's standard input")
+        line.notes.append(f"the body{size} was streamed: pass it to curl on standard input")
         return line.add("--data-binary", "@-")
     if not line.secrets:
         kind = request.get_header("content-type") or ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from curlhttp._models.body import Body
     from curlhttp._models.config import Transport
-    from curlhttp._models.cookies import LazyCookies
+    from curlhttp._models.cookies import LazyCookieJar
     from curlhttp._models.inputs import (
         JSON,
         ContentInput,
@@ -39,7 +39,7 @@ IDEMPOTENT = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PUT", "TRACE"})
 
 Fields: TypeAlias = """tuple[
     Headers | None, Headers, Timeout, Transport, Body | None, Auth | None, CookieJar | None,
-    LazyCookies | None, Callable[[URL], Transport] | None, bool, bool, int | None, bool,
+    LazyCookieJar | None, Callable[[URL], Transport] | None, bool, bool, int | None, bool,
     float | None, RetryPolicy | None,
 ]"""
 """All attributes of a request but method and URL, in the order of `Request.fill`."""
@@ -53,7 +53,7 @@ def pack_fields(
     body: Body | None = None,
     auth: Auth | None = None,
     cookies: CookieJar | None = None,
-    jar: LazyCookies | None = None,
+    jar: LazyCookieJar | None = None,
     route: Callable[[URL], Transport] | None = None,
     stream: bool = False,
     follow_redirects: bool = True,
@@ -155,7 +155,7 @@ class Request:
     body: Body | None
     auth: Auth | None
     cookies: CookieJar | None
-    jar: LazyCookies | None
+    jar: LazyCookieJar | None
     timeout: Timeout
     transport: Transport
     route: Callable[[URL], Transport] | None
@@ -265,7 +265,7 @@ class Request:
         the Authorization that were sent. HTTP/2 sends Host as ":authority", and no
         Transfer-Encoding.
         """
-        from curlhttp._models.rendering import sent_headers  # loaded when somebody looks
+        from curlhttp._models.rendering import sent_headers  # rarely needed
 
         return sent_headers(self)
 
@@ -345,38 +345,38 @@ class Request:
 
     def as_kind(self, kind: type[Request]) -> Request:
         """Return a copy as another class, which must not have further attributes."""
-        twin = kind.__new__(kind)
+        clone = kind.__new__(kind)
         for name in Request.__slots__:
-            setattr(twin, name, getattr(self, name))
+            setattr(clone, name, getattr(self, name))
         if self._headers is not None:
-            twin._headers = self._headers.copy()
+            clone._headers = self._headers.copy()
         if self.extensions is not None:
-            twin.extensions = self.extensions.copy()
-        return twin
+            clone.extensions = self.extensions.copy()
+        return clone
 
     def without_credentials(self) -> Request:
         """Return a copy that describes the request and holds no credentials.
 
         Pickled responses and errors have this copy, because they end up in caches, queues and logs.
         """
-        twin = self.copy()
-        twin._headers = (self._headers or self._shared_headers).without_credentials()
-        twin._shared_headers = twin._headers
-        twin.auth = twin.cookies = None
-        twin.url = twin.url.without_userinfo()
-        if twin.body is not None and twin.body.is_secret:
-            twin.body = None
-        return twin
+        clone = self.copy()
+        clone._headers = (self._headers or self._shared_headers).without_credentials()
+        clone._shared_headers = clone._headers
+        clone.auth = clone.cookies = None
+        clone.url = clone.url.without_userinfo()
+        if clone.body is not None and clone.body.is_secret:
+            clone.body = None
+        return clone
 
     def without_secrets(self) -> Request:
         """Return a copy without credentials and with the secrets of its URLs masked.
 
         Pickled errors have this copy, because an error is kept to be read, not to be sent again.
         """
-        twin = self.without_credentials()
-        twin.url = URL(redact_url(twin.url))
-        twin._headers = twin._shared_headers = twin._shared_headers.without_secrets()
-        return twin
+        clone = self.without_credentials()
+        clone.url = URL(redact_url(clone.url))
+        clone._headers = clone._shared_headers = clone._shared_headers.without_secrets()
+        return clone
 
     def derive(self, **changes: Any) -> Request:  # Any: of each attribute its own type
         """Return a copy with some attributes replaced.
@@ -387,14 +387,14 @@ class Request:
         Raises:
             InvalidMethod, InvalidURL, InvalidHeader: a change cannot be sent.
         """
-        twin = self.copy()
+        clone = self.copy()
         if "method" in changes:
             changes["method"] = check_method(changes["method"])
         if "url" in changes:
             changes["url"] = parse_url(changes["url"])
         for name, value in changes.items():
-            setattr(twin, name, value)
-        return twin
+            setattr(clone, name, value)
+        return clone
 
     def to_curl(self, *, secrets: bool = False) -> str:
         """Return the command line of curl that sends the same, for a POSIX shell.

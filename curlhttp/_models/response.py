@@ -36,8 +36,8 @@ _WITHOUT_BODY = (204, 304)
 
 # An empty Location does not redirect: the body is read, and not cut like a redirect's.
 _LOCATION = re.compile(r"\nlocation:[^\n]*[^\x00-\x20\x7f\x85\xa0]").search
-# libcurl passes on whatever it takes for one: "HTTP/2026 05:", "HTTP/1.1 2000". Those that it
-# writes itself, for HTTP/2 and 3, have no reason.
+# libcurl also accepts lines such as "HTTP/2026 05:" and "HTTP/1.1 2000". Those that it writes
+# itself, for HTTP/2 and 3, have no reason.
 _STATUS_LINE = re.compile(rb"HTTP/(?:1\.[01] ([1-9]\d\d)[ \t\r\n]|[23] ([1-9]\d\d) \r\n)").match
 _STATUSES: dict[bytes, int] = {}  # by the bytes of the status line: a few thousand at most
 _known_status = _STATUSES.get
@@ -396,13 +396,13 @@ class Response(SuggestingAttributes):
         # Each response in a history has its own history, of the same earlier responses.
         if (known := done.get(id(self))) is not None:
             return cast(Self, known)
-        twin = copy.copy(self)  # by __getstate__: for a stream, the received part
-        done[id(self)] = twin
+        clone = copy.copy(self)  # by __getstate__: for a stream, the received part
+        done[id(self)] = clone
         if (strip := getattr(self.request, "without_secrets", None)) is not None:
-            twin.request = strip()
-        twin._redact()
-        twin.history = [past._redacted_copy(done) for past in self.history]
-        return twin
+            clone.request = strip()
+        clone._redact()
+        clone.history = [past._redacted_copy(done) for past in self.history]
+        return clone
 
     def _redact(self) -> None:
         self._head = Head(_redacted(self._head.block), _redacted(self._head.trailers))
@@ -446,9 +446,9 @@ class Response(SuggestingAttributes):
     async def discard(self) -> None:
         """Do nothing: there is no body left to read."""
 
-    def _at_end(self, tell: Callable[[BaseException | None], object]) -> None:
-        """Call tell(error or None) once the body has ended or was closed: now."""
-        tell(None)
+    def _at_end(self, callback: Callable[[BaseException | None], object]) -> None:
+        """Call callback(error or None) when the body has ended or was closed: now."""
+        callback(None)
 
     def close(self) -> None:
         """Do nothing: the body is in memory."""

@@ -1,4 +1,4 @@
-"""Signatures for help() and notebooks: with every keyword, and made when somebody looks."""
+"""Signatures for help() and notebooks, with every keyword, computed when they are first read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COLLECTED = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
 class DescribedDefault:
-    """A default whose repr is a text that says what it means.
+    """A default value whose repr is a text that describes it.
 
     Args:
         text: the repr.
@@ -25,11 +25,11 @@ class DescribedDefault:
         return self.text
 
 
-class LateSignature(Signature):
-    """A signature that is made when somebody looks at it.
+class LazySignature(Signature):
+    """A signature that is computed when it is first read.
 
     Args:
-        make: returns it.
+        make: returns the signature.
     """
 
     __slots__ = ("_made", "_make")
@@ -55,15 +55,15 @@ class LateSignature(Signature):
 
 
 def set_signature(function: object, make: Callable[[FunctionType], Signature]) -> None:
-    """Let a function show the signature that `make` returns when somebody looks.
+    """Give a function a signature that is computed when it is first read.
 
     Args:
         function: a Python function.
-        make: called with the function, which shows its own signature meanwhile.
+        make: called with the function, which still has its original signature; returns the other.
     """
     assert isinstance(function, FunctionType)
-    late = LateSignature(lambda: make(function))
-    function.__signature__ = late  # type: ignore[attr-defined]
+    lazy = LazySignature(lambda: make(function))
+    function.__signature__ = lazy  # type: ignore[attr-defined]
 
 
 def with_keywords(

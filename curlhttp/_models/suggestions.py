@@ -1,6 +1,6 @@
-"""Suggest in errors what to write in place of keywords and attributes of other libraries.
+"""Suggest in errors what to write instead of keywords and attributes of other libraries.
 
-A call that fits costs nothing more.
+A call with the right arguments costs nothing more.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class SuggestingAttributes:
             raise no_attribute("response", subject, self, name)
 
 
-def with_suggestions(place: str) -> Callable[[_Class], _Class]:
+def with_suggestions(context: str) -> Callable[[_Class], _Class]:
     """Return a class decorator: the constructor's TypeErrors suggest the right keyword.
 
     Args:
-        place: a key of TABLE.
+        context: a key of TABLE.
     """
 
     def decorate(cls: _Class) -> _Class:
@@ -51,7 +51,7 @@ def with_suggestions(place: str) -> Callable[[_Class], _Class]:
                 make(self, *args, **options)
             except TypeError as error:
                 subject = f"{type(self).__name__}()"
-                if (better := explain_call(place, subject, error, make)) is error:
+                if (better := explain_call(context, subject, error, make)) is error:
                     raise
                 raise better from None
 
@@ -62,27 +62,27 @@ def with_suggestions(place: str) -> Callable[[_Class], _Class]:
 
 
 def explain_call(
-    place: str, subject: str, error: TypeError, called: Callable[..., object]
+    context: str, subject: str, error: TypeError, called: Callable[..., object]
 ) -> TypeError:
     """Return what to raise for a TypeError: a better one if the arguments did not fit, or itself.
 
     Args:
-        place: a key of TABLE.
+        context: a key of TABLE.
         subject: what was called, such as "Client()".
         error: caught where it was called.
         called: the function.
     """
     if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-        return error  # the arguments fitted: something in the function raised that
+        return error  # raised inside the function: the arguments were right
     from inspect import signature
 
     known = [each for each in signature(called).parameters if each != "self"]
     text = str(error)
     if "unexpected keyword argument '" in text:
-        return no_keyword(place, subject, text.split("'")[1], known)
+        return no_keyword(context, subject, text.split("'")[1], known)
     if "positional argument" in text:
         named = ", ".join(f"{name}=" for name in known[:3])
-        return TypeError(f"{subject} takes keywords alone, such as {named}")
+        return TypeError(f"{subject} takes only keywords, such as {named}")
     return error
 
 
@@ -99,16 +99,16 @@ def no_name(module: str, name: str) -> AttributeError:
     return no_attribute("module", subject, owner, name)
 
 
-def no_keyword(place: str, subject: str, name: str, known: Iterable[str]) -> TypeError:
+def no_keyword(context: str, subject: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error for an unknown keyword.
 
     Args:
-        place: a key of TABLE.
+        context: a key of TABLE.
         subject: what was called, such as "Client()".
         name: the unknown keyword.
         known: the keywords that exist.
     """
-    return TypeError(f"{subject} has no keyword {name!r}{_instead(place, name, known, '=')}")
+    return TypeError(f"{subject} has no keyword {name!r}{_instead(context, name, known, '=')}")
 
 
 def no_option(subject: str, name: str, known: Iterable[str], other: str) -> TypeError:
@@ -120,33 +120,33 @@ def no_option(subject: str, name: str, known: Iterable[str], other: str) -> Type
         known: the options that exist.
         other: what to call for a request with a body.
     """
-    if name in _OF_OTHERS:
+    if name in _BODY_OPTIONS:
         return TypeError(f"{subject} takes no {name}: it sends GET without a body; {other}")
     return no_keyword("request", subject, name, known)
 
 
-def no_attribute(place: str, subject: str, owner: object, name: str) -> AttributeError:
+def no_attribute(context: str, subject: str, owner: object, name: str) -> AttributeError:
     """Return the error for a missing attribute.
 
     Args:
-        place: a key of TABLE.
+        context: a key of TABLE.
         subject: how messages name the owner, such as "module 'curlhttp'".
         owner: the object without the attribute.
         name: the missing attribute.
     """
     text = f"{subject} has no attribute {name!r}"
     other = name[1:] if name.startswith("a") else f"a{name}"
-    if place == "response" and other in _IN_BOTH_COLOURS and hasattr(type(owner), other):
+    if context == "response" and other in _SYNC_AND_ASYNC and hasattr(type(owner), other):
         return AttributeError(f"{text}; write response.{other}()")
-    if name in TABLE[place]:
-        return AttributeError(text + _instead(place, name, (), ""))
+    if name in TABLE[context]:
+        return AttributeError(text + _instead(context, name, (), ""))
     return AttributeError(text, name=name, obj=owner)  # Python itself suggests a close name
 
 
-def _instead(place: str, name: str, known: Iterable[str], sign: str) -> str:
-    instead = TABLE[place].get(name)
+def _instead(context: str, name: str, known: Iterable[str], sign: str) -> str:
+    instead = TABLE[context].get(name)
     if instead is None:
-        from difflib import get_close_matches  # loaded for an error alone
+        from difflib import get_close_matches  # loaded only for an error
 
         close = get_close_matches(name, list(known), 1, 0.75)
         return f"; did you mean {close[0]}{sign}?" if close else ""
@@ -167,17 +167,17 @@ _MIDDLEWARE = "middleware=[...], each `async def middleware(request, send)`"
 _CERT = "cert=(certificate, key) and verify=, or verify=an ssl.SSLContext"
 _BOUNDED = "max_response_size=, in bytes"
 _NOT_NEEDED = "nothing: leave it out"
-_FRAMING = "nothing: a body without a length is sent in chunks by itself"
+_FRAMING = "nothing: a body without a length is sent with chunked coding"
 _TIMEOUT = "curlhttp.Timeout(connect=10, read=60, total=None)"
 
-_OF_CLIENTS = (
+_CLIENT_OPTIONS = (
     *("attempt_middleware", "breaker", "cache", "certificates", "concurrency_limit", "dns_ttl"),
     *("guard", "hedge", "hsts", "http3", "keepalive_expiry", "limits", "max_connection_lifetime"),
     *("max_connections", "max_connections_per_host", "max_keepalive_connections", "rate_limit"),
     *("sensitive_headers", "transport"),
 )
-_OF_OTHERS = frozenset({"data", "json", "content", "files", "body", "form", "method", "stream"})
-_IN_BOTH_COLOURS = frozenset(
+_BODY_OPTIONS = frozenset({"data", "json", "content", "files", "body", "form", "method", "stream"})
+_SYNC_AND_ASYNC = frozenset(
     prefix + name
     for prefix in ("", "a")
     for name in (
@@ -196,7 +196,7 @@ _ROUTES: Final = {
     "proxy_headers": 'proxies= with curlhttp.Proxy(url=..., headers=(("Name", "value"),))',
     "retries": "retry=3, or retry=curlhttp.RetryPolicy(...)",
     "raise_for_status": _RAISE,
-    "skip_auto_headers": 'headers={"User-Agent": None}: None takes a header away',
+    "skip_auto_headers": 'headers={"User-Agent": None}: None removes a header',
     "auto_decompress": 'headers={"Accept-Encoding": None}, or response.iter_raw() of a stream',
     "ssl": _VERIFY,
     "ssl_context": _VERIFY,
@@ -219,7 +219,7 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "stream": _STREAM,
         "connector": f"{_LIMITS}; verify=, uds=, local_address= for its other settings",
         "connector_owner": _NOT_NEEDED,
-        "cookie_jar": "cookies=, which takes a jar, too",
+        "cookie_jar": "cookies=, which also takes a jar",
         "allow_incoming_cookies": "middleware that deletes response.headers['Set-Cookie']",
         "http1": "http2=False, which is Client's default",
         "disable_http1": 'http2="prior-knowledge"',
@@ -227,7 +227,7 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "disable_http3": "http3=False, which is the default",
         "disable_ipv4": "ip_version=6",
         "disable_ipv6": "ip_version=4",
-        "multiplexed": "http2=True, and client.map or AsyncClient for requests at once",
+        "multiplexed": "http2=True, and client.map or AsyncClient for concurrent requests",
         "happy_eyeballs": "happy_eyeballs_timeout=0.2",
         "source_address": "local_address=",
         "resolver": 'resolve={"host": "address"}, or doh="https://..."',
@@ -245,9 +245,9 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "json_encoder": "content=dumps(value) with a Content-Type",
         "trace_configs": 'hooks={"before_attempt": ..., "after_attempt": ...}, or response.timings',
         "tls_configuration": _CERT,
-        "revocation_configuration": "nothing: certificates are not looked up for revocation",
+        "revocation_configuration": "nothing: certificates are not checked for revocation",
         "quic_cache_layer": 'http3="auto"',
-        "loop": "nothing: a client serves whichever loop runs",
+        "loop": "nothing: a client works in every event loop",
         "request_class": _MIDDLEWARE,
         "response_class": _MIDDLEWARE,
         "ws_response_class": "client.websocket(url)",
@@ -262,7 +262,7 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "event_hooks": f"{_HOOKS}, for the client",
         "follow": "follow_redirects=",
         "max_redirects": "max_redirects= of the client",
-        "body": "content= for a body as it is, data= for a form",
+        "body": "content= for a body that is sent unchanged, data= for a form",
         "form": "data=",
         "query": "params=",
         "header": "headers=",
@@ -276,10 +276,10 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "expect100": "headers={'Expect': '100-continue'}",
         "read_until_eof": _NOT_NEEDED,
         "server_hostname": 'connect_to={"host": "address"}, with the name in the URL',
-        "trace_request_ctx": "a context variable: hooks see it",
+        "trace_request_ctx": "a context variable, which hooks can read",
         "override_scheme": "the scheme in the URL",
         "upload_tracker": "progress=, a function of (bytes sent, bytes in all)",
-        **{name: f"{name}= of the client" for name in _OF_CLIENTS},
+        **{name: f"{name}= of the client" for name in _CLIENT_OPTIONS},
     },
     "Timeout": {
         "timeout": f"{_TIMEOUT}: connect= and read= take the seconds",
@@ -329,7 +329,7 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "version": "response.http_version",
         "charset": "response.encoding",
         "charset_encoding": "response.encoding",
-        "apparent_encoding": "response.encoding, and set it if the server did not say",
+        "apparent_encoding": "response.encoding, which you can set if the server did not",
         "get_encoding": "response.encoding",
         "content_type": 'response.headers["Content-Type"]',
         "content_length": 'response.headers["Content-Length"], or len(response.content)',
@@ -355,15 +355,15 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "stream": f"{_STREAM} as response.iter_bytes()",
         "readline": f"{_STREAM} as response.iter_lines()",
         "iter_content": f"response.iter_bytes(chunk_size); or {_STREAM}",
-        "iter_lines": f"response.text.splitlines(); or, line by line as they come, {_STREAM}",
-        "iter_text": f"response.text; or, piece by piece as they come, {_STREAM}",
+        "iter_lines": f"response.text.splitlines(); or, line by line as received, {_STREAM}",
+        "iter_text": f"response.text; or, piece by piece as received, {_STREAM}",
         "iter_raw": f"response.content, which is decoded; or {_STREAM}",
         "aiter_lines": f"response.text.splitlines(); or async {_STREAM}",
         "aiter_text": f"response.text; or async {_STREAM}",
         "aiter_raw": f"response.content, which is decoded; or async {_STREAM}",
         "closed": "nothing: the body is in memory",
-        "release": "nothing: the connection is free already; close() and aclose() are for streams",
-        "wait_for_close": "nothing: the connection is free already",
+        "release": "nothing: the connection was released; close() and aclose() are for streams",
+        "wait_for_close": "nothing: the connection was released",
         "get": "response.json(), and then .get()",
     },
     "module": {
@@ -397,7 +397,7 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "TraceConfig": 'hooks={"before_attempt": ..., "after_attempt": ...} of the client',
         "RetryConfiguration": "curlhttp.RetryPolicy",
         "Fingerprint": 'pins={"host": "sha256//..."}',
-        "USE_CLIENT_DEFAULT": "nothing: what a request leaves out is the client's",
+        "USE_CLIENT_DEFAULT": "nothing: a request uses the client's settings by default",
         "create_ssl_context": "verify= and cert= of the client",
         "InvalidUrlClientError": "curlhttp.InvalidURL",
         "UnsupportedProtocol": "curlhttp.InvalidSchema",
@@ -410,7 +410,7 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "HTTPException": "curlhttp.RequestException",
         "NetworkError": "curlhttp.ConnectionError",
         "ConnectError": "curlhttp.ConnectionError",
-        "ReadError": "curlhttp.ConnectionError, or curlhttp.ChunkedEncodingError amid a body",
+        "ReadError": "curlhttp.ConnectionError, or curlhttp.ChunkedEncodingError within a body",
         "WriteError": "curlhttp.ConnectionError",
         "CloseError": "curlhttp.ConnectionError",
         "ClientConnectionError": "curlhttp.ConnectionError",
@@ -443,12 +443,12 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "RequestNotRead": "curlhttp.StreamConsumedError",
         "WSServerHandshakeError": "curlhttp.WebSocketRefused",
         "WebSocketError": "curlhttp.WebSocketClosed",
-        "WSMsgType": "`async for message in ws:`, which gives str and bytes",
-        "WSMessage": "`async for message in ws:`, which gives str and bytes",
+        "WSMsgType": "`async for message in ws:`, which yields str and bytes",
+        "WSMessage": "`async for message in ws:`, which yields str and bytes",
         **{
             f"a{verb}": f"`await curlhttp.AsyncClient().{verb}(url)`"
             for verb in ("get", "post", "put", "patch", "delete", "head", "options", "request")
         },
     },
 }
-"""What to write here for what other libraries call it: by where it stands, then by that name."""
+"""What to write here for a name of other libraries: by its context, then by that name."""

@@ -1,4 +1,4 @@
-"""Time limits of a request, as one frozen value that is checked when it is made."""
+"""The time limits of a request, as a frozen value that is validated when it is made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Timeout:
         write: while a body is sent, the time in which no byte of it is sent, as far as libcurl
             and the system report: bytes in their buffers count as sent. It pauses while the body
             has no data ready. With None, `read` covers sending too.
-        pool: the wait for a free handle of the pool.
+        pool: the wait for a free connection of the pool.
 
     Raises:
         ValueError: a limit is not a positive, finite number.

@@ -31,7 +31,7 @@ MICROSECOND = 1e-6
 CurlTimings: TypeAlias = tuple[
     float, int, int, tuple[str, str, int, int] | None, tuple[int, int, int] | None
 ]
-"""Timings as libcurl counts them; they become Timings when somebody looks at them.
+"""Timings as libcurl counts them, which become Timings when they are first read.
 
 Seconds in the queue; microseconds to the first byte and in total; addresses and ports, or None when
 no server was reached; microseconds until the name was resolved, the connection made, and TLS ready

@@ -399,7 +399,7 @@ class URL(_URLBuilder):
         Raises:
             InvalidSchema, InvalidURL: the result cannot be requested.
         """
-        text = _as_text(location).strip()
+        text = _to_text(location).strip()
         if _SCHEME(text):
             found = parse_url(text)
         elif text.startswith("//"):
@@ -412,7 +412,7 @@ class URL(_URLBuilder):
 
     def _relative(self, text: str) -> URL:
         _, path, query, fragment = _split(text)
-        with _with_url_in_errors(text):
+        with _add_url_to_errors(text):
             # Quoted before the merge: an invalid escape here must not affect those of the base.
             path = quoted(path, PATH_SAFE)
             if not path:
@@ -432,7 +432,7 @@ class URL(_URLBuilder):
             return self
         piece = encode_params(params)
         if isinstance(params, (str, bytes)):
-            with _with_url_in_errors(str(self)):
+            with _add_url_to_errors(str(self)):
                 piece = quoted(piece, QUERY_SAFE)
         if not piece:
             return self
@@ -525,10 +525,10 @@ def parse_url(url: str | bytes | URL) -> URL:
         return _cached(url) if len(url) <= _LONGEST_CACHED else _parse_slowly(url)
     if isinstance(url, URL):
         return url
-    return parse_url(_as_text(url))
+    return parse_url(_to_text(url))
 
 
-def _as_text(text: str | bytes | None) -> str:
+def _to_text(text: str | bytes | None) -> str:
     if text is None:
         raise MissingSchema("the URL is None: give text, such as 'https://example.com/'")
     if not isinstance(text, bytes):
@@ -565,7 +565,7 @@ def _parse_slowly(text: str) -> URL:
     text = text.lstrip()
     scheme, rest = _after_scheme(text)
     authority, path, query, fragment = _split(rest)
-    with _with_url_in_errors(text):
+    with _add_url_to_errors(text):
         userinfo, host_port = _after_userinfo(authority or "")
         origin = parse_origin(f"{scheme}://{host_port}")
         target = build_target(path, query)
@@ -574,7 +574,7 @@ def _parse_slowly(text: str) -> URL:
 
 
 @contextmanager
-def _with_url_in_errors(text: str) -> Iterator[None]:
+def _add_url_to_errors(text: str) -> Iterator[None]:
     """Add the URL, redacted, to the message of an InvalidURL."""
     try:
         yield

@@ -18,7 +18,7 @@ from inspect import signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
-from curlhttp._models.cookies import LazyCookies
+from curlhttp._models.cookies import LazyCookieJar
 from curlhttp._models.redaction import is_secret_header, redact_text, strip_userinfo
 from curlhttp._models.response import Response
 from curlhttp.distributed.manifest import Format, part_name, result_name
@@ -213,7 +213,7 @@ class _Part:
             request.extensions = {_KEY: (row, text, request.url.host)}
             # A separate cookie jar for each request, so that cookies of thousands of URLs neither
             # mix nor pile up.
-            request.jar = LazyCookies()
+            request.jar = LazyCookieJar()
             yield request
 
     def _store_body(self, row: FetchRow) -> None:

@@ -4,7 +4,7 @@
 
     CurlhttpInstrumentor().instrument()
 
-By the stable semantic conventions for HTTP: https://opentelemetry.io/docs/specs/semconv/http/
+It follows the stable conventions for HTTP: https://opentelemetry.io/docs/specs/semconv/http/
 """
 
 from __future__ import annotations
@@ -39,22 +39,21 @@ __all__ = ["CurlhttpInstrumentor", "RequestHook", "ResponseHook"]
 
 
 class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own imports have no types
-    """Trace and measure what clients send; one object, however often it is made.
+    """Trace and measure the requests of all clients, or of one client; a singleton.
 
-    Each attempt has a span of its own: each retry, each hop of a redirect, each answer to a
-    challenge, each hedge. It ends with the body where the caller gets that in memory, and with the
-    head where the caller reads the body. Where the context says so (suppress_instrumentation,
-    suppress_http_instrumentation), nothing is traced.
+    Each attempt has a span: each retry, each hop of a redirect, each response to a challenge, each
+    hedge. A span ends with the body if that is read into memory, and with the head if you read the
+    body. Nothing is traced inside suppress_instrumentation() and suppress_http_instrumentation().
     """
 
-    _end: Callable[[], None]  # of the last instrument(): counts connections no more
-    # Each with what ends it; that is called, too, where a client is dropped.
+    _end: Callable[[], None]  # stops counting connections, from the last instrument()
+    # Each with a function that ends it, which is also called if the client is garbage-collected.
     _clients: WeakKeyDictionary[
         Client | AsyncClient, tuple[ClientTracing, Callable[[], object]]
     ] = WeakKeyDictionary()
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return nothing: what is instrumented is this very package."""
+        """Return nothing, because this package itself is instrumented."""
         return ()
 
     def _instrument(
@@ -84,44 +83,44 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         request_hook: RequestHook | None = None,
         response_hook: ResponseHook | None = None,
     ) -> None:
-        """Trace and measure what one client sends, whatever its transport is.
+        """Trace and measure the requests of one client, with any transport.
 
         Args:
-            client: a second time for the same one changes nothing.
+            client: a Client or an AsyncClient; a second call for the same one does nothing.
             tracer_provider: None for the global one.
             meter_provider: None for the global one.
             request_hook: called with the span and the request before it is sent.
-            response_hook: called with the span, the request, and a response without its body.
+            response_hook: called with the span, the request, and the response without its body.
 
         Raises:
-            TypeError: it is no Client and no AsyncClient, such as a Session: use instrument().
+            TypeError: it is neither, for example a Session: use instrument().
         """
         if not hasattr(client, "_add_wrapper"):
             raise TypeError(
-                f"instrument_client takes a Client or an AsyncClient, not {type(client).__name__}; "
-                "instrument() is for all"
+                f"instrument_client takes a Client or an AsyncClient, not {type(client).__name__}: "
+                "use instrument(), which traces all"
             )
         if client in self._clients:
             return
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
-        watch = ClientTracing(tracing)
+        wrapper = ClientTracing(tracing)
         end = finalize(
-            client, _leave, observe_connections(tracing.meter, meter_provider, watch.found)
+            client, _stop, observe_connections(tracing.meter, meter_provider, wrapper.get_engines)
         )
         end.atexit = False
-        self._clients[client] = watch, end
-        client._add_wrapper(watch)
+        self._clients[client] = wrapper, end
+        client._add_wrapper(wrapper)
         network.numbers_sends += 1
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
-        """Trace and measure one client no more; without instrument_client before, do nothing."""
+        """Stop tracing and measuring one client; do nothing if it was not instrumented."""
         found = self._clients.pop(client, None)
         if found is not None:
-            watch, end = found
-            client._remove_wrapper(watch)
+            wrapper, end = found
+            client._remove_wrapper(wrapper)
             end()
 
 
-def _leave(end: Callable[[], None]) -> None:
+def _stop(end: Callable[[], None]) -> None:
     end()
     network.numbers_sends -= 1

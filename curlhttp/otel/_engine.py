@@ -1,6 +1,6 @@
-"""Engines whose attempts are traced: around those of one client, or of all clients.
+"""Wrappers that trace the attempts of engines, of one client or of all clients.
 
-Also the metric http.client.open_connections, as the engines count it.
+Also the metric http.client.open_connections, from the counters of the engines.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from curlhttp.otel._tracing import TracedAttempt, Tracing
 __all__ = ["ClientTracing", "NetworkTracing", "observe_connections"]
 
 
-# --- A connection for another protocol, up to the answer to the request that asked for it (101) ---
+# --- A connection for another protocol, traced up to the response to its request (101) ---
 
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n").search
 
 
 class TracedStream:
-    """A stream that tells an attempt of its answer; who reads it bounds what is read for that.
+    """A stream that ends its attempt with the head of the response; its reader limits the head.
 
     Args:
         stream: the connection.
-        under: the attempt, which ends with its answer.
+        attempt: the attempt.
     """
 
-    def __init__(self, stream: ByteStream, under: TracedAttempt) -> None:
+    def __init__(self, stream: ByteStream, attempt: TracedAttempt) -> None:
         self._stream = stream
-        self._under: TracedAttempt | None = under
+        self._attempt: TracedAttempt | None = attempt
         self._head = b""
         self.write = stream.write
         self.drain = stream.drain
@@ -60,46 +60,47 @@ class TracedStream:
 
     @property
     def descriptor(self) -> int:
-        """Return the socket below, -1 where there is none."""
+        """Return the file descriptor of the socket, -1 without one."""
         return getattr(self._stream, "descriptor", -1)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         """Return the next bytes; see ByteStream."""
         piece = await self._stream.receive(seconds)
-        if self._under is not None:
-            self._look_at(piece, self._under)
+        if self._attempt is not None:
+            self._parse_head(piece, self._attempt)
         return piece
 
     def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
+        """Return what `receive` would return, None if it would have to wait."""
         return self._stream.receive_now()
 
-    def _look_at(self, piece: bytes | None, under: TracedAttempt) -> None:
+    def _parse_head(self, piece: bytes | None, attempt: TracedAttempt) -> None:
         self._head += piece or b""
         while (end := _END_OF_HEAD(self._head)) is not None:
             head, self._head = Head(self._head[: end.end()]), self._head[end.end() :]
             if head.status_code >= 200 or head.status_code == 101:
-                self._under, self._head = None, b""
-                under.answer(head, self._stream.timings())
+                self._attempt, self._head = None, b""
+                attempt.end_with_head(head, self._stream.timings())
                 return
 
     def abort(self, error: Exception | None = None) -> None:
-        """End the connection at once; without an answer its attempt has failed."""
-        under, self._under = self._under, None
-        if under is not None:
-            # Who gives up a handshake does so while it handles what ended that, such as garbage.
-            under.fail(error or sys.exc_info()[1] or ConnectionError())
+        """Close the connection; if no response was received, the attempt has failed."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            # A handshake is given up inside an `except` block, for example for an invalid head.
+            attempt.fail(error or sys.exc_info()[1] or ConnectionError())
         self._stream.abort(error)
 
 
 T = TypeVar("T")
 
-# By id: requests on their way from a TracedEngine to the engine, which asks who stands in for it.
-_passing: set[int] = set()
+# The ids of requests that a TracedEngine has passed on: the engine, which asks for an override,
+# must not get a TracedEngine again.
+_untraced: set[int] = set()
 
 
 class TracedEngine:
-    """An engine around another one, with a span for each attempt.
+    """Wrap an engine, with a span for each attempt.
 
     Args:
         tracing: traces attempts.
@@ -119,61 +120,61 @@ class TracedEngine:
         self.close = engine.close
 
     async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
-        """Send the request, and return the response with its body in memory."""
+        """Send a request and return the response with its body in memory."""
         if not is_http_instrumentation_enabled():
             return await self._perform(request, plan)
         ensure_numbered(request)
         if plan is None:
-            # A copy: the context is of this attempt alone.
-            return await self._tracing.around(request.copy(), self._perform)
-        return await around_each([self._tracing.around], self._perform)(request, plan)
+            # A copy, because the context belongs to this attempt alone.
+            return await self._tracing.trace(request.copy(), self._perform)
+        return await around_each([self._tracing.trace], self._perform)(request, plan)
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request, and return once the head of the response is in."""
+        """Send a request and return once the head of the response is received."""
         if not is_http_instrumentation_enabled():
             return await self._open(request, plan)
         ensure_numbered(request)
         if plan is None:
-            return await self._tracing.around(request.copy(), self._open)
-        # What comes of a race of streams is no response yet; the middleware takes both.
+            return await self._tracing.trace(request.copy(), self._open)
+        # A hedge of streams returns no Response yet; the middleware accepts both.
         last = cast("Exchange", self._open)
-        raced = around_each([self._tracing.around], last)(request, plan)
-        return cast("Incoming", await raced)
+        hedged = around_each([self._tracing.trace], last)(request, plan)
+        return cast("Incoming", await hedged)
 
     async def connect(self, request: Request) -> ByteStream:
-        """Open a connection for another protocol; its span ends with the answer to the request."""
+        """Open a connection for another protocol; the span ends with the response on it."""
         engine = connector(self._engine)
         if not is_http_instrumentation_enabled():
-            return await self._past(request, engine.connect)
+            return await self._send_untraced(request, engine.connect)
         ensure_numbered(request)
-        # The head of this very request is what the caller writes on the connection.
-        under = self._tracing.begin(request)
+        # Not a copy: the caller writes the head of this request on the connection.
+        attempt = self._tracing.begin(request)
         try:
-            stream = await self._past(request, engine.connect)
+            stream = await self._send_untraced(request, engine.connect)
         except BaseException as error:
-            under.fail(error)
+            attempt.fail(error)
             raise
-        return TracedStream(stream, under)
+        return TracedStream(stream, attempt)
 
     def _perform(self, request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
-        return self._past(request, self._engine.perform, plan)
+        return self._send_untraced(request, self._engine.perform, plan)
 
     def _open(self, request: Request, plan: HedgePlan | None = None) -> Awaitable[Incoming]:
-        return self._past(request, self._engine.open, plan)
+        return self._send_untraced(request, self._engine.open, plan)
 
-    async def _past(
+    async def _send_untraced(
         self, request: Request, send: Callable[..., Awaitable[T]], plan: HedgePlan | None = None
     ) -> T:
-        """Return what the engine gives, which is not to ask for a traced one once more."""
-        _passing.add(id(request))
+        """Send a request with the wrapped engine, so that it is not traced twice."""
+        _untraced.add(id(request))
         try:
             return await (send(request) if plan is None else send(request, plan))
         finally:
-            _passing.discard(id(request))
+            _untraced.discard(id(request))
 
 
 class NetworkTracing:
-    """Trace the attempts of all engines that reach the network; see Watcher.
+    """Trace the attempts of all engines that reach the network; see Instrumentation.
 
     Args:
         tracing: traces attempts.
@@ -183,7 +184,7 @@ class NetworkTracing:
         self._tracing = tracing
 
     def over(self, mocked: NetworkOverride | None) -> NetworkOverride:
-        """Return the stand-in that has each request traced, and leaves it to a mock, if any."""
+        """Return an override that traces each request; a mock, if there is one, responds to it."""
         return _TracedOverride(self._tracing, mocked)
 
 
@@ -193,7 +194,7 @@ class _TracedOverride:
         self._mocked = mocked
 
     def engine_for(self, request: Request, engine: Waits) -> Engine | None:
-        if id(request) not in _passing and is_http_instrumentation_enabled():
+        if id(request) not in _untraced and is_http_instrumentation_enabled():
             return TracedEngine(self._tracing, cast("Engine", engine))
         return None if self._mocked is None else self._mocked.engine_for(request, engine)
 
@@ -202,21 +203,21 @@ class _TracedOverride:
 
 
 class ClientTracing:
-    """Trace the attempts of one client; see Around.
+    """Trace the attempts of one client; see EngineWrapper.
 
     Args:
         tracing: traces attempts.
 
     Attributes:
-        engines: the client's.
+        engines: the engines of the client.
     """
 
     def __init__(self, tracing: Tracing) -> None:
         self.engines: WeakSet[Engine] = WeakSet()
         self._tracing = tracing
 
-    def found(self) -> list[Engine]:
-        """Return the engines to count connections of."""
+    def get_engines(self) -> list[Engine]:
+        """Return the engines whose connections are counted."""
         return list(self.engines)
 
     def around(self, engine: Engine) -> Engine:
@@ -228,10 +229,10 @@ class ClientTracing:
         """Do nothing: spans end with their attempts."""
 
 
-# --- The metric http.client.open_connections: what the engines have open, as they count it ---
+# --- The metric http.client.open_connections ---
 
-_NAME = "http.client.open_connections"  # still in development in the conventions
-_STATE = "http.connection.state"
+_METRIC = "http.client.open_connections"  # in development in the conventions
+_STATE_ATTRIBUTE = "http.connection.state"
 
 
 class _CountsConnections(Protocol):
@@ -242,23 +243,23 @@ _Engines: TypeAlias = "Callable[[], Iterable[object]]"
 
 
 class _Global:
-    """Stands for the global MeterProvider, of whichever kind that is now."""
+    """Stand for the global MeterProvider, which may be replaced later."""
 
 
 _GLOBAL = _Global()
-# A meter keeps the callbacks of the first instrument of a name alone.
+# A meter only keeps the callbacks of the first instrument with a name.
 _observed: WeakKeyDictionary[MeterProvider | _Global, list[_Engines]] = WeakKeyDictionary()
 
 
 def observe_connections(
     meter: Meter, provider: MeterProvider | None, engines: _Engines
 ) -> Callable[[], None]:
-    """Have a meter ask how many connections are open; return what ends that.
+    """Report the number of open connections to a meter; return a function that stops it.
 
     Args:
-        meter: asks whenever it is read, in any thread.
-        provider: gave the meter; None for the global one.
-        engines: gives those that count theirs, among others.
+        meter: reads the number at any time, in any thread.
+        provider: the provider of the meter; None for the global one.
+        engines: returns objects; those that are engines count their connections.
     """
     key = _GLOBAL if provider is None else provider
     found = _observed.get(key)
@@ -275,7 +276,7 @@ def observe_connections(
 
 def _create(meter: Meter, observed: list[_Engines]) -> None:
     def observe(options: CallbackOptions) -> Iterator[Observation]:
-        # An engine counts once, also if its client and all clients are observed.
+        # Each engine counts once, even if both its client and all clients are observed.
         found = {id(each): each for engines in tuple(observed) for each in engines()}
         counts: Counter[tuple[str, bool]] = Counter()
         for engine in found.values():
@@ -286,14 +287,14 @@ def _create(meter: Meter, observed: list[_Engines]) -> None:
             yield Observation(
                 number,
                 {
-                    _STATE: "active" if is_used else "idle",
+                    _STATE_ATTRIBUTE: "active" if is_used else "idle",
                     server_attributes.SERVER_ADDRESS: host.strip("[]"),
                     server_attributes.SERVER_PORT: int(port or 0),
                 },
             )
 
     meter.create_observable_up_down_counter(
-        _NAME,
+        _METRIC,
         callbacks=[observe],
         unit="{connection}",
         description="Number of outbound HTTP connections that are active or idle on the client.",

@@ -1,6 +1,7 @@
-"""A span and a duration for each attempt, by the stable conventions of OpenTelemetry for HTTP.
+"""A span and a duration for each attempt, by OpenTelemetry's stable conventions for HTTP.
 
-Knows no engine: it is a middleware around attempts, whose result may be a head that is in.
+It knows no engine: it is a middleware for attempts, whose result is a response, or an incoming one
+whose head was received.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ ResponseHook: TypeAlias = Callable[[Span, Request, Response], object]
 
 T = TypeVar("T", bound="Response | Incoming")
 
-# The convention's: all others are _OTHER, so that nobody makes a thousand names of spans.
+# The methods that the convention allows in span names; others are _OTHER, to limit their number.
 _METHODS = frozenset(
     {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"}
 )
 _OTHER = "_OTHER"
-# As the convention advises for http.client.request.duration.
+# The buckets that the convention advises for http.client.request.duration.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _SCHEMA = Schemas.V1_36_0.value
 _NANO = 1_000_000_000
@@ -88,25 +89,24 @@ class Tracing:
         self._request_hook = request_hook
         self._response_hook = response_hook
 
-    async def around(self, request: Request, send: Callable[[Request], Awaitable[T]]) -> T:
-        """Send one attempt, with a span of its own up to its head, or its body where that is read.
+    async def trace(self, request: Request, send: Callable[[Request], Awaitable[T]]) -> T:
+        """Send one attempt in a span, which ends with the head, or with the body if that is read.
 
         Args:
-            request: of this attempt alone; gets the headers that carry the context.
+            request: a copy for this attempt, to which the headers of the context are added.
             send: sends it.
         """
-        under = self.begin(request)
+        attempt = self.begin(request)
         try:
             result = await send(request)
-        # A cancellation ends the attempt, too.
-        except BaseException as error:
-            under.fail(error)
+        except BaseException as error:  # also a cancellation
+            attempt.fail(error)
             raise
-        under.end(result)
+        attempt.end(result)
         return result
 
     def begin(self, request: Request) -> TracedAttempt:
-        """Return what an attempt is under way with; its context is in the request's headers."""
+        """Start a span for an attempt, and add its context to the request's headers."""
         method = request.method if request.method in _METHODS else _OTHER
         url = request.url
         shared: _Attributes = {
@@ -114,12 +114,12 @@ class Tracing:
             server_attributes.SERVER_ADDRESS: url.host,
             server_attributes.SERVER_PORT: url.port,
         }
-        begun = time_ns()
+        started = time_ns()
         span = self._tracer.start_span(
             "HTTP" if method == _OTHER else method,
             kind=SpanKind.CLIENT,
             attributes={**shared, url_attributes.URL_FULL: redact_url(url)},
-            start_time=begun,
+            start_time=started,
         )
         number = next_attempt_number(request)
         if span.is_recording():
@@ -130,96 +130,96 @@ class Tracing:
             if self._request_hook is not None:
                 _call(self._request_hook, span, request)
         _call(partial(inject, context=set_span_in_context(span)), request.headers)
-        return TracedAttempt(self, request, span, shared, begun)
+        return TracedAttempt(self, request, span, shared, started)
 
     def record(self, seconds: float, attributes: _Attributes) -> None:
-        """Count how long an attempt took."""
+        """Record the duration of an attempt."""
         self._durations.record(seconds, attributes)
 
     def respond(self, span: Span, request: Request, head: Head, times: Timings) -> None:
-        """Call the hook for a response."""
+        """Call the response hook."""
         if self._response_hook is not None:
             _call(self._response_hook, span, request, Response(request, head, b"", times))
 
 
 class TracedAttempt:
-    """One attempt under way.
+    """One attempt and its span.
 
     Args:
-        tracing: counts it.
-        request: of it.
-        span: of it.
-        shared: attributes of span and metric.
-        begun: nanoseconds since the epoch.
+        tracing: records the duration.
+        request: the request of this attempt.
+        span: its span.
+        shared: attributes of both the span and the metric.
+        started: when it started, in nanoseconds since the epoch.
     """
 
-    __slots__ = ("_attributes", "_begun", "_request", "_since", "_span", "_tracing")
+    __slots__ = ("_attributes", "_perf_start", "_request", "_span", "_started", "_tracing")
 
     def __init__(
-        self, tracing: Tracing, request: Request, span: Span, shared: _Attributes, begun: int
+        self, tracing: Tracing, request: Request, span: Span, shared: _Attributes, started: int
     ) -> None:
         self._tracing = tracing
         self._request = request
         self._span = span
         self._attributes = shared
-        self._begun = begun
-        self._since = perf_counter()
+        self._started = started
+        self._perf_start = perf_counter()
 
     def end(self, result: Response | Incoming) -> None:
-        """End an attempt that was answered."""
+        """End the attempt with a response."""
         if isinstance(result, Response):
-            self.answer(result._head, result.timings)
+            self.end_with_head(result._head, result.timings)
             return
         times = result.timings()
         assert result.head is not None
         head = result.head
-        self.answer(head, times if isinstance(times, Timings) else make_timings(times))
+        self.end_with_head(head, times if isinstance(times, Timings) else make_timings(times))
 
-    def answer(self, head: Head, times: Timings) -> None:
-        """End an attempt whose head is in."""
-        found = self._of_head(head)
+    def end_with_head(self, head: Head, times: Timings) -> None:
+        """End the attempt with the head of its response."""
+        attributes = self._head_attributes(head)
         if head.status_code >= 400:
-            found[error_attributes.ERROR_TYPE] = str(head.status_code)
+            attributes[error_attributes.ERROR_TYPE] = str(head.status_code)
         span = self._span
         if span.is_recording():
-            span.set_attributes(found)
+            span.set_attributes(attributes)
             if head.status_code >= 400:
                 span.set_status(Status(StatusCode.ERROR))
-            self._tell_times(times)
+            self._add_timings(times)
             self._tracing.respond(span, self._request, head, times)
-        self._finish(found, times)
+        self._finish(attributes, times)
 
     def fail(self, error: BaseException) -> None:
-        """End an attempt that failed, or was cancelled."""
-        found: _Attributes = {}
+        """End the attempt with an error or a cancellation."""
+        attributes: _Attributes = {}
         times = None
-        text = None  # of any other, nobody knows what it holds
+        text = None  # the text of other errors may contain secrets
         if isinstance(error, RequestException):
             text, times = str(error), error.timings
             if isinstance(error.response, Response):
-                found = self._of_head(error.response._head)
-        found[error_attributes.ERROR_TYPE] = type(error).__qualname__
+                attributes = self._head_attributes(error.response._head)
+        attributes[error_attributes.ERROR_TYPE] = type(error).__qualname__
         span = self._span
         if span.is_recording():
-            span.set_attributes(found)
+            span.set_attributes(attributes)
             span.set_status(Status(StatusCode.ERROR, text))
             if times is not None:
-                self._tell_times(times)
-        self._finish(found, times)
+                self._add_timings(times)
+        self._finish(attributes, times)
 
-    def _of_head(self, head: Head) -> _Attributes:
+    def _head_attributes(self, head: Head) -> _Attributes:
         return {
             http_attributes.HTTP_RESPONSE_STATUS_CODE: head.status_code,
             network_attributes.NETWORK_PROTOCOL_VERSION: head.http_version[5:],
         }
 
-    def _tell_times(self, times: Timings) -> None:
-        """Have the phases in the span, each with the moment of its end."""
+    def _add_timings(self, times: Timings) -> None:
+        """Add an event for each phase to the span, at the time when it ended."""
         span = self._span
         if times.peer is not None:
             span.set_attribute(network_attributes.NETWORK_PEER_ADDRESS, times.peer[0])
             span.set_attribute(network_attributes.NETWORK_PEER_PORT, times.peer[1])
-        sent = self._begun + int(times.queue * _NANO)
+        sent = self._started + int(times.queue * _NANO)
         moment = sent
         for name in ("dns", "connect", "tls"):
             if seconds := getattr(times, name):
@@ -228,18 +228,18 @@ class TracedAttempt:
         if times.first_byte:
             span.add_event("first_byte", timestamp=sent + int(times.first_byte * _NANO))
 
-    def _finish(self, found: _Attributes, times: Timings | None) -> None:
-        seconds = perf_counter() - self._since
+    def _finish(self, attributes: _Attributes, times: Timings | None) -> None:
+        seconds = perf_counter() - self._perf_start
         if times is not None and times.total:
-            # One that another attempt has beaten is told of its end when the race is decided.
+            # A cancelled attempt of a hedge is only reported when the hedge is decided.
             seconds = min(seconds, times.queue + times.total)
-        self._attributes.update(found)
+        self._attributes.update(attributes)
         self._tracing.record(seconds, self._attributes)
-        self._span.end(self._begun + int(seconds * _NANO))
+        self._span.end(self._started + int(seconds * _NANO))
 
 
 def _call(hook: Callable[..., object], *what: object) -> None:
     try:
         hook(*what)
-    except Exception:  # who only watches must not end a request that goes well
-        log().exception("%r raised, which the instrumentation has called", hook)
+    except Exception:  # tracing must not make a request fail
+        log().exception("%r, called by the instrumentation, raised", hook)

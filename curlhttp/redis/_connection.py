@@ -1,8 +1,8 @@
-"""One thread that talks to Redis for all requests of a process.
+"""The connection to Redis: one thread sends the commands of all requests of a process.
 
-Those in event loops must not block, and those in threads must not wait for longer than they are
-asked to, not for a name server either. So each waits at a gate of its engine, and the thread sends
-what has come meanwhile in one piece: a thousand requests at once are a few round trips.
+Requests in event loops must not block, and requests in threads must not wait beyond their timeout,
+not even for a name server. So each request waits at a gate of its engine, and the thread sends all
+commands that have arrived in one pipeline: a thousand requests at once take a few round trips.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from weakref import WeakSet
 
 from curlhttp._policy.store import Answer, StoreCommand
 from curlhttp.exceptions import StoreError
-from curlhttp.redis._scripts import answer_in, keys_of, script
+from curlhttp.redis._scripts import load_script, make_keys, parse_answer
 
 if TYPE_CHECKING:
     from redis import Redis
     from redis.client import Pipeline
     from redis.connection import AbstractConnection
 
-__all__ = ["PendingCommand", "RedisConnection", "address_of"]
+__all__ = ["PendingCommand", "RedisConnection", "make_unawaited", "parse_address"]
 
 
-# --- Clients of Redis as the link needs them: bounded waits, no second try, bytes as they came ---
+# --- Clients of redis-py with bounded waits, without retries, whose replies are bytes ---
 
-# Any: each setting has a type of its own, and so has each class of connections.
+# Any: settings have different types, which depend on the class of connections.
 _Settings: TypeAlias = "dict[str, Any]"
 
-# What a link has its own of, or what belongs to one client.
-_OURS = ("retry", "retry_on_timeout", "retry_on_error", "decode_responses")
+# Settings of the user's client that are replaced.
+_OVERRIDDEN = ("retry", "retry_on_timeout", "retry_on_error", "decode_responses")
 
 
 class Address(NamedTuple):
-    """How to connect to one Redis.
+    """How to connect to one server.
 
     Attributes:
-        kind: redis-py's class of a connection.
+        kind: redis-py's class of connections.
         settings: its arguments.
-        where: Redis, without credentials.
+        where: the URL without credentials, for messages.
     """
 
     kind: type[AbstractConnection]
@@ -53,57 +53,57 @@ class Address(NamedTuple):
     where: str
 
     def client(self, connect_timeout: float, timeout: float) -> Redis:
-        """Connect, and return a client with connections of its own.
+        """Connect, and return a client with a separate pool.
 
         Args:
-            connect_timeout: seconds for which it waits for a connection.
-            timeout: seconds for which it waits for an answer.
+            connect_timeout: seconds to wait for a connection.
+            timeout: seconds to wait for a reply.
         """
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        settings = {name: value for name, value in self.settings.items() if name not in _OURS}
+        settings = {name: value for name, value in self.settings.items() if name not in _OVERRIDDEN}
         settings |= {"socket_timeout": timeout, "socket_connect_timeout": connect_timeout}
-        # What is asked twice may be done twice, and a request waits for it meanwhile.
+        # A retried command may be carried out twice, and a request waits meanwhile.
         settings["retry"] = Retry(NoBackoff(), 0)
         pool = redis.ConnectionPool(connection_class=self.kind, **settings)
         client = redis.Redis(connection_pool=pool)
         try:
-            with suppress(redis.ResponseError):  # not all users may ask for a PONG
+            with suppress(redis.ResponseError):  # some users may not send PING
                 client.ping()
         except BaseException:
             pool.disconnect()
             raise
         return client
 
-    def lasting(self, prefix: str, error: Exception) -> StoreError | None:
-        """Return an error for what Redis says and will say again, None for what may mend itself.
+    def to_store_error(self, prefix: str, error: Exception) -> StoreError | None:
+        """Return a StoreError for a lasting error, None for one that may be gone the next time.
 
         Args:
-            prefix: what the names of keys begin with.
-            error: of redis-py.
+            prefix: start of the names of all keys.
+            error: from redis-py.
         """
-        said = str(error)
-        if "WRONGTYPE" in said or "CURLHTTP" in said:
-            what = f"a key of prefix {prefix!r} holds what curlhttp did not put there"
-        elif "NOPERM" in said or type(error).__name__ == "NoPermissionError":
-            what = f"its user may not use keys of prefix {prefix!r}, or not run scripts"
+        text = str(error)
+        if "WRONGTYPE" in text or "CURLHTTP" in text:
+            what = f"a key with prefix {prefix!r} holds data that curlhttp did not write"
+        elif "NOPERM" in text or type(error).__name__ == "NoPermissionError":
+            what = f"its user may not use keys with prefix {prefix!r}, or may not run scripts"
         else:
             return None
-        return StoreError(f"the store {self.where}: {what} ({said}); nothing was sent")
+        return StoreError(f"the store {self.where}: {what} ({text}); nothing was sent")
 
 
-def address_of(given: str | Redis) -> Address:
-    """Return how to connect to what a user gave.
+def parse_address(given: str | Redis) -> Address:
+    """Return how to connect to the server that a user named.
 
     Args:
         given: a URL, or a client of redis-py.
 
     Raises:
         ImportError: redis-py is not installed.
-        ValueError: the URL is none.
-        TypeError: it is no client of one Redis.
+        ValueError: it is no URL of Redis.
+        TypeError: it is no client of one server.
     """
     try:
         import redis
@@ -112,21 +112,21 @@ def address_of(given: str | Redis) -> Address:
     if isinstance(given, str):
         try:
             pool = redis.ConnectionPool.from_url(given)
-        except ValueError:  # its text may have a piece of a password
+        except ValueError:  # its text may contain a part of a password
             raise ValueError(
-                'this is no URL of Redis: they look like "redis://localhost:6379/0", '
+                'this is not a URL of Redis, such as "redis://localhost:6379/0", '
                 '"rediss://:password@host:6380/0" or "unix:///run/redis.sock"'
             ) from None
     elif type(given) is redis.Redis or isinstance(given, redis.Redis):
         pool = given.connection_pool
         if type(pool) not in (redis.ConnectionPool, redis.BlockingConnectionPool):
             raise TypeError(
-                f"RedisStore knows no {type(pool).__name__}: give the URL of one server of Redis"
+                f"RedisStore does not support {type(pool).__name__}: pass the URL of one server"
             )
     else:
         raise TypeError(
             f"RedisStore takes a URL or a redis.Redis, not {type(given).__module__}."
-            f"{type(given).__name__}: clients of every kind share one connection in a thread"
+            f"{type(given).__name__}, also for AsyncClient"
         )
     settings = dict(pool.connection_kwargs)
     return Address(pool.connection_class, settings, _where(settings))
@@ -140,43 +140,43 @@ def _where(settings: _Settings) -> str:
     return f"redis://{host}:{settings.get('port', 6379)}/{database}"
 
 
-_MOST = 256  # questions that are sent in one piece
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds for which Redis is left alone after a failure
-_SAID_EVERY = 60.0  # seconds
-_LATE_ANSWERS = 1.0  # seconds, at least: what comes after the timeout is taken back
-_MANY_LATE = 3  # answers in a row, after which Redis is left alone as if there were none
-_LAST_WAIT = 1.0  # seconds that the end of a program may take longer for what was not sent yet
-_TICK = 0.5  # seconds after which the thread looks at what is to be asked again
+_MAX_BATCH = 256  # commands in one pipeline
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds without commands after a failure
+_WARN_EVERY = 60.0  # seconds
+_LATE_AFTER = 1.0  # seconds, at least, to wait for a reply, so that a late command can be undone
+_MAX_LATE = 3  # late replies in a row, which count as a failure
+_EXIT_TIMEOUT = 1.0  # seconds to wait at the end of the program until all commands are sent
+_TICK = 0.5  # seconds after which the thread looks for leases to renew
 
 _log = logging.getLogger("curlhttp")
 _numbers = count()
 
 
 class PendingCommand:
-    """A question under way; its answer comes to its caller, or is taken back.
+    """A command under way. Its caller gets the answer; if the caller has left, it is undone.
 
     Args:
-        question: what is asked; None to see whether Redis answers at all.
+        command: the command; None to see whether Redis responds at all.
         wake: called when it is done.
 
     Attributes:
-        answer: of Redis, or None.
-        error: what it said instead, which no later call will mend; or None.
-        mark: comes back with the answer, and with no other one of this process.
+        answer: the answer, or None.
+        error: a lasting error instead, or None.
+        correlation_id: unique in this process; Redis returns it with the answer.
     """
 
-    __slots__ = ("_claims", "answer", "error", "mark", "question", "wake")
+    __slots__ = ("_claims", "answer", "command", "correlation_id", "error", "wake")
 
-    def __init__(self, question: StoreCommand | None, wake: Callable[[], object]) -> None:
-        self.question = question
+    def __init__(self, command: StoreCommand | None, wake: Callable[[], object]) -> None:
+        self.command = command
         self.wake: Callable[[], object] = wake
         self.answer: Answer | None = None
         self.error: Exception | None = None
-        self.mark = str(next(_numbers))
+        self.correlation_id = str(next(_numbers))
         self._claims = [True]
 
     def claim(self) -> bool:
-        """Return whether this is the first claim: either it is done, or nobody waits for it."""
+        """Return whether this is the first claim: of the thread, or of a caller that leaves."""
         try:
             self._claims.pop()
         except IndexError:
@@ -185,49 +185,49 @@ class PendingCommand:
 
     @property
     def is_claimed(self) -> bool:
-        """Return whether it is done, or nobody waits for it any more."""
+        """Return whether it is done, or its caller has left."""
         return not self._claims
 
-    def taken_back(self) -> StoreCommand | None:
-        """Return what takes back the step that was taken, or None."""
-        question, answer = self.question, self.answer
-        if question is None or question.undo is None or answer is None:
+    def make_undo(self) -> StoreCommand | None:
+        """Return the command that undoes this one, None if there is nothing to undo."""
+        command, answer = self.command, self.answer
+        if command is None or command.undo is None or answer is None:
             return None
-        return question.undo(answer)
+        return command.undo(answer)
 
 
 class LeaseRenewal:
-    """A question that is asked again and again.
+    """A lease that is renewed until it ends.
 
     Args:
-        question: what is asked.
-        every: seconds from one time to the next.
-        among: those of the link, of which this is one up to its end.
+        command: renews it.
+        every: seconds between two renewals.
+        renewals: all of the connection; this one adds and removes itself.
     """
 
-    __slots__ = ("_among", "due", "every", "question")
+    __slots__ = ("_renewals", "command", "due", "every")
 
     def __init__(
-        self, question: StoreCommand, every: float, among: dict[int, LeaseRenewal]
+        self, command: StoreCommand, every: float, renewals: dict[int, LeaseRenewal]
     ) -> None:
-        self.question = question
+        self.command = command
         self.every = every
         self.due: float = time.monotonic() + every
-        self._among = among
-        among[id(self)] = self
+        self._renewals = renewals
+        renewals[id(self)] = self
 
     def end(self) -> None:
-        """Ask it no more. Safe in finalizers."""
-        self._among.pop(id(self), None)
+        """Stop the renewal. Safe in finalizers."""
+        self._renewals.pop(id(self), None)
 
 
 class RedisConnection:
-    """The way to one Redis.
+    """The connection to one server, and the thread that uses it.
 
     Args:
-        address: of Redis.
-        prefix: what the names of keys begin with.
-        timeout: seconds after which an answer is late.
+        address: how to connect.
+        prefix: start of the names of all keys.
+        timeout: seconds after which a reply is late.
         connect_timeout: seconds for which the thread waits for a connection.
     """
 
@@ -238,56 +238,56 @@ class RedisConnection:
         self._prefix = prefix
         self._timeout = timeout
         self._connect_timeout = connect_timeout
-        self._said_at = -_SAID_EVERY
-        self._has_said = False
-        self._begin()
+        self._warned_at = -_WARN_EVERY
+        self._has_warned = False
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._inbox: SimpleQueue[PendingCommand | None] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._client: Redis | None = None
-        self._loaded: set[str] = set()  # kinds of questions that Redis knows the scripts for
-        self._holdings: dict[int, LeaseRenewal] = {}
-        self._has_held = False
+        self._loaded: set[str] = set()  # kinds of commands whose scripts Redis has
+        self._renewals: dict[int, LeaseRenewal] = {}
+        self._has_renewals = False
         self._is_up = True
         self._is_closed = False
-        self._trial_at = 0.0
-        self._is_trying = False
+        self._retry_at = 0.0
+        self._is_retrying = False
         self._pause = _FIRST_PAUSE
-        self._late = 0  # answers in a row
+        self._late = 0  # replies in a row
 
     def after_fork_in_child(self) -> None:
         """Leave the connection to the parent, and start again."""
         was_closed = self._is_closed
-        _with_threads.discard(self)
-        self._begin()
+        _with_thread.discard(self)
+        self._reset()
         self._is_closed = was_closed
 
     # from any thread
 
     def is_up(self) -> bool:
-        """Return whether to ask; while Redis is gone, have it looked at again from time to time."""
+        """Return whether Redis responds; after a failure, send a PING from time to time."""
         if self._is_closed:
             return False
-        if not self._is_up and not self._is_trying and time.monotonic() >= self._trial_at:
-            self._is_trying = True
-            self.put(_of_nobody(None))
+        if not self._is_up and not self._is_retrying and time.monotonic() >= self._retry_at:
+            self._is_retrying = True
+            self.put(make_unawaited(None))
         return self._is_up
 
     @property
     def is_connected(self) -> bool:
-        """Return whether there was a connection: a question is sent at once then."""
+        """Return whether there is a connection, so that a command is sent immediately."""
         return self._client is not None
 
     def connect(self) -> None:
-        """Have a connection made, unless there is one. Never waits."""
+        """Make the thread connect, unless it is connected. Never waits."""
         if self._is_up and not (self.is_connected or self._is_closed):
-            self.put(_of_nobody(None))
+            self.put(make_unawaited(None))
 
-    def put(self, call: PendingCommand) -> None:
-        """Have a question sent. Never waits; safe in finalizers."""
-        self._inbox.put(call)
+    def put(self, pending: PendingCommand) -> None:
+        """Queue a command, and start the thread if needed. Never waits; safe in finalizers."""
+        self._inbox.put(pending)
         if self._thread is None and self._starting.acquire(blocking=False):
             try:
                 if self._thread is None and not self._is_closed:
@@ -296,38 +296,38 @@ class RedisConnection:
                     )
                     thread.start()
                     self._thread = thread
-                    _with_threads.add(self)
-            except RuntimeError as error:  # there are no more threads
+                    _with_thread.add(self)
+            except RuntimeError as error:  # the system has no more threads
                 self.note_failure(error)
             finally:
                 self._starting.release()
 
-    def hold(self, question: StoreCommand, every: float) -> LeaseRenewal:
-        """Have a question asked again and again, until it is ended."""
-        held = LeaseRenewal(question, every, self._holdings)
-        if not self._has_held:
-            self._has_held = True  # from now on the thread looks at them from time to time
-            self.put(_of_nobody(None))
-        return held
+    def hold(self, command: StoreCommand, every: float) -> LeaseRenewal:
+        """Renew a lease until it is ended."""
+        renewal = LeaseRenewal(command, every, self._renewals)
+        if not self._has_renewals:
+            self._has_renewals = True  # from now on the thread looks for them
+            self.put(make_unawaited(None))
+        return renewal
 
     def note_failure(self, error: BaseException) -> None:
-        """Leave Redis alone for a while, and say so."""
+        """Send no commands for a while, and log a warning."""
         now = time.monotonic()
-        if self._is_up or self._is_trying:
-            self._trial_at = now + self._pause
+        if self._is_up or self._is_retrying:
+            self._retry_at = now + self._pause
             self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
-        self._is_up = self._is_trying = False
-        if now - self._said_at >= _SAID_EVERY and not self._is_closed:
-            self._said_at, self._has_said = now, True
+        self._is_up = self._is_retrying = False
+        if now - self._warned_at >= _WARN_EVERY and not self._is_closed:
+            self._warned_at, self._has_warned = now, True
             _log.warning(
-                "the store %s gives no answer, this process goes on by itself: %s: %s",
+                "the store %s does not respond, so this process continues without it: %s: %s",
                 self._address.where,
                 type(error).__name__,
-                str(error),  # a handler may keep what it is given, and an error keeps its frames
+                str(error),  # a handler may keep its arguments, and an error refers to its frames
             )
 
     def close(self) -> None:
-        """Send what has come up to now, and close the connection."""
+        """Send the commands in the queue, and close the connection."""
         with self._starting:
             self._is_closed = True
             thread = self._thread
@@ -336,21 +336,21 @@ class RedisConnection:
             thread.join()
 
     def drop(self) -> None:
-        """Close it from a finalizer: nobody asks any more, and nothing is waited for."""
+        """Close it from a finalizer. Never waits."""
         self._is_closed = True
         self._inbox.put(None)
 
     def end_with_program(self) -> None:
-        """Send what has come up to now, such as places that are given back; not for long."""
+        """Send the commands in the queue, such as released leases, within a limit of time."""
         self.drop()
         if self._thread is not None:
-            self._thread.join(_LAST_WAIT)
+            self._thread.join(_EXIT_TIMEOUT)
 
     # in the thread
 
     def _run(self, inbox: SimpleQueue[PendingCommand | None]) -> None:
         while True:
-            batch, is_last = _next_of(inbox, _TICK if self._has_held else None)
+            batch, is_last = _next_batch(inbox, _TICK if self._has_renewals else None)
             self._serve(batch + self._due())
             if is_last:
                 break
@@ -359,73 +359,75 @@ class RedisConnection:
             client.connection_pool.disconnect()
 
     def _due(self) -> list[PendingCommand]:
-        """Return what is to be asked again now."""
-        # Nobody else may ask whether Redis is back, and places that are held would end meanwhile.
-        if not self._holdings or not self.is_up():
+        """Return the renewals that are due."""
+        # is_up() also sends a PING if Redis was gone: without requests, nothing else calls it.
+        if not self._renewals or not self.is_up():
             return []
         now, due = time.monotonic(), []
-        for held in self._holdings.copy().values():
-            if now >= held.due:
-                held.due = now + held.every
-                due.append(_of_nobody(held.question))
+        for renewal in self._renewals.copy().values():
+            if now >= renewal.due:
+                renewal.due = now + renewal.every
+                due.append(make_unawaited(renewal.command))
         return due
 
     def _serve(self, batch: list[PendingCommand]) -> None:
-        wanted = [call for call in batch if not call.is_claimed]
+        wanted = [pending for pending in batch if not pending.is_claimed]
         if not wanted:
             return
-        is_trial = any(call.question is None for call in wanted)
-        if not (self._is_up or is_trial):
-            _finish(wanted)  # it failed since they came
+        is_ping = any(pending.command is None for pending in wanted)
+        if not (self._is_up or is_ping):
+            _wake_all(wanted)  # Redis failed after they were queued
             return
         try:
             seconds = self._exchange(wanted)
-        except Exception as error:  # whatever it is, the requests go on
+        except Exception as error:  # any error: the requests must continue
             self._loaded.clear()
             self.note_failure(error)
-            _finish(wanted)
+            _wake_all(wanted)
             return
-        # Not after a mere PING: it may answer that in time, and nothing else.
-        says_enough = any(call.question is not None for call in wanted)
+        # A PING alone proves nothing, because Redis may reply in time to nothing else.
+        ran_script = any(pending.command is not None for pending in wanted)
         if seconds > self._timeout:
             self._late += 1
-        elif says_enough:
+        elif ran_script:
             self._late = 0
-        if self._late >= _MANY_LATE and seconds > self._timeout:
-            # Else each request would wait for what always comes too late.
-            self.note_failure(TimeoutError(f"an answer took {seconds:.3g} s"))
+        if self._late >= _MAX_LATE and seconds > self._timeout:
+            # Otherwise each request would wait for a reply that always is too late.
+            self.note_failure(TimeoutError(f"a reply took {seconds:.3g} s"))
             return
-        self._is_up, self._is_trying = True, False
-        if says_enough:
+        self._is_up, self._is_retrying = True, False
+        if ran_script:
             self._pause = _FIRST_PAUSE
-            if self._has_said:
-                self._has_said = False
-                _log.info("the store %s answers again", self._address.where)
+            if self._has_warned:
+                self._has_warned = False
+                _log.info("the store %s responds again", self._address.where)
 
-    def _exchange(self, calls: list[PendingCommand]) -> float:
-        """Give calls their answers; return the seconds that Redis took, but for connecting."""
+    def _exchange(self, batch: list[PendingCommand]) -> float:
+        """Send commands and deliver the replies; return how many seconds that took."""
         if self._client is None:
-            # Greetings are answers, too.
-            waits = max(self._timeout, self._connect_timeout, _LATE_ANSWERS)
+            # This also applies to the replies to AUTH and SELECT.
+            waits = max(self._timeout, self._connect_timeout, _LATE_AFTER)
             self._client = self._address.client(self._connect_timeout, waits)
-        begun = time.monotonic()
-        self._ask_for(calls)
-        return time.monotonic() - begun
+        started = time.monotonic()
+        self._send(batch)
+        return time.monotonic() - started
 
-    def _ask_for(self, calls: list[PendingCommand]) -> None:
+    def _send(self, batch: list[PendingCommand]) -> None:
         assert self._client is not None
-        sent = [call for call in calls if call.question is not None]
+        sent = [pending for pending in batch if pending.command is not None]
         if not sent:
             self._client.ping()
-            _finish(calls)
+            _wake_all(batch)
             return
         unknown = [
-            each for each, reply in self._replies(sent, by_sha=True) if not self._take(each, reply)
+            each
+            for each, reply in self._replies(sent, by_sha=True)
+            if not self._deliver(each, reply)
         ]
-        # Redis was restarted, or has never seen them: now it will know them.
+        # Redis was restarted and has lost the scripts.
         for each, reply in self._replies(unknown, by_sha=False):
-            self._take(each, reply)
-        _finish(calls)
+            self._deliver(each, reply)
+        _wake_all(batch)
 
     def _replies(
         self, sent: list[PendingCommand], *, by_sha: bool
@@ -434,63 +436,69 @@ class RedisConnection:
             return
         assert self._client is not None
         pipe = self._client.pipeline(transaction=False)
-        new = {cast(StoreCommand, call.question).kind for call in sent} - self._loaded
-        # In the same piece and before: what came first is done first.
+        new = {cast(StoreCommand, pending.command).kind for pending in sent} - self._loaded
+        # First in the same pipeline, because Redis runs commands in their order.
         for kind in new:
-            _add(pipe, "SCRIPT LOAD", script(kind).text)
-        for call in sent:
-            question = cast(StoreCommand, call.question)
-            found, keys = script(question.kind), keys_of(question, self._prefix)
+            _add(pipe, "SCRIPT LOAD", load_script(kind).text)
+        for pending in sent:
+            command = cast(StoreCommand, pending.command)
+            found, keys = load_script(command.kind), make_keys(command, self._prefix)
             name, text = ("EVALSHA", found.sha) if by_sha else ("EVAL", found.text)
-            _add(pipe, name, text, len(keys), *keys, *question.arguments, call.mark)
+            _add(pipe, name, text, len(keys), *keys, *command.arguments, pending.correlation_id)
         replies = pipe.execute(raise_on_error=False)
         self._loaded |= new
         yield from zip(sent, replies[len(new) :], strict=True)
 
-    def _take(self, call: PendingCommand, reply: object) -> bool:
-        """Give a call its answer; return False where Redis does not know the script."""
+    def _deliver(self, pending: PendingCommand, reply: object) -> bool:
+        """Deliver a reply to a caller; return False if Redis does not have the script."""
         if isinstance(reply, Exception):
             if type(reply).__name__ == "NoScriptError":
                 return False
-            call.error = self._address.lasting(self._prefix, reply)
-            if call.error is None:
+            pending.error = self._address.to_store_error(self._prefix, reply)
+            if pending.error is None:
                 raise reply
         else:
-            call.answer = answer_in(reply, cast(StoreCommand, call.question), call.mark)
-            if call.answer is None:
-                raise ValueError("what answers there is no Redis, or its keys are damaged")
-        if call.claim():
-            call.wake()
-        elif (undo := call.taken_back()) is not None:
-            # Its caller was gone before the answer came.
-            self._inbox.put(_of_nobody(undo))
+            command = cast(StoreCommand, pending.command)
+            pending.answer = parse_answer(reply, command, pending.correlation_id)
+            if pending.answer is None:
+                raise ValueError("the server is not Redis, or its keys are damaged")
+        if pending.claim():
+            pending.wake()
+        elif (undo := pending.make_undo()) is not None:
+            # Its caller left before the reply was received.
+            self._inbox.put(make_unawaited(undo))
         return True
 
 
-_with_threads: WeakSet[RedisConnection] = WeakSet()
+_with_thread: WeakSet[RedisConnection] = WeakSet()
 
 
 @atexit.register
 def _end_with_program() -> None:
-    for each in list(_with_threads):
+    for each in list(_with_thread):
         each.end_with_program()
 
 
-def _next_of(
+def _next_batch(
     inbox: SimpleQueue[PendingCommand | None], seconds: float | None
 ) -> tuple[list[PendingCommand], bool]:
-    """Wait for calls, or so long; return those that are there, and whether no more will be."""
+    """Return all commands in the queue, and whether they are the last.
+
+    Args:
+        inbox: the queue.
+        seconds: how long to wait for the first command; None for no limit.
+    """
     batch: list[PendingCommand] = []
     try:
-        call = inbox.get(timeout=seconds)
+        pending = inbox.get(timeout=seconds)
     except Empty:
         return batch, False
-    while call is not None:
-        batch.append(call)
-        if len(batch) >= _MOST:
+    while pending is not None:
+        batch.append(pending)
+        if len(batch) >= _MAX_BATCH:
             return batch, False
         try:
-            call = inbox.get_nowait()
+            pending = inbox.get_nowait()
         except Empty:
             return batch, False
     return batch, True
@@ -500,14 +508,14 @@ def _add(pipe: Pipeline, *command: str | float) -> None:
     pipe.execute_command(*command)  # type: ignore[no-untyped-call]  # of redis-py
 
 
-def _finish(calls: list[PendingCommand]) -> None:
-    for call in calls:
-        if call.claim():
-            call.wake()
+def _wake_all(batch: list[PendingCommand]) -> None:
+    for pending in batch:
+        if pending.claim():
+            pending.wake()
 
 
-def _of_nobody(question: StoreCommand | None) -> PendingCommand:
-    return PendingCommand(question, _nothing)
+def make_unawaited(command: StoreCommand | None) -> PendingCommand:
+    return PendingCommand(command, _nothing)
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""What limits, budgets and breakers of several processes share, in one Redis."""
+"""The store in Redis for limits, budgets and breakers that several processes share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from curlhttp._engine.run import ThreadGate, run_sync
 from curlhttp._models import fork as _fork
 from curlhttp._policy.store import Answer, StoreCommand, StoreLease
 from curlhttp.exceptions import StoreError
-from curlhttp.redis._connection import PendingCommand, RedisConnection, address_of
+from curlhttp.redis._connection import (
+    PendingCommand,
+    RedisConnection,
+    make_unawaited,
+    parse_address,
+)
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisStore"]
 
-_EARLY = 0.002  # seconds that timers of event loops may be
+_EARLY = 0.002  # seconds by which timers of event loops may be early
 
 
 class RedisStore:
@@ -27,24 +32,24 @@ class RedisStore:
         store = RedisStore("redis://localhost:6379/0")
         client = curlhttp.Client(rate_limit=curlhttp.RateLimit(100, store=store))
 
-    One may serve all policies and clients of a process, in threads and event loops; it has one
-    connection, in a thread of its own. A forked child makes its own.
+    One store is enough for all policies and clients of a process, in threads and event loops. It
+    has one connection, which one background thread uses. A forked child opens a new connection.
 
     Args:
-        redis: a URL as redis-py takes it (redis, rediss, unix), or a redis.Redis, whose settings
-            are taken; it stays its owner's.
-        prefix: what the names of all keys begin with: those with the same one, and the same
-            settings of a policy, share it.
-        timeout: seconds for which a request waits for an answer, at most.
-        connect_timeout: seconds that the first connection may take on top of that. It is begun
-            when a client is made with the store, which does not wait for it.
-        on_error: "local" for requests to go on by what the process knows itself when there is no
-            answer, "refuse" to raise StoreError.
+        redis: a URL for redis-py (redis, rediss, unix), or a redis.Redis, whose settings are
+            copied; the store neither uses nor closes that client.
+        prefix: start of the names of all keys. Policies share a state if they have the same prefix
+            and the same settings.
+        timeout: seconds that a request waits for Redis at most.
+        connect_timeout: seconds that the first connection may take in addition. A client starts to
+            connect when you make it with the store, and does not wait until it is connected.
+        on_error: what requests do if Redis does not respond: "local" to continue with the limits
+            of this process alone, "refuse" to raise StoreError.
 
     Raises:
         ImportError: the extra is not installed.
-        ValueError: the URL is none, or an argument is out of range.
-        TypeError: it is no client of one Redis.
+        ValueError: the URL is not one of Redis, or an argument is out of range.
+        TypeError: the client is not one of a single server.
     """
 
     def __init__(
@@ -69,75 +74,88 @@ class RedisStore:
         self.timeout = timeout
         self.connect_timeout = connect_timeout
         self.on_error = on_error
-        address = address_of(redis)
+        address = parse_address(redis)
         self._where = address.where
-        # No method of this object: the thread must not keep it alive.
-        self._link = RedisConnection(address, prefix, timeout, connect_timeout)
-        _fork.register(self._link)
+        # A separate object, so that the thread does not keep the store alive.
+        self._connection = RedisConnection(address, prefix, timeout, connect_timeout)
+        _fork.register(self._connection)
 
     def connect(self) -> None:
-        """Begin to connect, unless that was done; never waits."""
-        self._link.connect()
+        """Start to connect, unless it is connected. Never waits."""
+        self._connection.connect()
 
     async def ask(self, question: StoreCommand, gate: MakeGate) -> Answer | None:
-        """Return the answer, or None when there is none in time; see Store."""
-        if not self._link.is_up():
-            self._without_answer()
+        """Return the answer to a command, None if Redis does not respond in time; see Store.
+
+        Args:
+            question: the command.
+            gate: makes the gate at which the caller waits.
+
+        Raises:
+            StoreError: Redis does not respond and on_error is "refuse", or the error is lasting.
+        """
+        if not self._connection.is_up():
+            self._handle_no_answer()
             return None
         opened = gate()
-        call = PendingCommand(question, opened.open)
-        patience = self.timeout + (0.0 if self._link.is_connected else self.connect_timeout)
-        begun = time.monotonic()
+        pending = PendingCommand(question, opened.open)
+        patience = self.timeout + (0.0 if self._connection.is_connected else self.connect_timeout)
+        started = time.monotonic()
         try:
-            self._link.put(call)
+            self._connection.put(pending)
             await opened.wait(patience)
         except BaseException:
-            self._leave(call)
+            self._abandon(pending)
             raise
-        # A request that had less time itself says nothing of Redis.
-        return self._answer(call, has_waited=time.monotonic() - begun > patience - _EARLY)
+        # A request whose timeout is shorter proves nothing about Redis.
+        return self._answer(pending, has_waited=time.monotonic() - started > patience - _EARLY)
 
     def ask_here(self, question: StoreCommand) -> Answer | None:
-        """Return the answer, and block for it no longer than the timeout."""
+        """Return the answer as ask() does; block this thread, for the timeout at most."""
         return run_sync(lambda: self.ask(question, ThreadGate))
 
     def tell(self, question: StoreCommand) -> None:
-        """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""
-        if self._link.is_up():
-            self._link.put(PendingCommand(question, _nothing))
+        """Send a command without waiting for its answer. Never waits; safe in finalizers."""
+        if self._connection.is_up():
+            self._connection.put(make_unawaited(question))
 
     def hold(self, question: StoreCommand, every: float) -> StoreLease:
-        """Have a step taken again and again, until it is ended."""
-        return self._link.hold(question, every)
+        """Send a command repeatedly, until you call end() on the result.
+
+        Args:
+            question: the command.
+            every: seconds between two times.
+        """
+        return self._connection.hold(question, every)
 
     def close(self) -> None:
-        """Close the connection; requests that ask from now on go on by themselves."""
-        self._link.close()
+        """Close the connection. Later requests continue as if Redis did not respond."""
+        self._connection.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return what makes the same store in another process, with a connection of its own."""
+        """Pickle the settings: the copy opens another connection."""
         settings = (self.prefix, self.timeout, self.connect_timeout, self.on_error)
         return _remade, (self._given, *settings)
 
-    def _answer(self, call: PendingCommand, *, has_waited: bool) -> Answer | None:
-        if call.claim():  # not done
+    def _answer(self, pending: PendingCommand, *, has_waited: bool) -> Answer | None:
+        if pending.claim():  # it is not done
             if has_waited:
-                self._link.note_failure(TimeoutError(f"no answer in {self.timeout:g} s"))
-        elif call.error is not None:
-            raise call.error
-        elif call.answer is not None:
-            return call.answer
-        self._without_answer()
+                self._connection.note_failure(TimeoutError(f"no answer in {self.timeout:g} s"))
+        elif pending.error is not None:
+            raise pending.error
+        elif pending.answer is not None:
+            return pending.answer
+        self._handle_no_answer()
         return None
 
-    def _leave(self, call: PendingCommand) -> None:
-        """Take back what nobody waits for any more."""
-        if not call.claim() and (undo := call.taken_back()) is not None:
-            self._link.put(PendingCommand(undo, _nothing))
+    def _abandon(self, pending: PendingCommand) -> None:
+        """Undo a command whose caller has left."""
+        if not pending.claim() and (undo := pending.make_undo()) is not None:
+            self._connection.put(make_unawaited(undo))
 
-    def _without_answer(self) -> None:
+    def _handle_no_answer(self) -> None:
         if self.on_error == "refuse":
-            raise StoreError(f"the store {self._where} gives no answer; nothing was sent")
+            raise StoreError(f"the store {self._where} does not respond; nothing was sent")
 
     def __enter__(self) -> RedisStore:
         return self
@@ -146,16 +164,11 @@ class RedisStore:
         self.close()
 
     def __del__(self) -> None:
-        link: RedisConnection | None = self.__dict__.get("_link")  # not there if making it failed
-        if link is not None:
-            link.drop()
+        if "_connection" in self.__dict__:  # else __init__ raised
+            self._connection.drop()
 
     def __repr__(self) -> str:
         return f"<curlhttp.redis.RedisStore {self._where} prefix={self.prefix!r}>"
-
-
-def _nothing() -> None:
-    """Wake nobody."""
 
 
 def _remade(

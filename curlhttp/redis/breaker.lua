@@ -1,8 +1,8 @@
 -- One step of a circuit, by the rules of _policy/breaker/circuit.py.
--- KEYS: the circuit; its probes, by when they were let through; the results in its window.
--- ARGV: the step, the rules (0 or -1 for none; microseconds), and what the step needs.
--- Returns what a call gets: its number, how long it is refused (-2: not at all, -1: until it is
--- reset), whether it is a probe; the states before and after a change; and the circuit as it is.
+-- KEYS: the circuit; its probes, by the time when each was permitted; the results in its window.
+-- ARGV: the step, the settings (0 or -1 for none; microseconds), and arguments of the step.
+-- Returns the permit: its number, how long requests are refused (-2: not refused, -1: until a
+-- reset), whether it is a probe; then the states before and after a change, and the circuit.
 local step, threshold = ARGV[1], tonumber(ARGV[2])
 local failure_rate, slow_rate = tonumber(ARGV[3]), tonumber(ARGV[4])
 local window, window_time, minimum = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -25,7 +25,7 @@ local function enter(state)
     c.failures, c.good, c.slow, c.calls, c.failed, c.slowed = 0, 0, 0, 0, 0, 0
     redis.call('DEL', KEYS[2], KEYS[3])
     if state ~= 'open' and state ~= 'half_open' then c.opens = 0 end
-    c.last = math.max(c.last + 1, now)  -- unlike those of a circuit that was here before
+    c.last = math.max(c.last + 1, now)  -- so that no number of an earlier circuit is used again
     c.standing = c.last
     changed = true
 end
@@ -74,7 +74,7 @@ local function add_to_window(failed, slow)
 end
 
 local function record_call(failed, slow, good_for)
-    -- Who reports a failure may have had good news since the last one, which nobody was told.
+    -- The client that reports a failure may have had a success in between, which it did not report.
     if good_for >= 0 and now - good_for > c.failed_at and c.failures > 0 then
         c.failures, changed = 0, true
     end
@@ -110,7 +110,7 @@ end
 local function text(number) return string.format('%.17g', number) end
 
 local number, refused_for, is_probe = c.standing, -2, 0
-if c.state == 'open' then  -- not for longer, where the clock was set back
+if c.state == 'open' then  -- if the clock was set back, the circuit must not stay open longer
     c.reopens_at = math.min(c.reopens_at, now + c.open_for)
 end
 if step == 'admit' then

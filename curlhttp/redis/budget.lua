@@ -1,7 +1,7 @@
--- Counts deposits and withdrawals by tenths of a window, as _policy/budget.py has it.
--- KEYS: the account. ARGV: a tenth of the window in microseconds; what is paid in; the reserve;
--- what is taken out, or given back if below zero.
--- Returns whether there was enough, and what is left.
+-- Counts deposits and withdrawals by tenths of a window, like RetryBudget in _policy/retry.py.
+-- KEYS: the balance. ARGV: a tenth of the window in microseconds; the deposit; the reserve; the
+-- withdrawal, negative for a refund.
+-- Returns whether the balance was sufficient, and the rest.
 local slice, paid = tonumber(ARGV[1]), tonumber(ARGV[2])
 local reserve, cost = tonumber(ARGV[3]), tonumber(ARGV[4])
 local newest = math.floor(now / slice)

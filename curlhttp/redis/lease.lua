@@ -1,9 +1,9 @@
--- Takes, keeps or leaves a place among the requests at once. Places end by themselves, and so do
--- those in the line that nobody asks for any more.
--- KEYS: places, by their end; the line, in its order; those in it, by their end.
--- ARGV: the step; whose it is; how many places; how long a place lasts, and how long one in the
--- line, in microseconds; whether to stand in line.
--- Returns whether there is a place, and how many stand before.
+-- Acquires, renews or releases one of the leases of concurrent requests. A lease expires unless it
+-- is renewed, and so does a place in the queue.
+-- KEYS: the leases, by expiry; the queue, in its order; the places in the queue, by expiry.
+-- ARGV: the step; the name of the lease; how many leases there are; how long a lease lasts, and how
+-- long a place in the queue, in microseconds; whether to join the queue.
+-- Returns whether the lease was granted, and how many are before it in the queue.
 local step, whose, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lasts, patience = tonumber(ARGV[4]), tonumber(ARGV[5])
 local function at(moment) return string.format('%.17g', moment) end
@@ -27,7 +27,7 @@ if step == 'keep' then
     hold()
     return {1, 0}
 end
--- Not for longer, where the clock was set back.
+-- If the clock was set back, nothing must last longer.
 for i, longest in pairs({[1] = now + lasts, [3] = now + patience}) do
     for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[i], '(' .. at(longest), '+inf')) do
         redis.call('ZADD', KEYS[i], at(longest), name)

@@ -1,7 +1,8 @@
--- Reserves a turn: the generic cell rate algorithm (ITU-T I.371), as _policy/rate.py has it.
--- KEYS: the rate; turns that were given back, by their time.
--- ARGV: interval, tolerance, patience or -1, how late the latest turn was taken; microseconds.
--- Returns whether there is one, how long to wait, the turn's time, and its mark.
+-- Reserves a time to send: the generic cell rate algorithm (ITU-T I.371), like RateLimit in
+-- _policy/limits.py.
+-- KEYS: the rate; reservations that were cancelled, by their time.
+-- ARGV: interval, tolerance, patience or -1, how late the last reservation was used; microseconds.
+-- Returns whether it is granted, how long to wait, its time, and its name.
 local interval, tolerance = tonumber(ARGV[1]), tonumber(ARGV[2])
 local patience, late = tonumber(ARGV[3]), tonumber(ARGV[4])
 local kept = redis.call('HMGET', KEYS[1], 'due', 'owed', 'share', 'seen')
@@ -24,7 +25,7 @@ if freed[1] then
     return answer(turn, freed[1])
 end
 
-owed = math.max(0, owed - math.max(0, now - due))  -- a pause uses up what is owed
+owed = math.max(0, owed - math.max(0, now - due))  -- a pause reduces what is owed
 if late > owed then
     owed, share = late, math.max(share, late)
 end

@@ -1,7 +1,7 @@
--- Gives a turn back. KEYS: see rate.lua. ARGV: interval; the turn's time and its mark.
+-- Cancels a reservation. KEYS: see rate.lua. ARGV: interval; the time and name of the reservation.
 local due = redis.call('HGET', KEYS[1], 'due')
 local turn = tonumber(ARGV[2])
-if due == ARGV[3] then  -- the last one: nobody stands behind it
+if due == ARGV[3] then  -- the last one: nothing was reserved after it
     redis.call('HSET', KEYS[1], 'due', string.format('%.17g', tonumber(due) - tonumber(ARGV[1])))
 elseif due and turn > now - 45000 then
     redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 45000)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from curlhttp._engine.network import now
 from curlhttp._models.body import BytesBody, open_body
-from curlhttp._models.config import Transport, varied
+from curlhttp._models.config import Transport, derive_transport
 from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.request import pack_fields
@@ -110,7 +110,9 @@ def set_certificate_name(name: str, sent: CoreRequest) -> None:
     if sent.get_header("host") is None:
         sent._shared_headers = sent._shared_headers.copy()
         sent._shared_headers["Host"] = url.authority
-    sent.transport = varied(sent.transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",))
+    sent.transport = derive_transport(
+        sent.transport, connect_to=(f"::{bracketed(url.host)}:{url.port}",)
+    )
     sent.url = parse_url(f"https://{bracketed(name)}:{url.port}{url.target}")
 
 
@@ -119,7 +121,7 @@ def set_proxy_authorization(credentials: object, sent: CoreRequest) -> None:
     assert sent.transport.proxy is not None
     headers = (("Proxy-Authorization", to_header_text(credentials)),)
     proxy = replace(sent.transport.proxy, headers=headers)
-    sent.transport = varied(sent.transport, proxy=proxy)
+    sent.transport = derive_transport(sent.transport, proxy=proxy)
 
 
 # --- headers ---

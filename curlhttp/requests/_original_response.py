@@ -219,9 +219,10 @@ class Connection:
     """The connection of a response, as far as it is known."""
 
     def __init__(self, received: Response) -> None:
-        self.sock = socket_of(received)
-        self.host, self.port = received.request.url.host, received.request.url.port
-        self.is_verified = received.request.transport.tls.verify is not False
+        self.sock: socket.socket | Socket = socket_of(received)
+        self.host: str = received.request.url.host
+        self.port: int = received.request.url.port
+        self.is_verified: bool = received.request.transport.tls.verify is not False
 
     def close(self) -> None:
         """Do nothing: libcurl has the connection."""

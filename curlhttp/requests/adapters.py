@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from curlhttp._engine.log import INFO, RequestLog, log
 from curlhttp._engine.network import network
 from curlhttp._engine.run import send_sync
-from curlhttp._models.config import Limits, transport_for, varied
+from curlhttp._models.config import Limits, derive_transport, get_transport
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL
 from curlhttp.exceptions import InvalidProxyURL, InvalidURL, RequestException, SSLError
@@ -658,9 +658,9 @@ class HTTPAdapter(BaseAdapter):
             # One Transport for all. certifi, which is slow to import, is loaded only by default.
             verify, cert = verify is True or get_plain_http_verify(), None
         # All paths are hashable, and lists were converted to tuples.
-        found = transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
+        found = get_transport(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
         version = ip_version()
-        return varied(found, ip_version=version) if version else found
+        return derive_transport(found, ip_version=version) if version else found
 
     def _attempt(self, sent: CoreRequest) -> ReceivedResponse:
         engine: Engine | None = self._engine

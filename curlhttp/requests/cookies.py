@@ -20,12 +20,12 @@ from urllib.parse import urlparse, urlunparse
 
 from curlhttp._models.cookies.jar import (
     CookieConflictError,
+    CookieStore,
     NamedCookies,
     copy_cookie,
     remove_cookie_by_name,
 )
 from curlhttp._models.cookies.parsing import SetCookies, lines_for_stdlib
-from curlhttp._models.cookies.store import CookieStore
 from curlhttp.requests._forwarding import GetAttr, make_getattr
 from curlhttp.requests._internal_utils import to_native_string
 

@@ -1,4 +1,4 @@
-"""Script what servers answer, for tests that need no network and take no time.
+"""Replace the network in tests by a script of responses or by a mock with routes.
 
     from curlhttp import Client, RetryPolicy
     from curlhttp.testing import Answer, ScriptedEngine, refused
@@ -7,12 +7,12 @@
         engine = ScriptedEngine([refused(), 503, Answer(content=b"ok", delay=0.3)])
         with Client(transport=engine, retry=RetryPolicy(max_retries=2)) as client:
             assert client.get("http://shop.test/").content == b"ok"
-        assert len(engine.sent) == 3        # what was asked for, with times and bodies
+        assert len(engine.sent) == 3        # each attempt, with its time and body
         assert len(engine.sleeps) == 2      # the waits of the retry policy, in seconds
-        assert engine.now() < 10            # on a clock that only the script moves
+        assert engine.now() < 10            # on the clock of the script: the test takes no time
 
-The same engine serves `AsyncClient(transport=engine)`. Only the network is scripted: redirects,
-cookies, credentials, retries, breakers and your middleware work as ever, on the engine's clock.
+The same engine works with `AsyncClient(transport=engine)`. Only the network is scripted: redirects,
+cookies, credentials, retries, breakers and your middleware work as usual, on the engine's clock.
 """
 
 from __future__ import annotations

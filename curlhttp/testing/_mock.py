@@ -1,7 +1,7 @@
-"""A mock of the network: routes and their answers, for every client of this process.
+"""A mock of the network: routes and their responses, for every client of this process.
 
-It replaces the engines, so that redirects, cookies, credentials, retries and middleware work as
-usual, also in clients that the test never sees. See curlhttp._engine.network.
+It replaces the engines, so redirects, cookies, credentials, retries and middleware work as usual,
+also in clients that the test never sees. See curlhttp._engine.network.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from curlhttp.testing._scripted import (
     ScriptedEngine,
     Sent,
     Step,
-    as_step,
-    fields_of,
+    parse_fields,
+    to_step,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from curlhttp._models.url import URL
 
     class Conditions(TypedDict, total=False):
-        """What a request must have in addition to its method and URL; see Pattern."""
+        """Conditions in addition to the method and the URL; see Pattern."""
 
         params: Mapping[str, object] | None
         headers: Mapping[str, object] | None
@@ -50,32 +50,33 @@ if TYPE_CHECKING:
         data: Mapping[str, object] | None
 
 
-__all__ = ["Mock", "Pattern", "Route", "Sent", "URLPattern", "fields_of", "mock"]
+__all__ = ["Mock", "Route", "mock"]
 
 
-# --- Which requests a route is for, and in what another request differs from that ---
+# --- Patterns: which requests match a route, and how another request differs ---
 
 URLPattern: TypeAlias = "str | URL | re.Pattern[str] | Callable[[Sent], object] | None"
-"""Which URLs: one, with `*` for what has no slash and `**` for anything; what `re` finds in it; a
-function of the Sent; None for every one."""
+"""The URLs of a route: a URL, in which `*` matches anything without a slash and `**` anything; a
+regular expression to search for; a function that returns whether a Sent matches; or None for all.
+"""
 
-_ANYTHING, _SEGMENT = "curlhttpanything", "curlhttpsegment"  # survive the parser as they are
+_ANYTHING, _SEGMENT = "curlhttpanything", "curlhttpsegment"  # the URL parser keeps these unchanged
 _MISSING = object()
 _LONGEST_SHOWN = 200  # characters of a value in a message
 
 
 class Pattern:
-    """Hold what a request must be like.
+    """Match requests by method, URL, headers and body.
 
     Args:
-        method: in upper case, or None for every one.
-        url: see URLPattern; a query in it is exactly that of the request, in any order.
-        params: names and values of the query, which has no others; see header values.
-        headers: some headers of the request, by name; a value is text, what `re` finds in it,
-            anything that is equal to it, or None where there must be no such header.
-        json: what the body holds; ... for anything.
-        content: the body, or None for any.
-        data: names and values of a form, which has no others; None for any.
+        method: in upper case; None for any.
+        url: see URLPattern; if it has a query, the request must have the same one, in any order.
+        params: all names and values of the query; see headers for values. None for any.
+        headers: some headers of the request, by name. A value is text, a regular expression to
+            search for, any object that is equal to it, or None if there must be no such header.
+        json: the body, read as JSON; ... for any.
+        content: the body; None for any.
+        data: all names and values of a form; None for any.
     """
 
     def __init__(
@@ -98,16 +99,16 @@ class Pattern:
         self._params = None if params is None else _fields(params)
         self._base: re.Pattern[str] | None = None
         if url is not None and not isinstance(url, re.Pattern) and not callable(url):
-            base, query = _canonical(str(url))
-            self._base = _as_regex(base)
+            base, query = _split_pattern(str(url))
+            self._base = _compile_wildcards(base)
             if query:
-                self._params = {**fields_of(query), **(self._params or {})}
+                self._params = {**parse_fields(query), **(self._params or {})}
         self.needs_body: bool = (
             json is not ... or content is not None or data is not None or callable(url)
         )
 
     def differences(self, sent: Sent) -> list[tuple[int, str]]:
-        """Return in what a request differs: how much that weighs, and what to say of it."""
+        """Return how the head of a request differs, as pairs of a weight and a text."""
         found = []
         if self._method not in (None, sent.method):
             found.append((2, f"method: {sent.method}, not {self._method}"))
@@ -119,14 +120,14 @@ class Pattern:
         return found
 
     def body_differences(self, sent: Sent) -> list[tuple[int, str]]:
-        """Return in what the body of a request differs, likewise."""
+        """Return how the body of a request differs, likewise."""
         found = []
         if callable(self._url) and not self._url(sent):
-            found.append((4, f"url: {_name(self._url)} says no"))
+            found.append((4, f"url: {_name(self._url)}() returned false"))
         if self._content is not None and self._content != sent.body:
             found.append((1, f"content: {_shown(sent.body)}, not {_shown(self._content)}"))
         if self._data is not None:
-            form = fields_of(sent.body.decode("utf-8", "replace"))
+            form = parse_fields(sent.body.decode("utf-8", "replace"))
             found += _field_differences("data", self._data, form)
         if self._json is not ...:
             found += [(1, text) for text in self._json_differences(sent)]
@@ -134,8 +135,8 @@ class Pattern:
 
     def _url_difference(self, sent: Sent) -> str | None:
         if isinstance(self._url, re.Pattern) and not self._url.search(sent.url):
-            return f"url: nothing in it is like {self._url.pattern}"
-        if self._base is None or self._base.fullmatch(base := _base_of(sent.url)):
+            return f"url: {self._url.pattern} was not found in it"
+        if self._base is None or self._base.fullmatch(base := _strip_query(sent.url)):
             return None
         return f"url: {display_url(base)}, not {self._shown_url()}"
 
@@ -150,7 +151,7 @@ class Pattern:
                 found.append((1, f"headers: there is {name}"))
             elif not _is_like(wanted, value):
                 secret = is_secret_header(name) or name.lower() in sent.headers.sensitive
-                said = "is another" if secret else f"is {_shown(value)}, not {_shown(wanted)}"
+                said = "differs" if secret else f"is {_shown(value)}, not {_shown(wanted)}"
                 found.append((1, f"headers: {name} {said}"))
         return found
 
@@ -158,36 +159,36 @@ class Pattern:
         try:
             value = json.loads(sent.body)
         except ValueError:
-            return [f"json: the body is none: {_shown(sent.body)}"]
+            return [f"json: the body is not JSON: {_shown(sent.body)}"]
         return [f"json: {text}" for text in _json_differences("$", value, self._json)]
 
     def _shown_url(self) -> str:
         if self._url is None:
             return "any URL"
         if isinstance(self._url, re.Pattern):
-            return f"URLs like {self._url.pattern}"
+            return f"URLs with {self._url.pattern}"
         return f"{_name(self._url)}()" if callable(self._url) else display_url(str(self._url))
 
     def __str__(self) -> str:
-        """Return method and URL, fit for a message."""
+        """Return method and URL for a message."""
         return f"{self._method or 'any method'} {self._shown_url()}"
 
 
 # --- URLs ---
 
 
-def _base_of(url: str) -> str:
+def _strip_query(url: str) -> str:
     return re.split("[?#]", url, maxsplit=1)[0]
 
 
-def _canonical(text: str) -> tuple[str, str]:
-    """Return a URL pattern in canonical form without its query, and that."""
+def _split_pattern(text: str) -> tuple[str, str]:
+    """Return a URL pattern in canonical form, as the part before the query and the query."""
     marked = text.replace("**", _ANYTHING).replace("*", _SEGMENT)
     base, query, *_ = [*re.split("[?#]", str(parse_url(marked)), maxsplit=1), ""]
     return base, query.replace(_ANYTHING, "**").replace(_SEGMENT, "*").partition("#")[0]
 
 
-def _as_regex(base: str) -> re.Pattern[str]:
+def _compile_wildcards(base: str) -> re.Pattern[str]:
     text = re.escape(base).replace(_ANYTHING, ".*").replace(_SEGMENT, "[^/]*")
     return re.compile(text, re.DOTALL)
 
@@ -200,7 +201,7 @@ def _fields(wanted: Mapping[str, object]) -> dict[str, object]:
 
 
 def _text(value: object) -> object:
-    """Return a value as it stands in a query or form, as the client would put it there."""
+    """Return a value as the client encodes it in a query or form."""
     if isinstance(value, (list, tuple)):
         texts = [_text(each) for each in value]
         return texts[0] if len(texts) == 1 else texts
@@ -229,7 +230,7 @@ def _field_differences(
 
 
 def _json_differences(at: str, value: object, wanted: object) -> list[str]:
-    """Return where two values differ, by paths such as $.items[0].id."""
+    """Return the differences of two values, with paths such as $.items[0].id."""
     if wanted == value:
         return []
     if isinstance(value, dict) and isinstance(wanted, dict):
@@ -245,7 +246,7 @@ def _json_differences(at: str, value: object, wanted: object) -> list[str]:
             said += _json_differences(f"{at}[{at_index}]", one, other)
         return said
     if is_secret_header(at.rpartition(".")[2]):
-        return [f"{at} is another"]
+        return [f"{at} differs"]
     return [f"{at} is {_shown(value)}, not {_shown(wanted)}"]
 
 
@@ -263,19 +264,19 @@ def _name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-# --- A route of a mock: which requests it is for, and what it answers them ---
+# --- Routes: which requests match, and the responses to them ---
 
 Choice: TypeAlias = "Callable[[Sent], Step | Awaitable[Step]]"
-"""Chooses the step for a request."""
+"""A function that returns the step for a request."""
 
 
 class Route:
-    """What requests of one kind are answered.
+    """Respond to requests that match a pattern.
 
     Attributes:
-        calls: a Sent for each request that it took, oldest first.
-        pattern: which requests it is for.
-        choose: the function that was given to respond, or None.
+        calls: a Sent for each request that it responded to, oldest first.
+        pattern: which requests match.
+        choose: the function that was passed to respond(), or None.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -284,16 +285,16 @@ class Route:
         self._step: Answer | Fault = Answer()
         self._steps: Iterator[Step] | None = None
         self.choose: Choice | None = None
-        self._ahead: Step | None = None  # of the steps, the next one
+        self._ahead: Step | None = None  # the next of the steps, once has_more() looked for it
 
     @property
     def called(self) -> bool:
-        """Return whether it took a request."""
+        """Return whether a request matched."""
         return bool(self.calls)
 
     @property
     def call_count(self) -> int:
-        """Return how many requests it took."""
+        """Return how many requests matched."""
         return len(self.calls)
 
     def respond(
@@ -307,21 +308,23 @@ class Route:
         pace: float = 0.0,
         error: RequestException | None = None,
     ) -> Route:
-        """Set what it answers, and return the route.
+        """Set the response, and return this route.
 
         Args:
-            answer: a status, of which the other arguments make an Answer; a step; steps, each for
-                one request: after the last the route is for no more; or a function, which may be
-                a coroutine function for AsyncClient, that returns a step for a Sent.
-            headers: see Answer, as all others.
+            answer: a status code, to which the other arguments belong; or a step: an Answer, a
+                Fault or an exception; or an iterable of steps, one per request, after which the
+                route matches nothing more; or a function that returns the step for a Sent, which
+                may be a coroutine function for AsyncClient.
+            headers: see Answer for these and the following arguments.
             content: the body.
-            json: the body.
-            delay: seconds.
-            pace: seconds.
-            error: what breaks the body off.
+            json: the body as JSON.
+            delay: seconds until the head is received.
+            pace: seconds before each piece of the body.
+            error: raised after the content.
 
         Raises:
-            TypeError: the answer is none, or is whole and there are other arguments.
+            TypeError: `answer` is none of these, or it is no status code and there are other
+                arguments.
         """
         rest = (headers, content, json, delay, pace, error)
         self.choose, self._steps = None, None
@@ -331,73 +334,78 @@ class Route:
             )
             return self
         if any(rest):
-            raise TypeError("give the rest of an answer to Answer(...), or a status to respond")
+            raise TypeError(
+                "pass headers and the like to Answer(...), or pass a status code to respond()"
+            )
         if callable(answer):
             self.choose = answer
         elif isinstance(answer, (Answer, Fault, RequestException)):
-            self._step = as_step(answer)
+            self._step = to_step(answer)
         else:
-            self._steps = map(as_step, answer)
+            self._steps = map(to_step, answer)
         return self
 
     def raises(self, error: RequestException | type[RequestException] | Fault) -> Route:
-        """Set what each request of it fails with, and return the route.
+        """Make each matching request fail, and return this route.
 
         Args:
             error: a RequestException, its class, or a fault such as reset().
 
         Raises:
-            TypeError: clients raise no such error.
+            TypeError: it is another kind of error, which no client raises.
         """
         if isinstance(error, type) and issubclass(error, RequestException):
             error = error(f"{error.__name__} of a mock")
         if not isinstance(error, (RequestException, Fault)):
-            raise TypeError(f"a client raises RequestException and its kin, not {error!r}")
-        self.choose, self._steps, self._step = None, None, as_step(error)
+            raise TypeError(f"clients raise subclasses of RequestException, not {error!r}")
+        self.choose, self._steps, self._step = None, None, to_step(error)
         return self
 
     def has_more(self) -> bool:
-        """Return whether it has an answer to one more request."""
+        """Return whether there is a step for one more request."""
         if self._steps is None or self._ahead is not None:
             return True
         self._ahead = next(self._steps, None)
         return self._ahead is not None
 
     def take(self) -> Answer | Fault:
-        """Return the next answer, after has_more said that there is one."""
+        """Return the next step; call it only if has_more() returned True."""
         if self._steps is None:
             return self._step
         step, self._ahead = self._ahead, None
         assert step is not None
-        return as_step(step)
+        return to_step(step)
 
     def __repr__(self) -> str:
         return f"<Route {self.pattern}, {self.call_count} calls>"
 
 
-_SHOWN = 10  # routes in the message about a request that none is for
+_SHOWN = 10  # routes in the message about an unmatched request
 
 
 class Mock:
-    """Answer for the network, in `with`, whatever client of this process asks.
+    """Replace the network for all clients of this process, while in `with`.
 
-    That are all clients without a transport of their own, those that were made before it as well:
+    It serves every client that has no other transport, including clients that were made earlier:
     Client, AsyncClient, streams, maps, downloads, and the drop-in for requests. The first route
-    that a request fits takes it; one that fits none raises AssertionError.
+    that matches a request responds to it. A request that matches no route raises AssertionError.
 
     Args:
-        base_url: goes before the URLs of routes that begin with a slash.
+        base_url: prefix for the URLs of routes that begin with a slash.
         assert_all_called: fail at the end if a route was never called.
-        real_time: delays and the waits of clients take as long as they say; else no time.
+        real_time: let delays and waits of clients take their time; without it they take none.
 
     Attributes:
-        base_url: may be changed, as the two below.
-        assert_all_called: see there.
-        real_time: see there.
+        base_url: as above; you may change it, like the next two.
+        assert_all_called: as above.
+        real_time: as above.
         requests: a Sent for each attempt, oldest first.
-        unmatched: those that no route was for: the end of the mock fails, too, if there are any.
-        routes: all of them, in the order in which they are asked.
-        sleeps: how long clients waited in no time, in seconds: between retries, for limits.
+        unmatched: the requests that matched no route; if there are any, the mock fails at the end.
+        routes: all routes, in the order in which they are tried.
+        sleeps: the waits of clients that were skipped, in seconds: between retries, for limits.
+
+    Raises:
+        AssertionError: at the end, if there are unmatched requests or uncalled routes.
     """
 
     def __init__(
@@ -421,17 +429,20 @@ class Mock:
     def route(
         self, method: str | None = None, url: URLPattern = None, **conditions: Unpack[Conditions]
     ) -> Route:
-        """Return a new route for some requests; it answers 200 until it is told otherwise.
+        """Add a route; it responds with status 200 until you call `respond()` or `raises()` on it.
 
         Args:
-            method: None for every one.
-            url: an absolute URL, or the rest of one after base_url. `*` in it stands for anything
-                without a slash, `**` for anything; without a query it stands for any query.
-                Or a compiled regular expression to be found in the URL, or a function that returns
-                whether a Sent is meant; None for every one.
-            conditions: params, headers, json, content and data that a request must have. Of
-                headers there may be more, of the others not. Values may be compiled regular
-                expressions, or equal to what they should be, such as unittest.mock.ANY.
+            method: an HTTP method; None for any.
+            url: an absolute URL, or the part after base_url. In it, `*` matches anything without a
+                slash, and `**` anything; a URL without a query matches any query. It may also be a
+                compiled regular expression to search for, a function that returns whether a Sent
+                matches, or None for all URLs.
+            conditions: params, headers, json, content and data that a request must have. A request
+                may have further headers, but no further params or data. Values may be compiled
+                regular expressions, or objects that are equal to them, such as unittest.mock.ANY.
+
+        Raises:
+            InvalidMethod, InvalidURL, MissingSchema: no request can have this method or URL.
         """
         if isinstance(url, str) and url.startswith("/"):
             url = self.base_url.rstrip("/") + url
@@ -449,35 +460,35 @@ class Mock:
         return made
 
     def get(self, url: URLPattern = None, **conditions: Unpack[Conditions]) -> Route:
-        """Return a new route for GET; see route."""
+        """Add a route for GET; see route."""
         return self.route("GET", url, **conditions)
 
     def options(self, url: URLPattern = None, **conditions: Unpack[Conditions]) -> Route:
-        """Return a new route for OPTIONS; see route."""
+        """Add a route for OPTIONS; see route."""
         return self.route("OPTIONS", url, **conditions)
 
     def head(self, url: URLPattern = None, **conditions: Unpack[Conditions]) -> Route:
-        """Return a new route for HEAD; see route."""
+        """Add a route for HEAD; see route."""
         return self.route("HEAD", url, **conditions)
 
     def post(self, url: URLPattern = None, **conditions: Unpack[Conditions]) -> Route:
-        """Return a new route for POST; see route."""
+        """Add a route for POST; see route."""
         return self.route("POST", url, **conditions)
 
     def put(self, url: URLPattern = None, **conditions: Unpack[Conditions]) -> Route:
-        """Return a new route for PUT; see route."""
+        """Add a route for PUT; see route."""
         return self.route("PUT", url, **conditions)
 
     def patch(self, url: URLPattern = None, **conditions: Unpack[Conditions]) -> Route:
-        """Return a new route for PATCH; see route."""
+        """Add a route for PATCH; see route."""
         return self.route("PATCH", url, **conditions)
 
     def delete(self, url: URLPattern = None, **conditions: Unpack[Conditions]) -> Route:
-        """Return a new route for DELETE; see route."""
+        """Add a route for DELETE; see route."""
         return self.route("DELETE", url, **conditions)
 
     def allow(self, *hosts: str) -> None:
-        """Let requests to some hosts through to the network.
+        """Send requests to some hosts over the network.
 
         Args:
             hosts: such as "localhost", "localhost:8000" or "*.internal".
@@ -485,7 +496,7 @@ class Mock:
         self._allowed += [host.lower() for host in hosts]
 
     def reset(self) -> None:
-        """Forget all routes and requests."""
+        """Remove all routes and recorded requests."""
         with self._lock:
             for found in (self.requests, self.unmatched, self.routes, self.sleeps, self._allowed):
                 found.clear()
@@ -493,14 +504,14 @@ class Mock:
     # time
 
     def advance(self, seconds: float) -> None:
-        """Let time go by for all clients, until the end of the mock."""
+        """Move the clock of all clients forward by some seconds, until the end of the mock."""
         with self._lock:
-            if self._is_on:  # a stream may be read afterwards
+            if self._is_on:  # because a stream may be read afterwards
                 self._skipped += seconds
                 network.skipped += seconds
 
     def skip(self, seconds: float) -> bool:
-        """Return whether a client's wait takes no time."""
+        """Return whether a client's wait is skipped, after moving the clock."""
         if self.real_time:
             return False
         self.sleeps.append(seconds)
@@ -510,7 +521,7 @@ class Mock:
     # requests
 
     def engine_for(self, request: Request, engine: Waits) -> Engine | None:
-        """Return what answers a request, or None for a host that is allowed."""
+        """Return the engine that responds to a request, or None if its host is allowed."""
         if self._allowed:
             url = request.url
             names = (url.host, f"{url.host}:{url.port}")
@@ -521,14 +532,14 @@ class Mock:
         return _MockEngine(self, engine)
 
     async def play(self, request: Request, at: float) -> Answer | Fault:
-        """Return what a request is answered.
+        """Return the step for a request.
 
         Args:
-            request: complete.
-            at: when it was sent, on the engine's clock.
+            request: a complete request.
+            at: when it was sent, in seconds on the engine's clock.
 
         Raises:
-            AssertionError: no route is for it.
+            AssertionError: it matches no route.
         """
         url = str(request.url.without_userinfo())
         sent = Sent(at, request.method, url, request.headers.copy(), b"", True)
@@ -536,7 +547,7 @@ class Mock:
         for route in list(self.routes):
             if route.pattern.differences(sent):
                 continue
-            # Only where it counts: a request that does not arrive sends no body either.
+            # Only if the body matters: a request that does not arrive sends no body either.
             if not is_read and (route.pattern.needs_body or route.choose is not None):
                 sent, is_read = sent._replace(body=await read_whole(request.body)), True
             if route.pattern.needs_body and route.pattern.body_differences(sent):
@@ -557,7 +568,7 @@ class Mock:
         if route.choose is not None:
             try:
                 chosen = route.choose(sent)
-                step = as_step(await chosen if inspect.isawaitable(chosen) else chosen)
+                step = to_step(await chosen if inspect.isawaitable(chosen) else chosen)
             except BaseException:
                 self._note(sent, route.calls)
                 raise
@@ -573,11 +584,9 @@ class Mock:
             also.append(sent)
 
     def _explain(self, sent: Sent) -> str:
-        from curlhttp._models.redaction import display_url
-
         lines = [f"the mock has no route for {sent.method} {display_url(sent.url)}"]
         if not self.routes:
-            return f"{lines[0]}: it has none at all"
+            return f"{lines[0]}: it has no routes"
         found = sorted(
             (
                 (route.pattern.differences(sent) + route.pattern.body_differences(sent), route)
@@ -589,19 +598,19 @@ class Mock:
         lines.append(f"nearest: {nearest.pattern}")
         lines += [f"  {text}" for _, text in differences]
         if not differences:
-            lines.append(f"  its answers are used up, after {nearest.call_count} requests")
+            lines.append(f"  it has no step left, after {nearest.call_count} requests")
         lines += [f"other: {route.pattern}" for _, route in found[1:_SHOWN]]
         return "\n".join(lines)
 
-    # the beginning and the end
+    # start and stop
 
     def start(self) -> None:
-        """Stand in for the network from now on."""
+        """Start to replace the network."""
         self._before, self._is_on = network.mocked, True
         network.mock(self)
 
     def stop(self) -> None:
-        """Give the network, and time, back."""
+        """Restore the network and the clock."""
         if network.mocked is self:
             network.mock(self._before)
             self._before = None
@@ -610,10 +619,10 @@ class Mock:
             self._skipped, self._is_on = 0.0, False
 
     def check(self) -> None:
-        """Fail if a request found no route, or a route no request.
+        """Fail if a request matched no route, or if a route was never called.
 
         Raises:
-            AssertionError: says which.
+            AssertionError: the message names the request, or the routes.
         """
         if self.unmatched:
             raise AssertionError(self._explain(self.unmatched[0]))
@@ -632,22 +641,22 @@ class Mock:
 
 
 def mock(base_url: str = "", *, assert_all_called: bool = True, real_time: bool = False) -> Mock:
-    """Return a mock of the network for `with`; arguments are those of Mock.
+    """Return a Mock, which replaces the network while in `with`.
 
         with curlhttp.testing.mock() as network:
             network.get("https://api.test/users/*").respond(json={"id": 7})
             ...
 
     Args:
-        base_url: goes before the URLs of routes that begin with a slash.
+        base_url: prefix for the URLs of routes that begin with a slash.
         assert_all_called: fail at the end if a route was never called.
-        real_time: delays and the waits of clients take as long as they say; else no time.
+        real_time: let delays and waits of clients take their time; without it they take none.
     """
     return Mock(base_url, assert_all_called=assert_all_called, real_time=real_time)
 
 
 class _MockEngine(ScriptedEngine):
-    """Answer one request from a mock's routes, in the time of all clients."""
+    """Respond to one request from a mock's routes, on the clock of all clients."""
 
     def __init__(self, mocked: Mock, real: Waits) -> None:
         super().__init__(())
@@ -661,18 +670,18 @@ class _MockEngine(ScriptedEngine):
         return wall()
 
     async def connect(self, request: Request) -> ByteStream:
-        """Refuse: a mock speaks no other protocol.
+        """Refuse to connect, because a mock speaks only HTTP.
 
         Raises:
             AssertionError: always.
         """
         raise AssertionError(
-            f"{request}: the mock has no WebSockets; use ASGITransport, or allow its host"
+            f"{request}: the mock has no WebSockets; use ASGITransport, or allow the host"
         )
 
     async def _begin(self, request: Request) -> ScriptedAttempt:
-        begun = now()
-        return ScriptedAttempt(request, await self._mock.play(request, begun), begun)
+        started = now()
+        return ScriptedAttempt(request, await self._mock.play(request, started), started)
 
     async def _wait_until(self, moment: float) -> None:
         await self._wait(moment - now())

@@ -1,6 +1,6 @@
-"""A scripted engine: it answers from a list, and its clock is a number. It decides nothing.
+"""A scripted engine: it returns responses from a list, and its clock is a number.
 
-`Answer` and `Fault` are the steps of a script, and `Sent` is what the engine was asked to send.
+`Answer` and `Fault` are the steps of a script, and `Sent` records a request for assertions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from json import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -40,21 +39,16 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Fault",
-    "Script",
     "ScriptedAttempt",
     "ScriptedEngine",
-    "ScriptedIncoming",
-    "ScriptedRace",
     "Sent",
     "Step",
-    "as_step",
-    "copy_of",
-    "fields_of",
-    "limited",
+    "parse_fields",
     "refused",
     "reset",
     "silent",
     "stream_refused",
+    "to_step",
     "unreachable",
     "unread",
     "unresolved",
@@ -62,19 +56,19 @@ __all__ = [
 ]
 
 
-# --- What an engine of tests was asked for, for assertions ---
+# --- Recorded requests, for assertions ---
 
 
 class Sent(NamedTuple):
-    """One attempt, as the engine got it.
+    """One attempt, as the engine received it.
 
     Attributes:
-        at: the time on the engine's clock.
+        at: when it was sent, in seconds on the engine's clock.
         method: such as "GET".
-        url: without userinfo.
-        headers: a copy of them.
-        body: what of it was read, b"" when there is none.
-        arrived: any byte of it left this machine, as far as the script says.
+        url: without user name and password.
+        headers: a copy of its headers.
+        body: the part of the body that was read; b"" without a body.
+        arrived: whether any byte of it left this machine, according to the script.
     """
 
     at: float
@@ -91,48 +85,53 @@ class Sent(NamedTuple):
 
     @property
     def params(self) -> dict[str, str | list[str]]:
-        """Return the query; of a name that comes more than once, a list."""
-        return fields_of(self.url.partition("#")[0].partition("?")[2])
+        """Return the parameters of the query; a repeated name has a list of values."""
+        return parse_fields(self.url.partition("#")[0].partition("?")[2])
 
     @property
     def form(self) -> dict[str, str | list[str]]:
-        """Return the body of a form (application/x-www-form-urlencoded) likewise."""
-        return fields_of(self.text)
+        """Return the fields of a form (application/x-www-form-urlencoded), likewise."""
+        return parse_fields(self.text)
 
-    def json(self) -> Any:  # Any: what JSON holds
-        """Return what the body holds as JSON.
+    def json(self) -> Any:  # Any: as of json.loads
+        """Return the body read as JSON.
 
         Raises:
-            ValueError: it is no JSON.
+            ValueError: the body is not JSON.
         """
         return json.loads(self.body)
 
 
-def fields_of(text: str) -> dict[str, str | list[str]]:
-    """Return the fields of a query or form; of a name that comes more than once, a list."""
+def parse_fields(text: str) -> dict[str, str | list[str]]:
+    """Return the fields of a query or form; a repeated name has a list of values."""
     found: dict[str, list[str]] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
         found.setdefault(name, []).append(value)
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
-# --- What a script is made of: answers, and the ways in which there is none ---
+# --- The steps of a script: responses and failures ---
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer a request.
+    """Respond to a request.
 
-    What takes longer than the request's timeouts ends as they end it, on the engine's clock.
+    If a delay is longer than a timeout of the request, the request fails with that timeout, on the
+    engine's clock.
 
     Args:
-        status_code: of three digits.
+        status_code: three digits.
         headers: a mapping or pairs.
-        content: the body, or its pieces as a streamed response gives them; str is sent as UTF-8.
-        json: the body as JSON, in place of content; None is no body.
-        delay: seconds until the head is in; math.inf for a server that never answers.
+        content: the body, or the pieces in which a streamed response returns it; str is sent as
+            UTF-8.
+        json: the body as JSON, in place of content; None for no JSON body.
+        delay: seconds until the head is received; math.inf for a server that never responds.
         pace: seconds before each piece of the body.
-        error: what breaks the body off after the content.
+        error: raised after the content, as if the connection broke there; None for a whole body.
+
+    Raises:
+        TypeError: there are both content and json.
     """
 
     status_code: int = 200
@@ -149,7 +148,7 @@ class Answer:
 
     @property
     def all_headers(self) -> Headers:
-        """Return the headers; with a Content-Type where the body is JSON and they have none."""
+        """Return the headers, with a Content-Type if the body is JSON."""
         headers = Headers(self.headers)
         if self.json is not None:
             headers.setdefault("Content-Type", "application/json")
@@ -157,9 +156,9 @@ class Answer:
 
     @property
     def pieces(self) -> list[bytes]:
-        """Return the body's pieces, none of them empty."""
+        """Return the pieces of the body, without empty ones."""
         if self.json is not None:
-            return [dumps(self.json).encode()]
+            return [json.dumps(self.json).encode()]
         content = self.content.encode() if isinstance(self.content, str) else self.content
         return [piece for piece in ([content] if isinstance(content, bytes) else content) if piece]
 
@@ -169,10 +168,10 @@ class Fault:
     """Fail a request.
 
     Args:
-        error: what is raised: a copy of it, with the request filled in. Its request_sent says
-            whether the request left this machine: without that it is not among those that arrived.
-        delay: seconds until then; math.inf for the time that it may take to connect or, with a
-            WriteTimeout, to send.
+        error: a copy of it is raised, with the request filled in. If its request_sent is False,
+            the request has not arrived: see `Sent.arrived`.
+        delay: seconds until it fails; math.inf for the request's connect timeout or, with a
+            WriteTimeout, for its write timeout.
     """
 
     error: RequestException
@@ -180,16 +179,16 @@ class Fault:
 
 
 Step: TypeAlias = "Answer | Fault | RequestException | int"
-"""One step of a script; a number is the status of an answer without a body."""
+"""One step of a script; a number is the status of a response without a body."""
 
 Script: TypeAlias = "Iterable[Step] | Callable[[Request], Step]"
 
 
-def as_step(step: Step) -> Answer | Fault:
-    """Return the step that a number or an exception stands for.
+def to_step(step: Step) -> Answer | Fault:
+    """Return the step for a status or an exception.
 
     Raises:
-        TypeError: it is no step.
+        TypeError: it is none of the kinds of steps.
     """
     if isinstance(step, int):
         return Answer(step)
@@ -201,30 +200,30 @@ def as_step(step: Step) -> Answer | Fault:
 
 
 def refused() -> Fault:
-    """Return a connection that is refused: the request is not sent."""
+    """Return a refused connection: the request is not sent."""
     return Fault(ConnectionError("the connection was refused", curl_code=7))
 
 
 def unresolved() -> Fault:
-    """Return a host name that leads nowhere: the request is not sent."""
+    """Return a host name that cannot be resolved: the request is not sent."""
     return Fault(ConnectionError("the host name could not be resolved", curl_code=6))
 
 
 def unreachable() -> Fault:
-    """Return a host that does not react, until the connect timeout: the request is not sent."""
+    """Return a host that is silent until the connect timeout: the request is not sent."""
     return Fault(ConnectTimeout("no connection in time", curl_code=28), delay=math.inf)
 
 
 def reset() -> Fault:
-    """Return a connection that breaks before the answer: the request may have been processed."""
-    broken = ConnectionError(
-        "the connection broke before the answer was complete", curl_code=56, request_sent=True
+    """Return a connection that breaks before the response: the request may have been processed."""
+    error = ConnectionError(
+        "the connection broke before the response was complete", curl_code=56, request_sent=True
     )
-    return Fault(broken)
+    return Fault(error)
 
 
 def stream_refused() -> Fault:
-    """Return HTTP/2's REFUSED_STREAM: the request was sent, and not processed."""
+    """Return HTTP/2's REFUSED_STREAM: the request was sent, but not processed."""
     error = ConnectionError(
         "the server refused the request unprocessed", curl_code=42, request_sent=True
     )
@@ -233,50 +232,50 @@ def stream_refused() -> Fault:
 
 
 def untrusted() -> Fault:
-    """Return a certificate that does not hold: the request is not sent."""
+    """Return an untrusted certificate: the request is not sent."""
     error = SSLError("TLS failed; check the certificate", curl_code=60)
     error.tls_failure = "untrusted"
     return Fault(error)
 
 
 def silent() -> Answer:
-    """Return a server that takes the request and never answers, until the read timeout."""
+    """Return a server that accepts the request and is silent until the read timeout."""
     return Answer(delay=math.inf)
 
 
 def unread() -> Fault:
-    """Return a server that stops reading the body, until the write timeout.
+    """Return a server that does not read the body, until the write timeout.
 
-    Where the request has no body or no write timeout, it is silent until the read timeout.
+    If the request has no body or no write timeout, the server is silent until the read timeout.
     """
-    error = WriteTimeout("no byte of the body went out in time", curl_code=28, request_sent=True)
+    error = WriteTimeout("no byte of the body was sent in time", curl_code=28, request_sent=True)
     return Fault(error, delay=math.inf)
 
 
-# --- What becomes of the attempts on a script: how long each takes, how it ends, which one wins ---
+# --- Attempts: how long each takes, how it ends, and which one of a hedge wins ---
 #
-# Computed ahead, because nothing but the script has a say; the engine moves its clock accordingly.
+# Computed in advance, because only the script decides it; the engine then moves its clock.
 
 
 class ScriptedAttempt:
     """One attempt, up to its head.
 
     Attributes:
-        request: what was asked for.
+        request: the request of this attempt.
         step: the step of the script.
-        begun: when, on the engine's clock.
-        ends: when its head is in, or it fails.
-        error: what it fails with, or None.
-        over: when a race counts it as ended: with its body, if that is not streamed.
-        broken: what its body fails with, or None.
+        started: when it was sent; all times are seconds on the engine's clock.
+        head_at: when its head is received, or when it fails.
+        error: raised in place of its head, or None.
+        ends_at: when it ends in a hedge: with its body, unless that is streamed.
+        body_error: raised while its body is read, or None.
     """
 
-    def __init__(self, request: Request, step: Answer | Fault, begun: float) -> None:
+    def __init__(self, request: Request, step: Answer | Fault, started: float) -> None:
         self.request = request
         self.step = step
-        self.begun = begun
+        self.started = started
         if isinstance(step, Answer):
-            seconds, self.error = limited(request, step.delay, begun)
+            seconds, self.error = apply_timeouts(request, step.delay, started)
         else:
             delay, was_sent = step.delay, step.error.request_sent
             sends = isinstance(step.error, WriteTimeout) and math.isinf(delay)
@@ -284,71 +283,70 @@ class ScriptedAttempt:
                 delay = (request.body and request.timeout.write) or math.inf
             elif math.isinf(delay):
                 delay = request.timeout.connect or math.inf
-            # As long as the write timeout counts, the read timeout does not.
+            # The read timeout does not run while the write timeout does.
             waits = was_sent and not (sends and delay < math.inf)
-            seconds, late = limited(
-                request, delay, begun, was_sent=was_sent, waits_for_answer=waits
+            seconds, late = apply_timeouts(
+                request, delay, started, was_sent=was_sent, waits_for_response=waits
             )
-            self.error = late or copy_of(step.error, request)
-        self.ends = self.over = begun + seconds
-        self.broken: RequestException | None = None
+            self.error = late or copy_error(step.error, request)
+        self.head_at = self.ends_at = started + seconds
+        self.body_error: RequestException | None = None
         if isinstance(step, Answer) and self.error is None and not request.stream:
             self._read(step)
 
     def _read(self, answer: Answer) -> None:
-        self.broken = answer.error
+        self.body_error = answer.error
         for _ in _pieces(self.request, answer):
-            seconds, late = limited(self.request, answer.pace, self.over)
-            self.over += seconds
+            seconds, late = apply_timeouts(self.request, answer.pace, self.ends_at)
+            self.ends_at += seconds
             if late is not None:
-                self.broken = late
+                self.body_error = late
                 return
 
     @property
     def outcome(self) -> Response | RequestException:
-        """Return its response without the body, or its error."""
-        failed = self.error or self.broken
-        if failed is not None:
-            return failed
+        """Return the response without its body, or the error."""
+        error = self.error or self.body_error
+        if error is not None:
+            return error
         assert isinstance(self.step, Answer)
-        answer = self.step
-        return Response.of(self.request, answer.status_code, headers=answer.all_headers)
+        return Response.of(self.request, self.step.status_code, headers=self.step.all_headers)
 
-    def take_error(self) -> RequestException:
-        """Return the error to raise, and forget it: its traceback will hold this attempt."""
+    def pop_error(self) -> RequestException:
+        """Return the error to raise and drop it here, because its traceback refers to this."""
         error, self.error = self.error, None
         assert error is not None
         return error
 
 
-def limited(
+def apply_timeouts(
     request: Request,
     seconds: float,
     now: float,
     *,
     was_sent: bool = True,
-    waits_for_answer: bool = True,
+    waits_for_response: bool = True,
 ) -> tuple[float, RequestException | None]:
-    """Return how much of a delay its timeouts leave, and what they end it with.
+    """Return how long a delay lasts, and the error if a timeout ends it.
 
     Args:
-        request: whose timeouts.
+        request: its timeouts apply.
         seconds: the delay.
-        now: when it begins.
-        was_sent: what the error says of the request.
-        waits_for_answer: the read timeout counts.
+        now: when the delay begins.
+        was_sent: the error's `request_sent`.
+        waits_for_response: whether the read timeout applies.
 
     Raises:
-        AssertionError: it would never end.
+        AssertionError: the delay is infinite and no timeout applies.
     """
-    read = request.timeout.read if waits_for_answer else None
+    read = request.timeout.read if waits_for_response else None
     silence = math.inf if read is None else read
     left = math.inf if request.deadline is None else max(0.0, request.deadline - now)
     limit = min(silence, left)
     if seconds <= limit and not math.isinf(seconds):
         return seconds, None
     if math.isinf(limit):
-        raise AssertionError(f"{request} would wait for ever: no timeout")
+        raise AssertionError(f"{request} would wait forever: it has no timeout")
     kind, what = (DeadlineExceeded, "total") if left <= silence else (ReadTimeout, "read timeout")
     return limit, kind(
         f"{request}: the {what} ran out",
@@ -358,12 +356,14 @@ def limited(
     )
 
 
-def copy_of(error: RequestException, request: Request, was_sent: bool = False) -> RequestException:
-    """Return an error for this attempt alone: it gets attributes and a traceback of its own."""
-    twin = copy.copy(error)
-    twin.request = request
-    twin.request_sent = twin.request_sent or was_sent
-    return twin
+def copy_error(
+    error: RequestException, request: Request, was_sent: bool = False
+) -> RequestException:
+    """Return a copy of an error for one attempt, because raising it sets its traceback."""
+    clone = copy.copy(error)
+    clone.request = request
+    clone.request_sent = clone.request_sent or was_sent
+    return clone
 
 
 def _pieces(request: Request, answer: Answer) -> list[bytes]:
@@ -371,13 +371,13 @@ def _pieces(request: Request, answer: Answer) -> list[bytes]:
 
 
 class ScriptedIncoming:
-    """A response on the wire, as far as there is one.
+    """A response whose head was received and whose body was not read yet.
 
     Args:
-        request: what was asked for.
+        request: the request that it answers.
         answer: the step of the script.
-        seconds: what it took up to the head.
-        engine: reads it.
+        seconds: the time until its head was received.
+        engine: reads its body.
     """
 
     def __init__(self, request: Request, answer: Answer, seconds: float, engine: Engine) -> None:
@@ -389,15 +389,15 @@ class ScriptedIncoming:
         self.error: RequestException | None = answer.error
         self.pace: float = answer.pace
         self.size = 0
-        self.done = False  # reading may take time on the engine's clock
+        self.done = False  # because reading may take time on the engine's clock
         self._seconds = seconds
 
     def timings(self) -> Timings:
-        """Return the time to the head, as the engine's clock has it."""
+        """Return the time until the head was received, on the engine's clock."""
         return Timings(0.0, 0.0, 0.0, 0.0, self._seconds, self._seconds, False, None)
 
     def certificate(self) -> None:
-        """Return None: there was no TLS."""
+        """Return None, because there was no TLS."""
 
 
 class ScriptedRace:
@@ -405,7 +405,7 @@ class ScriptedRace:
 
     Args:
         first: the first attempt.
-        plan: the hedge's, see _flow/hedge.py.
+        plan: when to send further attempts, see _flow/hedge.py.
     """
 
     def __init__(self, first: ScriptedAttempt, plan: HedgePlan) -> None:
@@ -413,47 +413,47 @@ class ScriptedRace:
         self._plan = plan
         self._left = plan.most
         self._running = [first]
-        self._latest = first.begun
+        self._latest = first.started
 
     @property
     def winner(self) -> ScriptedAttempt:
-        """Return the attempt that surfaces."""
-        return min(self._running, key=lambda attempt: attempt.over)
+        """Return the attempt whose outcome is returned or raised."""
+        return min(self._running, key=lambda attempt: attempt.ends_at)
 
     def due(self) -> float | None:
-        """Return when one more attempt is due, after those that end before; None for never."""
+        """Return when the next attempt is due, None for never; drop those that fail before."""
         after = self._plan.after
         while True:
             due = self._latest + after if self._left and after is not None else math.inf
             attempt = self.winner
-            if due < attempt.over:
-                if not any(each.error is None and each.ends <= due for each in self._running):
+            if due < attempt.ends_at:
+                if not any(each.error is None and each.head_at <= due for each in self._running):
                     return due
-                self._left = 0  # a slow body is no reason
+                self._left = 0  # a head was received, and a slow body needs no other attempt
                 continue
             if len(self._running) == 1 or self._is_good(attempt):
                 return None
             self._running.remove(attempt)
-            self._drop(attempt, attempt.outcome, attempt.over)
+            self._drop(attempt, attempt.outcome, attempt.ends_at)
 
     def add(self, attempt: ScriptedAttempt | None) -> None:
-        """Take in one more attempt, or hear that there shall be none."""
+        """Add the next attempt; None if there are no more."""
         if attempt is None:
             self._left = 0
             return
         self._left -= 1
-        self._latest = attempt.begun
+        self._latest = attempt.started
         self._running.append(attempt)
 
     def cancel_others(self) -> int:
-        """Cancel what runs concurrently with the winner, and return how many attempts that were."""
+        """Cancel all attempts but the winner, and return how many there were."""
         first, winner = self._first, self.winner
         self._plan.surfaces(winner.request)
         if first in self._running and (first is not winner or first.error is None):
-            self._plan.timed(min(first.ends, winner.over) - first.begun)
+            self._plan.timed(min(first.head_at, winner.ends_at) - first.started)
         others = [attempt for attempt in self._running if attempt is not winner]
         for attempt in others:
-            self._drop(attempt, None, winner.over)
+            self._drop(attempt, None, winner.ends_at)
         return len(others)
 
     def _is_good(self, attempt: ScriptedAttempt) -> bool:
@@ -462,27 +462,27 @@ class ScriptedRace:
 
     def _drop(self, attempt: ScriptedAttempt, result: AttemptResult, now: float) -> None:
         was_sent = isinstance(attempt.step, Answer) or attempt.step.error.request_sent
-        self._plan.dropped(attempt.request, result, now - attempt.begun, was_sent)
+        self._plan.dropped(attempt.request, result, now - attempt.started, was_sent)
 
 
 class ScriptedEngine:
-    """Answer from a script instead of the network: `Client(transport=ScriptedEngine([...]))`.
+    """Return responses from a script: `Client(transport=ScriptedEngine([...]))`.
 
-    Its clock stands still, but for the delays of the script, the waits of the client, and
-    `advance`. All requests share it, those of threads and tasks too: a wait of one moves it for
-    all, and nothing ever waits for another request.
+    The clock stands still, except for delays of the script, waits of the client, and `advance`. All
+    requests share it, also across threads and tasks: a wait of one moves it for all, and no request
+    ever waits for another.
 
     Args:
         script: steps, one per attempt: an Answer, a Fault, an exception, or a status code; or a
             function that returns the step for a Request.
-        now: what the clock shows at first, in monotonic seconds.
-        wall: the time of day at first, in seconds since the epoch.
+        now: the start of the clock, in monotonic seconds.
+        wall: the time of day at that moment, in seconds since the epoch.
 
     Attributes:
         sent: a Sent for each attempt, oldest first.
-        sleeps: how long the client waited each time, in seconds.
-        aborted: responses that were let go of before their end.
-        cancelled: attempts of hedges that lost.
+        sleeps: the waits of the client, in seconds each.
+        aborted: how many responses were closed before their end.
+        cancelled: how many attempts of hedges were cancelled.
     """
 
     def __init__(self, script: Script, *, now: float = 0.0, wall: float = 1_750_000_000.0) -> None:
@@ -500,7 +500,7 @@ class ScriptedEngine:
     # the clock
 
     def now(self) -> float:
-        """Return what the clock shows, in monotonic seconds."""
+        """Return the time on the clock, in monotonic seconds."""
         return self._now
 
     def wall(self) -> float:
@@ -508,12 +508,12 @@ class ScriptedEngine:
         return self._epoch + self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time go by."""
+        """Move the clock forward by some seconds."""
         with self._lock:
             self._now += seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, which takes no time."""
+        """Move the clock forward and record the wait in `sleeps`."""
         self.sleeps.append(seconds)
         self.advance(seconds)
 
@@ -527,14 +527,19 @@ class ScriptedEngine:
         """Play the next step and return the response with its body in memory.
 
         Args:
-            request: what is asked for.
-            plan: of a hedge, whose attempts are steps of the script as well; None without one.
+            request: the request.
+            plan: when to send further attempts of a hedge, which are steps of the script as well;
+                None without a hedge.
+
+        Raises:
+            RequestException: the step is a failure, or a timeout ended it.
+            AssertionError: the script has no step left.
         """
         incoming = await self.open(request, plan)
         pieces = []
         while piece := await self.read(incoming):
             pieces.append(piece)
-        request = incoming.request  # of a race, the one that came through
+        request = incoming.request  # of a hedge, the winner's
         response = Response(request, incoming.head, b"".join(pieces), incoming.timings())
         self._decode(response, request)
         return response
@@ -543,31 +548,31 @@ class ScriptedEngine:
         """Play the next step up to the head of the response.
 
         Args:
-            request: what is asked for.
+            request: see perform.
             plan: see perform.
         """
         first = await self._begin(request)
         attempt = first if plan is None else await self._race(first, plan)
-        await self._wait_until(attempt.ends)
+        await self._wait_until(attempt.head_at)
         if attempt.error is not None:
-            raise attempt.take_error()
+            raise attempt.pop_error()
         assert isinstance(attempt.step, Answer)
-        seconds = attempt.ends - attempt.begun
+        seconds = attempt.head_at - attempt.started
         return ScriptedIncoming(attempt.request, attempt.step, seconds, self)
 
     async def _begin(self, request: Request) -> ScriptedAttempt:
         if self._is_closed:
             raise client_closed(request)
-        begun = self._now
+        started = self._now
         step = self._next(request)
         arrives = isinstance(step, Answer) or step.error.request_sent
         body = await read_whole(request.body) if arrives else b""
         headers = request.headers.copy()
-        self.sent.append(Sent(begun, request.method, str(request.url), headers, body, arrives))
-        return ScriptedAttempt(request, step, begun)
+        self.sent.append(Sent(started, request.method, str(request.url), headers, body, arrives))
+        return ScriptedAttempt(request, step, started)
 
     async def _race(self, first: ScriptedAttempt, plan: HedgePlan) -> ScriptedAttempt:
-        """Return the attempt that surfaces; the others are cancelled."""
+        """Return the attempt that wins, and cancel the others."""
         race = ScriptedRace(first, plan)
         while (due := race.due()) is not None:
             await self._wait_until(due)
@@ -584,18 +589,22 @@ class ScriptedEngine:
         self.advance(seconds)
 
     async def read(self, incoming: ScriptedIncoming) -> bytes:
-        """Return the next piece of a body, b"" at its end."""
+        """Return the next piece of a body, b"" at its end.
+
+        Raises:
+            RequestException: the body breaks off, is too large, or a timeout ended it.
+        """
         if not incoming.pieces:
             if incoming.error is not None:
-                raise copy_of(incoming.error, incoming.request, was_sent=True)
+                raise copy_error(incoming.error, incoming.request, was_sent=True)
             return b""
-        seconds, error = limited(incoming.request, incoming.pace, self.now())
+        seconds, error = apply_timeouts(incoming.request, incoming.pace, self.now())
         await self._wait(seconds)
         if error is not None:
             try:
                 raise error
             finally:
-                del error  # or its traceback would hold it, in a circle
+                del error  # to break the reference cycle with its traceback
         piece = incoming.pieces.pop(0)
         incoming.size += len(piece)
         limit = incoming.request.max_response_size
@@ -608,16 +617,16 @@ class ScriptedEngine:
         return piece
 
     def abort(self, incoming: ScriptedIncoming) -> None:
-        """Let go of a response before its end."""
+        """Close a response before its end."""
         self.aborted += 1
         incoming.pieces.clear()
 
     def abort_from_finalizer(self, incoming: ScriptedIncoming) -> None:
-        """Let go of a response that was dropped."""
+        """Close a response that was garbage-collected."""
         self.abort(incoming)
 
     def close(self) -> None:
-        """Raise ClientClosed from now on."""
+        """Make every further request raise ClientClosed."""
         self._is_closed = True
 
     # the script
@@ -625,7 +634,7 @@ class ScriptedEngine:
     def _next(self, request: Request) -> Answer | Fault:
         with self._lock:
             choose = self._choose or self._next_in_turn
-            return as_step(choose(request))
+            return to_step(choose(request))
 
     def _next_in_turn(self, request: Request) -> Step:
         assert self._steps is not None
@@ -649,20 +658,20 @@ class ScriptedEngine:
 
 
 class _ScriptedGate:
-    """Something that a request waits at, for another one that the script may not have."""
+    """Let a request wait for another one, which cannot happen later: the clock is the script's."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine
         self._is_open = False
 
     def open(self) -> None:
-        """Let the request go on."""
+        """Let the request continue."""
         self._is_open = True
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Let the time go by, unless it is open."""
+        """Move the clock forward, unless the gate is open."""
         if self._is_open:
             return
         if seconds is None:
-            raise AssertionError("a request would wait for ever for one that does not end")
+            raise AssertionError("a request would wait forever for one that does not end")
         await self._engine.sleep(seconds)

@@ -68,7 +68,7 @@ def test_a_subclass_is_called_by_its_name() -> None:
 def test_a_client_says_that_it_takes_keywords() -> None:
     make: Any = curlhttp.Client
     assert (
-        told_by(make, URL) == "Client() takes keywords alone, such as base_url=, headers=, params="
+        told_by(make, URL) == "Client() takes only keywords, such as base_url=, headers=, params="
     )
 
 
@@ -83,7 +83,7 @@ ASKED = [
     ({"raise_for_status": True}, "response.raise_for_status()"),
     ({"extensions": {}}, "timeout="),
     ({"hooks": {}}, "for the client"),
-    ({"chunked": True}, "in chunks by itself"),
+    ({"chunked": True}, "sent with chunked coding"),
     ({"read_bufsize": 1}, "leave it out"),
     ({"time_out": 1}, "did you mean timeout=?"),
 ]
@@ -184,7 +184,7 @@ def test_settings_say_what_they_take() -> None:
     assert "write Timeout(connect=1, read=5.0)" in told_by(make, 5.0, connect=1)
     assert "write read=" in told_by(make, sock_read=3)
     assert "max_connections=" in told_by(limits, limit=3)
-    assert "keywords alone" in told_by(limits, 3)
+    assert "only keywords" in told_by(limits, 3)
     assert "a timeout is a number of seconds" in told_by(a_client().get, URL, timeout=object())
 
 

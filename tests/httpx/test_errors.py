@@ -273,9 +273,9 @@ async def test_a_negative_number_of_retries_is_none(
 
 
 def test_every_error_of_ours_has_a_name_in_both_libraries(library: Any) -> None:
-    from curlhttp._httpx.settings import Binding
+    from curlhttp._httpx.settings import Library
 
-    binding = Binding(library, "httpcore")
+    wrapped = Library(library, "httpcore")
     request = library.Request("GET", "http://a.test/")
     kinds = [
         kind
@@ -288,6 +288,6 @@ def test_every_error_of_ours_has_a_name_in_both_libraries(library: Any) -> None:
         arguments = ("what", "doc", 0) if issubclass(kind, curlhttp.JSONDecodeError) else ("what",)
         for code in (None, 5, 7, 52, 55, 56, 92):
             error = made(*arguments, curl_code=code)
-            found = binding.error_for(error, request)
+            found = wrapped.make_error(error, request)
             assert isinstance(found, library.TransportError)
             assert getattr(found, "request", None) is request

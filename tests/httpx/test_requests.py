@@ -216,7 +216,7 @@ async def test_the_connection_of_a_response_is_known(
         assert port > 0
         assert stream.get_extra_info("timings").reused is not is_first
         assert stream.get_extra_info("ssl_object") is None
-        with pytest.raises(NotImplementedError, match="libcurl keeps the connection"):
+        with pytest.raises(NotImplementedError, match="libcurl owns the connection"):
             stream.read(1)
 
 

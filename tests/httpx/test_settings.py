@@ -258,7 +258,7 @@ def test_what_cannot_be_is_refused(library: Any, name: str) -> None:
 
 def test_a_proxy_cannot_have_a_context_of_its_own(library: Any) -> None:
     proxy = library.Proxy("https://a.test", ssl_context=ssl.create_default_context())
-    with pytest.raises(ValueError, match="verify= holds for it as well"):
+    with pytest.raises(ValueError, match="verify= applies to the proxy as well"):
         transports(library).Transport(proxy=proxy)
 
 

@@ -97,7 +97,7 @@ async def test_hosts_that_are_allowed_are_reached(client: AnyClient, app: AppSer
     with mock() as network:
         network.allow(app.url.partition("//")[2].rstrip("/"), "*.internal")
         assert (await client.get(app.url)).content == b"hello"
-        with pytest.raises(AssertionError, match="it has none at all"):
+        with pytest.raises(AssertionError, match="it has no routes"):
             await client.get(API)
         network.unmatched.clear()
     assert [sent.url for sent in network.requests] == [API + "/"]
@@ -235,7 +235,7 @@ def test_only_what_clients_raise_can_be_raised(wrong: object) -> None:
 
 
 def test_an_answer_that_is_whole_takes_no_more() -> None:
-    with pytest.raises(TypeError, match="the rest"):
+    with pytest.raises(TypeError, match=r"Answer\(\.\.\.\)"):
         Mock().get(API).respond(Answer(), headers={"A": "b"})
     with pytest.raises(TypeError, match="cannot go together"):
         Mock().get(API).respond(json=1, content=b"1")
@@ -299,7 +299,7 @@ async def test_a_route_takes_what_fits(
 MISSED = [
     ("/users/7/x", {}, {"url": "/users/*"}, "url: https://api.test/users/7/x, not https://api.test/users/*"),
     ("/x", {}, {"url": "https://other.test/x"}, "url: https://api.test/x, not https://other.test/x"),
-    ("/x", {}, {"url": re.compile("y$")}, "url: nothing in it is like y$"),
+    ("/x", {}, {"url": re.compile("y$")}, "url: y$ was not found in it"),
     ("/x?a=2&c=3", {}, {"params": {"a": 1, "b": 2}},
      "params: a=2, not a=1\n  params: there is no b\n  params: there is c=3"),
     ("/x?token=one", {}, {"params": {"token": "two"}}, "params: token=***, not token=***"),
@@ -307,12 +307,12 @@ MISSED = [
     ("/x", {"headers": {"X-A": "1"}}, {"headers": {"X-A": "2"}}, "headers: X-A is '1', not '2'"),
     ("/x", {"headers": {"X-A": "1"}}, {"headers": {"X-A": None}}, "headers: there is X-A"),
     ("/x", {"headers": {"Authorization": "s3cret"}}, {"headers": {"Authorization": "k3y"}},
-     "headers: Authorization is another"),
+     "headers: Authorization differs"),
     ("/x", {"json": {"a": [1, 2], "b": 3}}, {"json": {"a": [1, 3], "c": 4}},
      "json: there is no $.c\n  json: there is $.b\n  json: $.a[1] is 2, not 3"),
     ("/x", {"json": {"password": "s3cret"}}, {"json": {"password": "k3y"}},
-     "json: $.password is another"),
-    ("/x", {"content": b"no"}, {"json": 1}, "json: the body is none: b'no'"),
+     "json: $.password differs"),
+    ("/x", {"content": b"no"}, {"json": 1}, "json: the body is not JSON: b'no'"),
     ("/x", {"content": b"a"}, {"content": b"b"}, "content: b'a', not b'b'"),
     ("/x", {"data": {"a": 1}}, {"data": {"a": 2}}, "data: a=1, not a=2"),
 ]  # fmt: skip
@@ -341,7 +341,7 @@ def test_the_nearest_route_is_named_first() -> None:
         network.get("/orders")
         with pytest.raises(AssertionError) as caught:
             client.get(f"{API}/users/7")
-        with pytest.raises(AssertionError, match="used up, after 0 requests"):
+        with pytest.raises(AssertionError, match="no step left, after 0 requests"):
             client.get(f"{API}/users/7", headers={"X-A": "b"})
         network.unmatched.clear()
     assert str(caught.value).splitlines() == [

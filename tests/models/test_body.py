@@ -320,7 +320,7 @@ def test_a_text_file_is_refused(tmp_path: Path) -> None:
         wrapped.write("text")
         wrapped.seek(0)
         body = FileBody(wrapped)
-        with pytest.raises(TypeError, match="gave str, not bytes"):
+        with pytest.raises(TypeError, match="returned str, not bytes"):
             body.read(10)
 
 
@@ -421,7 +421,7 @@ def test_one_huge_piece_is_not_copied_for_every_read() -> None:
 
 @pytest.mark.parametrize("piece", ["text", 7, None])
 def test_a_piece_that_is_not_bytes_is_a_type_error(piece: Any) -> None:
-    with pytest.raises(TypeError, match=f"gave {type(piece).__name__}, not bytes"):
+    with pytest.raises(TypeError, match=f"returned {type(piece).__name__}, not bytes"):
         made(content=iter([piece])).read(10)
 
 
@@ -553,7 +553,7 @@ def test_text_from_an_async_iterable_is_a_type_error() -> None:
     async def words() -> AsyncIterator[str]:
         yield "text"
 
-    with pytest.raises(TypeError, match="gave str, not bytes"):
+    with pytest.raises(TypeError, match="returned str, not bytes"):
         await_all(made(content=words()))
 
 

@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curlhttp import requests
-from curlhttp._models.cookies import store as store
-from curlhttp._models.cookies.jar import Cookies, cookie_header, store_cookies
-from curlhttp._models.cookies.store import CookieStore
+from curlhttp._models.cookies import jar as jars
+from curlhttp._models.cookies.jar import Cookies, CookieStore, cookie_header, store_cookies
 from curlhttp._models.url import parse_url
 from curlhttp.requests.cookies import (
     RequestsCookieJar,
@@ -270,9 +269,9 @@ def test_a_site_keeps_180_whatever_hosts_and_paths_set_them(side: Side) -> None:
     for host in ("a.example.com", "b.example.com", "c.b.example.com"):
         fill(side, f"http://{host}/", 100)
         fill(side, f"http://{host}/", 100, rest="; Domain=example.com; Path=/deep")
-    assert len(side.jar) == store.MAX_COOKIES_PER_SITE
+    assert len(side.jar) == jars.MAX_COOKIES_PER_SITE
     side.answer("http://other.test/", "a=1")
-    assert len(side.jar) == store.MAX_COOKIES_PER_SITE + 1
+    assert len(side.jar) == jars.MAX_COOKIES_PER_SITE + 1
 
 
 def test_a_host_that_sets_too_many_displaces_its_own_oldest(side: Side) -> None:
@@ -292,7 +291,7 @@ def test_secure_cookies_are_displaced_last(side: Side) -> None:
 def test_the_jar_keeps_3000_and_drops_what_was_longest_out_of_use(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MAX_COOKIES", 30)
+    monkeypatch.setattr(jars, "MAX_COOKIES", 30)
     for host in ("used", "forgotten"):
         side.answer(f"http://{host}.test/", "a=1")
     for number in range(28):
@@ -305,10 +304,10 @@ def test_the_jar_keeps_3000_and_drops_what_was_longest_out_of_use(
 
 
 def test_the_bounds_are_those_that_rfc_6265_asks_for() -> None:
-    assert store.MAX_COOKIES_PER_RESPONSE >= 50
-    assert store.MAX_COOKIES_PER_SITE >= 50
-    assert store.MAX_COOKIES >= 3000
-    assert store.MAX_HEADER >= 50 * 4096
+    assert jars.MAX_COOKIES_PER_RESPONSE >= 50
+    assert jars.MAX_COOKIES_PER_SITE >= 50
+    assert jars.MAX_COOKIES >= 3000
+    assert jars.MAX_HEADER >= 50 * 4096
 
 
 def test_what_a_program_put_in_is_not_cleared_by_a_server(side: Side) -> None:
@@ -327,7 +326,7 @@ def test_the_header_of_one_host_is_bounded(side: Side) -> None:
     fill(side, "http://h.test/", 180, value="x" * 4000)
     assert len(side.jar) == 180
     header = str(side.sent("http://h.test/"))
-    assert store.MAX_HEADER - 4096 < len(header) <= store.MAX_HEADER
+    assert jars.MAX_HEADER - 4096 < len(header) <= jars.MAX_HEADER
     assert all(len(pair.partition("=")[2]) == 4000 for pair in header.split("; "))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from curlhttp._models.config import transport_for
+from curlhttp._models.config import get_transport
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timeout import Timeout
@@ -17,7 +17,7 @@ NOT_GIVEN = {"_headers", "_shared_headers", "extensions"}
 def test_fill_sets_every_field_there_is() -> None:
     bare = Request.__new__(Request)
     assert not any(hasattr(bare, name) for name in Request.__slots__)
-    transport = transport_for(True, None, None, False, False)
+    transport = get_transport(True, None, None, False, False)
     fields = pack_fields(Headers(), Timeout(), transport)
     made = bare.fill("GET", parse_url("http://h.test/"), fields)
     assert made is bare

@@ -173,27 +173,27 @@ def test_a_body_that_cannot_be_sent_again_is_sent_once() -> None:
 def test_a_twin_gives_the_whole_body_while_the_other_is_read(source: Any) -> None:
     body = open_body(source)
     assert body.read(2) == b"ab"
-    twin = body.twin()
-    assert twin is not None
-    assert b"".join(iter(lambda: twin.read(4), b"")) == b"abcdef"
+    clone = body.clone()
+    assert clone is not None
+    assert b"".join(iter(lambda: clone.read(4), b"")) == b"abcdef"
     assert b"".join(iter(lambda: body.read(4), b"")) == b"cdef"
 
 
 def test_a_file_has_a_twin_only_when_it_was_read_to_its_end() -> None:
     body = open_body(io.BytesIO(b"abcdef"))
     assert body.read(2) == b"ab"
-    assert body.twin() is None  # two readers would get a half each
+    assert body.clone() is None  # two readers would get a half each
     assert body.read(9) == b"cdef"
-    twin = body.twin()
-    assert twin is not None
-    assert twin.read(9) == b"abcdef"
+    clone = body.clone()
+    assert clone is not None
+    assert clone.read(9) == b"abcdef"
 
 
 def test_an_iterator_has_no_twin() -> None:
     body = open_body(iter([b"abc"]))
-    assert body.twin() is None
+    assert body.clone() is None
     assert body.read(9) == b"abc"
-    assert body.twin() is None
+    assert body.clone() is None
 
 
 # --- what each further attempt is let in by ---

@@ -14,7 +14,7 @@ from curlhttp import ClientRequest as Request
 from curlhttp import Response, RetryBudget, RetryPolicy
 from curlhttp import exceptions as e
 from curlhttp._curl.errors import TransferFailure, error_for
-from curlhttp._models.config import transport_for
+from curlhttp._models.config import get_transport
 from curlhttp._models.timeout import Timeout
 
 URL = "http://h.test/"
@@ -182,7 +182,7 @@ BY_CHANCE = {
 def error_of(code: int, sent: bool, **facts: Any) -> e.RequestException:
     """Return the exception that a code becomes."""
     request = Request("GET", "https://h.test/")
-    request.transport = transport_for(True, None, None, False, False)
+    request.transport = get_transport(True, None, None, False, False)
     request.timeout = Timeout()
     known: dict[str, Any] = {
         "request": request,

@@ -131,7 +131,7 @@ def test_every_public_name_can_be_loaded() -> None:
 
     for name in curlhttp.__all__:
         assert getattr(curlhttp, name) is not None
-    late = {*curlhttp._HOME, *curlhttp._MODULE, "ClientRequest"}
+    late = {*curlhttp._MODULE_OF, *curlhttp._SUBMODULE_OF, "ClientRequest"}
     assert {*late, "__version__"} == {*curlhttp.__all__}
 
 

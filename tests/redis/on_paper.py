@@ -18,11 +18,11 @@ class OnPaper:
         self.now = 1_790_000_000 * 10**6
 
     def ask_here(self, question: Any) -> Any:
-        text = scripts.script(question.kind).text.removeprefix(scripts._CLOCK)
-        keys = scripts.keys_of(question, "paper")
+        text = scripts.load_script(question.kind).text.removeprefix(scripts._CLOCK)
+        keys = scripts.make_keys(question, "paper")
         text = f"local now = {self.now}\n{text}"
         reply = self.client.eval(text, len(keys), *keys, *question.arguments, "mark")
-        answer = scripts.answer_in(reply, question, "mark")
+        answer = scripts.parse_answer(reply, question, "mark")
         assert answer is not None, reply
         return answer
 

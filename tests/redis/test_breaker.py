@@ -265,10 +265,10 @@ async def test_a_circuit_that_is_none_is_a_clear_error(
     breaker = CircuitBreaker(1, store=make_store(redis))
     assert breaker.shared is not None
     question = breaker.shared.admitting(app.url.rstrip("/"))
-    name = scripts.keys_of(question, "curlhttp")[0]
+    name = scripts.make_keys(question, "curlhttp")[0]
     with redis.client() as client:
         client.hset(name, "mine", "1")
-    with pytest.raises(StoreError, match="what curlhttp did not put there"):
+    with pytest.raises(StoreError, match="data that curlhttp did not write"):
         await make_client(breaker=breaker).get(app.url)
     assert app.requests == []
 

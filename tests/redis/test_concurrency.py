@@ -26,7 +26,7 @@ from curlhttp._engine.run import ThreadGate, run_sync
 from curlhttp._flow import limits as shared_limits
 from curlhttp._policy import token_auth as shared_lease
 from curlhttp._policy.token_auth import SharedLease, pause
-from curlhttp.redis import _connection as link
+from curlhttp.redis import _connection
 from tests.redis.conftest import MakeStore
 from tests.redis.on_paper import OnPaper
 from tests.servers import AppServer
@@ -181,7 +181,7 @@ def test_a_place_is_renewed_as_long_as_it_is_held(
 ) -> None:
     monkeypatch.setattr(shared_lease, "_LASTS", 1.0)
     monkeypatch.setattr(shared_lease, "_RENEWED", 0.1)
-    monkeypatch.setattr(link, "_TICK", 0.02)
+    monkeypatch.setattr(_connection, "_TICK", 0.02)
     store, limit = make_store(redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
     held.start()
@@ -215,12 +215,12 @@ def test_a_place_is_renewed_though_nobody_asks_whether_redis_is_back(
     own_redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_lease, "_RENEWED", 0.1)
-    monkeypatch.setattr(link, "_TICK", 0.02)
+    monkeypatch.setattr(_connection, "_TICK", 0.02)
     store, limit = make_store(own_redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
     held.start()
     store.ask_here(held._question("keep"))  # answered, so that no trial is under way
-    store._link.note_failure(TimeoutError("once"))
+    store._connection.note_failure(TimeoutError("once"))
     with own_redis.client() as admin:
         admin.flushall()
     end = time.monotonic() + 60
@@ -327,7 +327,7 @@ async def test_places_that_are_none_are_a_clear_error(
     limit = ConcurrencyLimit(7, store=make_store(redis))
     with redis.client() as client:
         client.set(f"curlhttp:1:lease:{limit.shared_place(app.url.rstrip('/'))[0]}", "mine")
-    with pytest.raises(StoreError, match="what curlhttp did not put there"):
+    with pytest.raises(StoreError, match="data that curlhttp did not write"):
         await make_client(concurrency_limit=limit).get(app.url)
     assert limit.in_use(app.url.rstrip("/")) == 0
 

@@ -30,7 +30,7 @@ from curlhttp import (
 from curlhttp._policy.store import StoreCommand
 from curlhttp.redis import RedisStore
 from curlhttp.redis._connection import PendingCommand
-from curlhttp.redis._scripts import answer_in
+from curlhttp.redis._scripts import parse_answer
 from tests.redis.conftest import MakeStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
@@ -157,7 +157,7 @@ async def test_requests_go_on_where_scripts_are_answered_with_nonsense(
     with listening(b"+OK\r\n", answer) as port:
         store = make_store(f"redis://127.0.0.1:{port}/0?protocol=2")
         for name, policy in all_of(store).items():
-            store._link._is_up = True
+            store._connection._is_up = True
             client = make_client(**{name: policy}, timeout=Timeout(pool=30, total=30))
             assert (await client.get(app.url + "/status/503")).status_code == 503
         store.close()
@@ -171,12 +171,12 @@ async def test_nonsense_is_no_answer_of_a_store_that_is_to_be_obeyed(
         url = f"redis://127.0.0.1:{port}/0?protocol=2"
         store = make_store(url, on_error="refuse")
         for name, policy in all_of(store).items():
-            store._link._is_up = True
+            store._connection._is_up = True
             client = make_client(**{name: policy}, timeout=Timeout(pool=30, total=30))
             if name == "retry":
                 assert (await client.get(app.url + "/status/503")).budget_exhausted
                 continue
-            with pytest.raises(StoreError, match="gives no answer"):
+            with pytest.raises(StoreError, match="does not respond"):
                 await client.get(app.url)
         store.close()
     assert len(app.requests) == 1
@@ -243,16 +243,16 @@ BAD: dict[str, list[list[Any]]] = {
 def test_an_answer_is_what_the_script_may_say_and_meant_for_its_question(name: str) -> None:
     question = ASKED[name]
     for parts in GOOD[name]:
-        assert answer_in([*parts, b"7"], question, "7") == parts
+        assert parse_answer([*parts, b"7"], question, "7") == parts
         for marked in ([*parts, b"8"], [*parts, 7], parts, [b"7"], [[*parts, b"7"]]):
-            assert answer_in(marked, question, "7") is None, marked
+            assert parse_answer(marked, question, "7") is None, marked
         for number, part in enumerate(parts):
             for other in (None, HUGE + 1, -HUGE - 1, 0.5, float("nan"), b"\xff", [1]):
                 if other != part:
                     changed = [*parts[:number], other, *parts[number + 1 :], b"7"]
-                    assert answer_in(changed, question, "7") is None, changed
+                    assert parse_answer(changed, question, "7") is None, changed
     for parts in BAD[name]:
-        assert answer_in([*parts, b"7"], question, "7") is None, parts
+        assert parse_answer([*parts, b"7"], question, "7") is None, parts
 
 
 @pytest.mark.parametrize(
@@ -361,9 +361,9 @@ async def test_a_client_connects_when_it_is_made(
 ) -> None:
     store = make_store(redis)
     policies = all_of(store)
-    assert not store._link.is_connected
+    assert not store._connection.is_connected
     make_client(**{name: policies[name]})
-    await until(lambda: store._link.is_connected)
+    await until(lambda: store._connection.is_connected)
     assert len(app.requests) == 0
 
 
@@ -373,12 +373,12 @@ async def test_nobody_who_makes_a_client_waits_for_redis(
     with listening() as port:  # it takes connections, and says nothing
         store = make_store(f"redis://127.0.0.1:{port}/0", timeout=30, connect_timeout=30)
         client = make_client(**all_of(store))
-        assert store._link.is_up()  # nothing came of it yet
+        assert store._connection.is_up()  # nothing came of it yet
         begun = time.monotonic()
         with pytest.raises(DeadlineExceeded):
             await client.get(app.url, timeout=Timeout(total=paced(0.1)))
         assert time.monotonic() - begun < 15
-        assert store._link.is_up()  # a request without time says nothing of Redis
+        assert store._connection.is_up()  # a request without time says nothing of Redis
     store.close()
 
 
@@ -389,7 +389,7 @@ async def test_a_redis_whose_answers_are_late_is_left_alone_as_one_without_any(
     with Delayed(redis.port, 0) as way:
         store = make_store(f"redis://127.0.0.1:{way.port}/0", timeout=timeout)
         client = make_client(rate_limit=RateLimit(10_000, burst=10_000, store=store))
-        link = store._link
+        link = store._connection
         begun: list[Any] = []
         ended: list[Any] = []
 
@@ -471,12 +471,12 @@ def test_requests_go_on_where_redis_takes_nothing_and_the_log_is_short(
         while time.monotonic() < end:
             assert client.get(app.url).status_code == 200
     said = [each.getMessage() for each in caplog.records if "store" in each.getMessage()]
-    assert "gives no answer" in said[0]
+    assert "does not respond" in said[0]
     given = [value for each in caplog.records for value in each.args or ()]
     assert given
     assert not any(isinstance(value, BaseException) for value in given)  # would keep the client
     # What changes nothing is answered still where there is no memory.
-    assert ["answers again" in text for text in said[1:]] in ([], [True])
+    assert ["responds again" in text for text in said[1:]] in ([], [True])
 
 
 def test_redis_that_forgot_the_scripts_is_told_them_again(
@@ -499,7 +499,7 @@ async def test_refuse_raises_what_names_the_store(
             continue
         client = make_client(**{name: setting})
         for _ in range(2):
-            with pytest.raises(StoreError, match=f"127.0.0.1:{port}/0 gives no answer") as caught:
+            with pytest.raises(StoreError, match=f"127.0.0.1:{port}/0 does not respond") as caught:
                 await client.get(app.url)
             assert "secret" not in str(caught.value)
             assert caught.value.request is not None
@@ -538,11 +538,11 @@ async def test_the_log_says_once_that_redis_is_gone_and_once_that_it_is_back(
         while store.ask_here(rate.reserving("http://a.test", INF)) is None:
             await anyio.sleep(0.01)
         # The thread says so after it has handed over the answer.
-        while not any("answers again" in record.getMessage() for record in caplog.records):
+        while not any("responds again" in record.getMessage() for record in caplog.records):
             await anyio.sleep(0.01)
     said = [record.getMessage() for record in caplog.records if record.name == "curlhttp"]
     said = [text for text in said if "store" in text]
-    assert [("gives no answer" in text, "answers again" in text) for text in said] == [
+    assert [("does not respond" in text, "responds again" in text) for text in said] == [
         (True, False),
         (False, True),
     ]
@@ -583,7 +583,7 @@ async def test_without_redis_a_process_has_circuits_of_its_own(
 
 def test_what_comes_too_late_is_taken_back(redis: RedisServer, make_store: MakeStore) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
-    link = store._link
+    link = store._connection
     store.ask_here(rate.reserving("http://a.test", INF))
     left: list[bool] = []
 
@@ -630,13 +630,13 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     for settings in (*bad, {"prefix": ""}, {"prefix": "half \ud83d"}):
         with pytest.raises(ValueError):
             RedisStore("redis://localhost", **settings)
-    with pytest.raises(ValueError, match="no URL of Redis") as caught:
+    with pytest.raises(ValueError, match="not a URL of Redis") as caught:
         RedisStore("redis://:secret/x@localhost:6379/0")
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
     import redis.asyncio
 
-    with pytest.raises(TypeError, match="one connection in a thread"):
+    with pytest.raises(TypeError, match="also for AsyncClient"):
         RedisStore(redis.asyncio.Redis())  # type: ignore[arg-type]
 
 
@@ -667,7 +667,7 @@ def test_a_user_who_may_not_use_the_keys_is_told_so(redis: RedisServer, app: App
     url = redis.url.replace("redis://", "redis://mallory:x@")
     with RedisStore(url, timeout=20) as store:
         with Client(rate_limit=RateLimit(5, store=store)) as client:
-            with pytest.raises(StoreError, match="may not use keys of prefix 'curlhttp'"):
+            with pytest.raises(StoreError, match="may not use keys with prefix 'curlhttp'"):
                 client.get(app.url)
     with RedisStore(url, timeout=20, prefix="mine") as store:
         with Client(rate_limit=RateLimit(5, store=store)) as client:

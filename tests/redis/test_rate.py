@@ -175,7 +175,7 @@ def test_keys_expire_soon_after_the_last_turn(redis: RedisServer, make_store: Ma
         assert all(0 < client.pttl(name) <= 3500 for name in names)
 
 
-def test_other_settings_and_prefixes_have_keys_of_their_own(
+def test_other_settings_and_prefixes_have_make_keys_their_own(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store = make_store(redis)
@@ -192,7 +192,7 @@ async def test_a_key_of_another_kind_is_a_clear_error(
     name = f"curlhttp:1:rate:{rate._shared_key(app.url.rstrip('/'))}"
     with redis.client() as client:
         client.set(name, "mine")
-    with pytest.raises(StoreError, match="what curlhttp did not put there") as caught:
+    with pytest.raises(StoreError, match="data that curlhttp did not write") as caught:
         await make_client(rate_limit=rate).get(app.url)
     assert caught.value.request is not None
     assert app.requests == []

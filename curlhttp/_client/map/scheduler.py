@@ -151,14 +151,14 @@ class MapScheduler:
         if body is None or body.data is not None:
             return request
         if id(body) in self._bodies:
-            twin = body.twin()
-            if twin is None or twin is body:
+            clone = body.clone()
+            if clone is None or clone is body:
                 raise UnrewindableBodyError(
                     f"{request}: its body is being sent with another request; "
                     "give each a body of its own",
                     request=request,
                 )
-            request, body = request.derive(body=twin), twin
+            request, body = request.derive(body=clone), clone
         self._bodies.add(id(body))
         return request
 

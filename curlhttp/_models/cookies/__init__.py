@@ -1,4 +1,4 @@
-"""Cookies. A jar is only loaded when it is needed, because http.cookiejar is slow to import."""
+"""Cookies. A jar is loaded only when it is needed, because http.cookiejar is slow to import."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import CookiesInput
     from curlhttp._models.url import URL
 
-__all__ = ["LazyCookies"]
+__all__ = ["LazyCookieJar"]
 
 
-class LazyCookies:
-    """Hold the cookies of a client or of one call; the jar is made for the first cookie.
+class LazyCookieJar:
+    """Hold the cookies of a client or of one call, in a jar that is made for the first cookie.
 
     Args:
         cookies: a CookieJar to use, anything that `Cookies` accepts, or None.
@@ -40,7 +40,7 @@ class LazyCookies:
         self.cookies = cookies if isinstance(cookies, CookieJar) else Cookies(cookies)
 
     def open(self) -> Any:  # Any: the caller's jar may not be a Cookies
-        """Return the jar."""
+        """Return the jar, and make it if there is none."""
         if self.cookies is None:
             from curlhttp._models.cookies.jar import Cookies
 

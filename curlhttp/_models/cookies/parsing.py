@@ -1,6 +1,6 @@
 """Parse Set-Cookie values, and decide who may set and who gets a cookie (RFC 6265).
 
-Nothing is stored here: store.py does that. Import it only with a jar, because http.cookiejar is
+Nothing is stored here: jar.py does that. Import it only with a jar, because http.cookiejar is
 slow to import.
 """
 
@@ -149,7 +149,7 @@ def _load_suffix_list() -> Any:  # Any: publicsuffixlist may not be installed
         from publicsuffixlist import PublicSuffixList
     except ImportError:
         return None
-    return PublicSuffixList(accept_encoded_idn=False)  # half as many names; see _in_unicode
+    return PublicSuffixList(accept_encoded_idn=False)  # half as many names; see _to_unicode
 
 
 @lru_cache(4096)
@@ -165,7 +165,7 @@ def is_public_suffix(domain: str) -> bool:
     """
     listed = _load_suffix_list()
     if listed is not None:
-        return bool(listed.is_public(_in_unicode(domain)))
+        return bool(listed.is_public(_to_unicode(domain)))
     name, _, top = domain.rpartition(".")
     if not name or domain in _PLATFORMS:
         return True
@@ -173,7 +173,7 @@ def is_public_suffix(domain: str) -> bool:
     return is_usual or name in _OF_COUNTRIES.get(top, "").split()
 
 
-def _in_unicode(domain: str) -> str:
+def _to_unicode(domain: str) -> str:
     if "xn--" not in domain:
         return domain
     try:
@@ -392,7 +392,7 @@ def parse_cookie(line: str, request: HasURL, now: int) -> Cookie | None:
         return None
     if "\t" in name or "\t" in value:
         return None
-    attributes = [_attribute(item) for item in items]
+    attributes = [_parse_attribute(item) for item in items]
     return _build_cookie(name, value, attributes, request, now)
 
 
@@ -401,13 +401,13 @@ def lines_for_stdlib(lines: Sequence[str], request: HasURL) -> list[str]:
 
     Its parser fails at an invalid date, and then drops the other cookies as well.
     """
-    return [_with_sure_date(line) for line in lines if parse_cookie(line, request, 0)]
+    return [_with_valid_date(line) for line in lines if parse_cookie(line, request, 0)]
 
 
-def _with_sure_date(line: str) -> str:
+def _with_valid_date(line: str) -> str:
     kept, moment = [], None
     for item in line.split(";"):
-        key, value = _attribute(item)
+        key, value = _parse_attribute(item)
         if key.lower() == "expires":
             moment = parse_cookie_date(value)
         else:
@@ -417,7 +417,7 @@ def _with_sure_date(line: str) -> str:
     return ";".join(kept)
 
 
-def _attribute(item: str) -> tuple[str, str]:
+def _parse_attribute(item: str) -> tuple[str, str]:
     key, _, value = item.partition("=")
     return key.strip(" \t"), value.strip(" \t")
 
@@ -427,8 +427,8 @@ def _build_cookie(
 ) -> Cookie | None:
     known = {key.lower(): text for key, text in attributes}
     host, request_path = get_host_and_path(request)
-    scope = _scope(known.get("domain", ""), host)
-    if scope is None or not host or not _prefix_holds(name.lower(), known):
+    scope = _parse_domain(known.get("domain", ""), host)
+    if scope is None or not host or not _is_prefix_valid(name.lower(), known):
         return None
     domain, domain_specified = scope
     path = known.get("path", "")
@@ -440,7 +440,7 @@ def _build_cookie(
         domain_specified,
         path if path_specified else request_path[: request_path.rfind("/")] or "/",
         "secure" in known,
-        _expiry(known, now),
+        _parse_expiry(known, now),
     )
     cookie.path_specified = path_specified
     for key, text in attributes:
@@ -479,7 +479,7 @@ def new_cookie(
     )
 
 
-def _scope(attribute: str, host: str) -> tuple[str, bool] | None:
+def _parse_domain(attribute: str, host: str) -> tuple[str, bool] | None:
     """Return (domain, whether it spans sub-domains) for Domain, None for another site's."""
     wanted = bare_host(attribute.removeprefix("."))
     alone = _is_ip(host) or "." not in host
@@ -492,14 +492,14 @@ def _scope(attribute: str, host: str) -> tuple[str, bool] | None:
     return f".{wanted}", True
 
 
-def _prefix_holds(name: str, known: Mapping[str, str]) -> bool:
+def _is_prefix_valid(name: str, known: Mapping[str, str]) -> bool:
     """Return whether a __Secure- or __Host- name is allowed, RFC 6265bis section 4.1.3."""
     if name.startswith("__host-"):
         return "secure" in known and known.get("path") == "/" and not known.get("domain")
     return not name.startswith("__secure-") or "secure" in known
 
 
-def _expiry(known: Mapping[str, str], now: int) -> int | None:
+def _parse_expiry(known: Mapping[str, str], now: int) -> int | None:
     """Return when the cookie expires (epoch seconds); Max-Age takes precedence over Expires."""
     age = known.get("max-age", "")
     if _DELTA_SECONDS.fullmatch(age):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from curlhttp._models.cookies import LazyCookies
+from curlhttp._models.cookies import LazyCookieJar
 from curlhttp.cli.bench import LatencyHistogram
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.fetch.input import InputLine, InputLines
@@ -146,7 +146,7 @@ class FetchRun:
                 request.extensions = {_KEY: (line, request.method, str(request.url))}
                 # A separate cookie jar for each request, so that cookies of a million lines neither
                 # mix nor pile up.
-                request.jar = LazyCookies()
+                request.jar = LazyCookieJar()
                 return request
         self._progress.print_invalid_line(line.number, problem)
         self._record(FetchRecord.from_problem(line, problem))
