@@ -5,7 +5,7 @@ It is asked of libcurl by the way that a request travels, since the tickets belo
 
 from __future__ import annotations
 
-from curlhttp._curl.version import has_negotiate
+from curlhttp._curl import has_negotiate
 from curlhttp._models.config import Transport, varied
 from curlhttp._models.request import Request
 from curlhttp._models.url import URL

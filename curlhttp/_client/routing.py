@@ -40,7 +40,7 @@ from curlhttp.exceptions import RequestException
 if TYPE_CHECKING:
     import ssl
 
-    from curlhttp._curl.engines.guarded import AddressChecker
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._engine.engine import EngineWrapper
     from curlhttp._models.url import URL
     from curlhttp._policy.alt_svc import Alternatives
@@ -578,7 +578,7 @@ def _as_it_is(transport: Transport) -> Transport:
 
 
 def _checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
-    from curlhttp._curl.engines.guarded import AddressChecker
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._policy.guard import guard_of
 
     return AddressChecker(guard_of(guard), dns_ttl)
@@ -594,7 +594,7 @@ def _checked_http3(http3: HTTP3) -> HTTP3:
     if http3 not in (True, False, "auto"):
         raise ValueError(f"http3 must be True, False or 'auto', not {http3!r}")
     if http3:
-        from curlhttp._curl.version import has_http3
+        from curlhttp._curl import has_http3
 
         if not has_http3():
             raise ValueError("this libcurl was built without HTTP/3; leave http3 off")

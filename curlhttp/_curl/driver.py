@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import pycurl
 
-from curlhttp._curl.connections import Connection, Connections, shut_down
+from curlhttp._curl.connection_state import Connection, Connections, shut_down
 from curlhttp._curl.errors import found_no_connection, naming_lack, no_head, raised_in_callback
 from curlhttp._curl.head import switches_unasked
 from curlhttp._curl.poller import make_poller
@@ -27,7 +27,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 from curlhttp._models.request import Request
 
-__all__ = ["Driver", "Multiplexing"]
+__all__ = ["Driver"]
 
 
 # --- Remember which origins speak HTTP/2, and let requests wait to share a connection ---

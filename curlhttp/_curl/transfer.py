@@ -16,11 +16,11 @@ from typing import Any, Protocol, TypeAlias
 
 import pycurl
 
-from curlhttp._curl.address_guard import GuardedSending
-from curlhttp._curl.connections import Connection, Connections, Route
+from curlhttp._curl.connection_state import Connection, Connections, Route
 from curlhttp._curl.errors import no_head, too_large
 from curlhttp._curl.handle import Callbacks, Handle, Shares
 from curlhttp._curl.head import ENDS, answer_head, is_final, is_unasked
+from curlhttp._curl.request_sender import RequestSender
 from curlhttp._engine.engine import DRAINED
 from curlhttp._engine.log import watch_of
 from curlhttp._models.config import Limits
@@ -50,7 +50,7 @@ class _RunsTransfers(Protocol):
     def resume_soon(self, transfer: Transfer) -> None: ...
 
 
-class Transfer(GuardedSending):
+class Transfer(RequestSender):
     """Carry out one attempt at a time on one easy handle.
 
     Args:

@@ -277,16 +277,6 @@ def reader_of(incoming: Incoming, engine: Engine) -> Engine:
     return found
 
 
-class Lifecycle(Protocol):
-    """What an engine of AsyncClient can do in addition, if it begins and ends with waits."""
-
-    async def astart(self) -> None:
-        """Begin; called by `async with client`, in each event loop."""
-
-    async def aclose(self) -> None:
-        """End what belongs to the running event loop, in place of close."""
-
-
 def check_transport(transport: Engine, client: str) -> None:
     """Look whether an engine is for a kind of client; most are for both.
 

@@ -19,7 +19,7 @@ from curlhttp._models.config import TLS, Limits, Proxy, Transport
 from curlhttp._models.headers import check_header
 
 if TYPE_CHECKING:
-    from curlhttp._curl.engines.guarded import AddressChecker
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._models.config import HTTP2, Cert, SocketOption, Verify
     from curlhttp._policy.guard import GuardFunction, PublicOnly
 
@@ -118,7 +118,7 @@ def transport_of(
 
 def checkpoint_of(guard: PublicOnly | GuardFunction, limits: Limits) -> AddressChecker:
     """Return a guard at work."""
-    from curlhttp._curl.engines.guarded import AddressChecker
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._policy.guard import guard_of
 
     return AddressChecker(guard_of(guard), limits.dns_ttl)

@@ -29,9 +29,9 @@ from curlhttp._models.body import rewind
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._curl.engines.event_loop import EventLoopEngine
-    from curlhttp._curl.engines.guarded import AddressChecker
     from curlhttp._curl.engines.loops import Loop
     from curlhttp._httpx.settings import CertInput, LimitsLike, ProxyInput, VerifyInput
     from curlhttp._models.config import SocketOption

@@ -55,7 +55,7 @@ def doctor(as_json: bool) -> int:
 
 
 def _check_libcurl(problems: list[str]) -> dict[str, object]:
-    from curlhttp._curl.version import check_libcurl, has_http3, libcurl_version
+    from curlhttp._curl import check_libcurl, has_http3, libcurl_version
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from curlhttp._curl.engines.guarded import AddressChecker
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._policy.guard import GuardInput
 
 __all__ = ["GuardedAdapter", "GuardedSession"]
@@ -33,7 +33,7 @@ class GuardedAdapter:
     def guard(self, guard: GuardInput) -> None:
         checkpoint = None
         if guard is not None:
-            from curlhttp._curl.engines.guarded import AddressChecker
+            from curlhttp._curl.address_guard import AddressChecker
             from curlhttp._policy.guard import guard_of
 
             checkpoint = AddressChecker(guard_of(guard), _TTL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from curlhttp._curl.connections import Connections
+from curlhttp._curl.connection_state import Connections
 from curlhttp._curl.handle import Handle
 from curlhttp.exceptions import ConnectionError
 from tests.servers import H2Server

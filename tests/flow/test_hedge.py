@@ -27,8 +27,8 @@ from curlhttp import (
     RetryPolicy,
 )
 from curlhttp import exceptions as e
-from curlhttp._curl.driver_pool import PooledDriver
 from curlhttp._curl.engines import blocking
+from curlhttp._curl.engines.blocking import PooledDriver
 from curlhttp._curl.hedge_race import HedgeRace
 from tests.servers import (
     HTTP2,

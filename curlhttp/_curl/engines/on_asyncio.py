@@ -17,7 +17,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
 if TYPE_CHECKING:
-    from curlhttp._curl.streams.on_asyncio import AsyncioStream
+    from curlhttp._curl.streams.event_loop import AsyncioStream
 
 __all__ = ["AsyncioEngine", "FutureGate"]
 
@@ -157,7 +157,7 @@ class AsyncioEngine(EventLoopEngine):
         self._loop.call_soon_threadsafe(call)
 
     def _stream(self, transfer: Transfer) -> AsyncioStream:
-        from curlhttp._curl.streams.on_asyncio import AsyncioStream
+        from curlhttp._curl.streams.event_loop import AsyncioStream
 
         return AsyncioStream(transfer, self._drop, self._loop)
 

@@ -30,7 +30,7 @@ from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
 if TYPE_CHECKING:
-    from curlhttp._curl.streams.on_anyio import AnyioStream
+    from curlhttp._curl.streams.event_loop import AnyioStream
 
 __all__ = ["TrioEngine"]
 
@@ -135,7 +135,7 @@ class TrioEngine(EventLoopEngine):
 
     Args:
         limits: the client's limits.
-        multiplexes: see PooledEngine.
+        multiplexes: see MultiEngine.
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
@@ -164,7 +164,7 @@ class TrioEngine(EventLoopEngine):
         self._soon(call)
 
     def _stream(self, transfer: Transfer) -> AnyioStream:
-        from curlhttp._curl.streams.on_anyio import AnyioStream
+        from curlhttp._curl.streams.event_loop import AnyioStream
 
         return AnyioStream(transfer, self._drop, self._soon)
 

@@ -2,23 +2,18 @@
 
 libcurl connects (CURLOPT_CONNECT_ONLY): names, TLS, proxies, certificates and Unix sockets work as
 for any request. After that, curl_easy_recv and curl_easy_send move bytes. Subclasses decide how to
-wait for the socket. `LoopStream` is the base class of those for event loops. Nothing here knows the
-protocol that is spoken.
+wait for the socket. Nothing here knows the protocol that is spoken.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from weakref import ref
 
 import pycurl
 
-from curlhttp._curl.connections import Connection
+from curlhttp._curl.connection_state import Connection
 from curlhttp._curl.errors import LACKS_CERTIFICATE, refused_tls
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.fork import register
@@ -27,7 +22,7 @@ from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timings import MICROSECOND, Timings, make_timings
 from curlhttp.exceptions import ConnectionError, SSLError
 
-__all__ = ["LoopStream", "Stream", "connection_to", "given_up"]
+__all__ = ["Stream", "connection_to", "given_up"]
 
 
 PIECE = 256 * 1024  # bytes that are received at once
@@ -232,68 +227,3 @@ def _timings(transfer: Transfer) -> Timings:
         peer=(info(pycurl.PRIMARY_IP), info(pycurl.PRIMARY_PORT)),
         local=(info(pycurl.LOCAL_IP), info(pycurl.LOCAL_PORT)),
     )
-
-
-# --- What byte streams have in common whose callers are tasks of an event loop ---
-
-_UNINTERRUPTED = 256 * 1024  # bytes written after which other tasks have their turn
-
-
-class LoopStream(Stream):
-    """A connection for the tasks of one event loop.
-
-    Args:
-        transfer: see Stream.
-        let_go: see Stream.
-        call_soon: calls something in the loop, from any thread.
-    """
-
-    def __init__(
-        self,
-        transfer: Transfer,
-        let_go: Callable[[Transfer], object],
-        call_soon: Callable[..., object],
-    ) -> None:
-        self._call_soon = call_soon
-        self._piece: bytes | None = None  # was received, and not taken yet
-        self._written = 0  # bytes since other tasks had their turn
-        super().__init__(transfer, let_go)
-        transfer.wake = partial(_end, ref(self), transfer)
-
-    def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
-        piece, self._piece = self._piece, None
-        return super().receive_now() if piece is None else piece
-
-    def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
-
-        Raises:
-            RequestException: the connection broke, or was given up.
-        """
-        self._written += len(data)
-        super().write(data)
-
-    def _owes_a_turn(self) -> bool:
-        """Return whether so much was written at once that others are to have their turn."""
-        if self._written <= _UNINTERRUPTED:
-            return False
-        self._written = 0
-        return True
-
-    @abstractmethod
-    def abort(self, error: BaseException | None = None) -> None:
-        """End the connection at once, in the loop's thread; never waits, may be called twice."""
-
-    def __del__(self) -> None:
-        # Not there when __init__ was interrupted. This may be any thread.
-        if getattr(self, "_transfer", None) is not None:
-            with suppress(RuntimeError):  # the loop has ended, and its engine closes the rest
-                self._call_soon(self.abort)
-
-
-def _end(stream: ref[LoopStream], transfer: Transfer) -> None:
-    """End a stream whose transfer was ended by its driver."""
-    found = stream()
-    if found is not None:
-        found.abort(transfer.failed)

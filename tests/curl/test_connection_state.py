@@ -14,7 +14,7 @@ import pytest
 
 import curlhttp.requests
 from curlhttp import exceptions as e
-from curlhttp._curl.connections import Connections, Quarantine, _borrow
+from curlhttp._curl.connection_state import Connections, Quarantine, _borrow
 from tests.servers import AppServer, Certs, HTTPProxy
 from tests.servers.raw import RawConnection, RawServer, respond, response
 from tests.support.colours import AnyClient

@@ -7,29 +7,27 @@ happen. Of the response nothing is known here but whether lines of it came.
 
 from __future__ import annotations
 
+import _socket
 import math
 import os
 import socket
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import pycurl
 
-from curlhttp._curl.connections import Connection, Connections, Route
+from curlhttp._curl.connection_state import Connection, Connections, Route
 from curlhttp._curl.errors import HTTP2_STREAM, came_early, raised_in_callback, refused_tls
 from curlhttp._curl.handle import Handle
-from curlhttp._curl.libcurl_log import (
-    LogNews,
-    is_left_out_by_goaway,
-    news_in,
-    stream_reset_by_us,
-)
+from curlhttp._curl.libcurl_log import LogNews, is_left_out_by_goaway, news_in, stream_reset_by_us
 from curlhttp._models.body import rewind
 from curlhttp._models.config import SocketOption
 from curlhttp._models.request import Request
+from curlhttp.exceptions import BlockedAddress
 
-__all__ = ["Sending"]
+__all__ = ["RequestSender"]
+
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _SHARED_DETOURS = 3
@@ -45,10 +43,27 @@ _AFTER_REFUSAL = (
 )
 _ENDED_QUIC = (pycurl.E_RECV_ERROR, 95)  # 95: HTTP/3; pycurl has no name for it
 _OK, _ABORT = int(pycurl.PREREQFUNC_OK), int(pycurl.PREREQFUNC_ABORT)
+_BAD_SOCKET = int(pycurl.SOCKET_BAD)
 _READ_ABORT, _READ_PAUSE = int(pycurl.READFUNC_ABORT), int(pycurl.READFUNC_PAUSE)
 
 
-class Sending:
+class _SocketAddress(NamedTuple):
+    """What pycurl tells of a socket that libcurl wants."""
+
+    family: int
+    socktype: int
+    protocol: int
+    addr: Any  # (address, port), (address, port, flow, scope), or the path of a Unix socket
+
+
+class _CopiedSocket(socket.socket):
+    """A socket of which pycurl takes a copy, and drops this one unclosed."""
+
+    # No function in Python: what a signal's handler raises in a finalizer is lost.
+    __del__ = _socket.socket.close
+
+
+class RequestSender:
     """Send one request at a time on one handle.
 
     Attributes:
@@ -60,6 +75,8 @@ class Sending:
         message: libcurl's words for a code other than 0.
         last_activity: the monotonic time of the last sign of life, for the read timeout.
         wake: what to call when a waiting caller has something to look at, or None.
+        blocked: the first address of this attempt that its guard refused; None if there is none, or
+            another one was connected to.
         sends: how often the request was sent, or about to be.
         sends_once: it must not go out a second time by itself.
         is_second: it may have been processed once already, and goes out once more.
@@ -82,10 +99,12 @@ class Sending:
     __slots__ = (
         "_connecting",
         "_detours",  # how often it went elsewhere; first all share a new connection, see restart
+        "_dials",
         "_news",  # what libcurl's log told of this request: "refused", "downgrades", or nothing
         "_on_alpn",
         "_sent",  # how often it went out on other connections before
         "_use",  # the number of the request among those of its connection
+        "blocked",
         "code",
         "connection",
         "connections",
@@ -141,6 +160,8 @@ class Sending:
         self._on_alpn: Callable[[str, bool], None] | None = None
         self._news: LogNews | None = None
         self._detours = self._sent = self.starts = 0
+        self.blocked: BlockedAddress | None = None
+        self._dials = False
 
     def _forget_feeding(self) -> None:
         self.fed, self.fed_at, self.is_read_out = 0, 0.0, False
@@ -277,6 +298,64 @@ class Sending:
         """
         self._on_alpn = on_alpn
         self.handle.read_log()
+
+    # libcurl's callbacks where the transport has a guard of addresses
+
+    def _on_open(self, purpose: int, dialled: _SocketAddress) -> socket.socket | int:
+        """Give libcurl a socket for an address, or refuse that one; it tries the next then."""
+        try:
+            return self._opened(dialled)
+        except BaseException as error:  # what a guard raised ends the request
+            self.failed = raised_in_callback(error)
+            return _BAD_SOCKET
+
+    def _opened(self, dialled: _SocketAddress) -> socket.socket | int:
+        from curlhttp._curl.address_guard import blocked  # only requests with a guard need it
+
+        request = self.request
+        if request is None or self.failed is not None:
+            return _BAD_SOCKET
+        self.handle.is_dirty = True  # so that the next request knows nothing of this one's
+        if isinstance(dialled.addr, tuple):
+            error = blocked(request, dialled.addr[0], dialled.addr[1])
+        else:
+            error = blocked(request, os.fsdecode(dialled.addr).rstrip("\0"), 0)
+        if error is not None:
+            if not self._dials:
+                self.blocked = self.blocked or error
+            return _BAD_SOCKET
+        self._dials, self.blocked = True, None
+        try:
+            return _CopiedSocket(*dialled[:3])
+        except OSError:  # no descriptor, or no such family: as if libcurl itself had failed
+            return _BAD_SOCKET
+
+    def _on_guarded_socket(self, descriptor: int, purpose: int) -> int:
+        os.set_inheritable(descriptor, False)  # pycurl's copy is, libcurl's own is not
+        return self._on_socket(descriptor, purpose)
+
+    def _on_guarded_send(self, *route: Any) -> int:  # Any: a Route, in pieces
+        """Judge the connection that libcurl picked, whoever opened it, before it sends."""
+        try:
+            from curlhttp._curl.address_guard import blocked
+
+            request = self.request
+            assert request is not None
+            # A Unix socket has no address here, and is new: it was judged when it was opened.
+            is_new = self._connecting
+            error = None if is_new and not route[0] else blocked(request, route[0], route[2])
+        except BaseException as failure:
+            self.failed = raised_in_callback(failure)
+            return _ABORT
+        if error is None:
+            return self._on_send(*route)
+        if is_new:
+            self.failed = error
+        else:  # the name may have other addresses, which are tried on a connection of its own
+            self.route = route
+            self.connection = self.connections.find(route)
+            self.restarts = True
+        return _ABORT
 
     # going out once more
 
