@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from curlhttp._client.apps.asgi import ASGITransport
     from curlhttp._client.apps.wsgi import WSGITransport
     from curlhttp._client.async_client import AsyncClient
-    from curlhttp._client.cache.cache import Cache
+    from curlhttp._client.cache import Cache
     from curlhttp._client.client import Client
     from curlhttp._client.event_stream import AsyncEventStream, EventStream
-    from curlhttp._client.map.blocking import Results
-    from curlhttp._client.map.tasks import AsyncResults
+    from curlhttp._client.map.async_results import AsyncResults
+    from curlhttp._client.map.results import Results
     from curlhttp._client.negotiate import Negotiate
     from curlhttp._client.record.record import HarLog, Record
     from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from curlhttp._curl.engines.loops import install_uvloop
     from curlhttp._engine.engine import Middleware, Send
     from curlhttp._flow.hooks import AttemptEvent
-    from curlhttp._models.attempts import Attempt, AttemptCancelled
     from curlhttp._models.config import TLS, Limits, Proxy
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp._models.headers import Headers
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response
     from curlhttp._models.sse import ServerSentEvent
     from curlhttp._models.timeout import Timeout as _Setting
-    from curlhttp._models.timings import Timings
+    from curlhttp._models.timings import Attempt, AttemptCancelled, Timings
     from curlhttp._models.url import URL
     from curlhttp._policy.auth import AsyncAuthFlow, Auth, AuthFlow, BasicAuth
     from curlhttp._policy.aws import AWSSigV4
@@ -278,8 +277,8 @@ _HOMES = {
     "curlhttp.requests._alias": "alias_requests",
     "curlhttp._client.apps.asgi": "ASGITransport",
     "curlhttp._client.apps.wsgi": "WSGITransport",
-    "curlhttp._client.map.blocking": "Results",
-    "curlhttp._client.map.tasks": "AsyncResults",
+    "curlhttp._client.map.results": "Results",
+    "curlhttp._client.map.async_results": "AsyncResults",
     "curlhttp._client.async_client": "AsyncClient",
     "curlhttp._client.client": "Client",
     "curlhttp._models.config": "Limits Proxy TLS",
@@ -289,8 +288,7 @@ _HOMES = {
     "curlhttp._models.cookies.jar": "Cookies",
     "curlhttp._models.sse": "ServerSentEvent",
     "curlhttp._models.headers": "Headers",
-    "curlhttp._models.attempts": "Attempt AttemptCancelled",
-    "curlhttp._models.timings": "Timings",
+    "curlhttp._models.timings": "Attempt AttemptCancelled Timings",
     "curlhttp._models.url": "URL",
     "curlhttp._client.negotiate": "Negotiate",
     "curlhttp._policy.auth": "AsyncAuthFlow Auth AuthFlow BasicAuth",
@@ -308,7 +306,7 @@ _HOMES = {
     "curlhttp._policy.hedge": "Hedge",
     "curlhttp._policy.oauth2": "OAuth2ClientCredentials OAuth2RefreshToken",
     "curlhttp._policy.store": "Store",
-    "curlhttp._client.cache.cache": "Cache",
+    "curlhttp._client.cache": "Cache",
     "curlhttp._client.record.record": "HarLog Record",
     "curlhttp._client.event_stream": "AsyncEventStream EventStream",
     "curlhttp._client.stream": "AsyncStreamedResponse StreamedResponse",

@@ -42,11 +42,10 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from curlhttp._models.attempts import Attempt
     from curlhttp._models.inputs import ErrorOptions
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
-    from curlhttp._models.timings import Timings
+    from curlhttp._models.timings import Attempt, Timings
 
 __all__ = [
     "BlockedAddress",

@@ -7,9 +7,14 @@ from collections.abc import AsyncIterable, Coroutine, Generator, Iterable, Seque
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
 
-from curlhttp._client.base import Core, Self
-from curlhttp._client.building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
-from curlhttp._client.signatures import show_verbs
+from curlhttp._client.base import BaseClient, Self
+from curlhttp._client.request_builder import (
+    MAX_EVENT_SIZE,
+    DownloadOptions,
+    RequestOptions,
+    disable_redirects,
+    show_verbs,
+)
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._engine import network as _network
 from curlhttp._engine.engine import Clock, Engine, check_transport
@@ -23,23 +28,23 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._client.event_stream import AsyncEventStream
-    from curlhttp._client.map.tasks import AsyncResults
-    from curlhttp._client.map.work import Item
+    from curlhttp._client.map.async_results import AsyncResults
+    from curlhttp._client.map.scheduler import Item
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
     from curlhttp._curl.engines.loops import Loop
     from curlhttp._engine.engine import Exchange, MakeGate
     from curlhttp._models.body import Body
+    from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = ["AsyncClient"]
 
-_BATCH = 1024 * 1024  # bytes of a download that are worth the way to another thread
+_BATCH = 1024 * 1024  # bytes of a download to collect before a thread writes them
 
 
 class _Streaming:
-    """What AsyncClient.stream returns: await it, or use it in `async with`."""
+    """The result of AsyncClient.stream: await it, or use it in `async with`."""
 
     def __init__(self, sent: Coroutine[object, None, Response]) -> None:
         self._sent = cast("Coroutine[object, None, AsyncStreamedResponse]", sent)
@@ -48,7 +53,7 @@ class _Streaming:
     def __await__(self) -> Generator[object, None, AsyncStreamedResponse]:
         return self._sent.__await__()
 
-    if not TYPE_CHECKING:  # type checkers refuse both
+    if not TYPE_CHECKING:  # type checkers reject both
 
         def __enter__(self):
             self._sent.close()
@@ -77,12 +82,12 @@ class _Streaming:
             await self._response.aclose()
 
 
-class AsyncClient(Core):
-    """Send requests from tasks, on asyncio, uvloop, trio or whatever anyio runs on.
+class AsyncClient(BaseClient):
+    """Send requests from tasks on asyncio, uvloop or trio.
 
-    One client may serve several event loops, one after another or in threads; each has its own
-    connections. The arguments are those of Client, but http2 is on by default: on TLS concurrent
-    requests share one connection where the server offers HTTP/2.
+    One client may serve several event loops, one after another or in threads. Each loop has its
+    own connections. The arguments are those of Client, but http2 is on by default: over TLS,
+    concurrent requests share one connection if the server supports HTTP/2.
     """
 
     _http2 = True
@@ -140,16 +145,16 @@ class AsyncClient(Core):
             options: see build_request.
 
         Raises:
-            RequestException: it could not be sent, or no response came of it.
+            RequestException: the request could not be sent, or no response was received.
         """
         built = self._request_by(method, url, options)
         return await self.flow(built)
 
     async def send(self, request: Request | UserRequest) -> Response:
-        """Send a request that build_request made, or a Request with the client's settings.
+        """Send a request from build_request, or a Request with the client's settings added.
 
         Raises:
-            RequestException: no response came of it.
+            RequestException: the request could not be sent, or no response was received.
         """
         built = self.complete(request)
         return await self.flow(built)
@@ -157,7 +162,7 @@ class AsyncClient(Core):
     def stream(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
     ) -> _Streaming:
-        """Send a request and return once the head is in; use it in `async with`.
+        """Send a request and return when the response head arrives; use it in `async with`.
 
         Args:
             method: a token, such as "GET".
@@ -165,7 +170,7 @@ class AsyncClient(Core):
             options: see build_request.
 
         Raises:
-            RequestException: it could not be sent, or no response came of it.
+            RequestException: the request could not be sent, or no response was received.
         """
         options["stream"] = True
         return _Streaming(self.request(method, url, **options))
@@ -181,8 +186,8 @@ class AsyncClient(Core):
         return await self.flow(built)
 
     async def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
-        """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        built = self._request("HEAD", url, unfollowed(options))
+        """Send HEAD; see request. As in requests, redirects are not followed by default."""
+        built = self._request("HEAD", url, disable_redirects(options))
         return await self.flow(built)
 
     async def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
@@ -215,12 +220,12 @@ class AsyncClient(Core):
         progress: Progress | None = None,
         **options: Unpack[DownloadOptions],
     ) -> Response:
-        """Download a file to disk, and return the last response, whose body is in the file.
+        """Download a file to disk and return the last response, whose body is in the file.
 
-        Arguments, and what is raised, are those of Client.download. Files are written in threads;
-        progress is called in the event loop, and must be no coroutine function.
+        Arguments and exceptions are those of Client.download. Files are written in threads.
+        `progress` is called in the event loop and must not be a coroutine function.
         """
-        from curlhttp._client.download.download import download
+        from curlhttp._client.download import download
 
         downloading = download(
             self,
@@ -247,15 +252,14 @@ class AsyncClient(Core):
         close_timeout: float | None = 10,
         **options: Unpack[DownloadOptions],
     ) -> OpeningWebSocket:
-        """Open a WebSocket (RFC 6455), for `async with` or `await`; needs the extra `ws`.
+        """Open a WebSocket (RFC 6455) with `async with` or `await`; needs the extra `ws`.
 
             async with client.websocket("wss://api.example.org/feed") as ws:
                 await ws.send("hello")
                 async for message in ws:
                     print(message)
 
-        Arguments, and what is raised, are those of Client.websocket; a task takes the place of
-        the thread.
+        Arguments and exceptions are those of Client.websocket, with tasks in place of threads.
         """
         from curlhttp._client.websocket.websocket import open_async
 
@@ -272,15 +276,15 @@ class AsyncClient(Core):
         max_event_size: int | None = MAX_EVENT_SIZE,
         **options: Unpack[RequestOptions],
     ) -> AsyncEventStream:
-        """Return the server-sent events of a URL, for `async for`, best in `async with`.
+        """Return the server-sent events of a URL for `async for`; use them in `async with`.
 
-        Arguments, and what is raised, are those of Client.sse. A task that is cancelled while it
-        waits for an event has broken the stream off: open another with its last_event_id.
+        Arguments and exceptions are those of Client.sse. Cancelling a task while it waits for an
+        event ends the stream: open another one with its last_event_id.
         """
-        from curlhttp._client.event_stream import async_event_stream
+        from curlhttp._client.event_stream import AsyncEventStream, open_event_stream
 
         wanted = (method, last_event_id, reconnect, max_event_size)
-        return async_event_stream(self, url, wanted, options)
+        return open_event_stream(AsyncEventStream, self, url, wanted, options)
 
     def map(
         self,
@@ -291,23 +295,23 @@ class AsyncClient(Core):
         return_exceptions: bool = True,
         **options: Unpack[DownloadOptions],
     ) -> AsyncResults:
-        """Send many requests, so many at a time; the results are for `async for`.
+        """Send many requests concurrently and return their results for `async for`.
 
-        Arguments, and what is raised, are those of Client.map; but the requests may be an async
-        iterable, too, and a plain one must not block. Requests go on in tasks of their own while
-        the consumer is busy, as long as there is room for results. They use the connections of
-        this client, and see the context variables of this call. Leaving the loop early cancels the
-        rest; to be sure when, use the results in `async with`.
+        Arguments and exceptions are those of Client.map, but `requests` may also be an async
+        iterable, and a plain one must not block. Requests run in separate tasks while you process
+        results, as long as there is room for more results. They use the connections of this
+        client, and see the context variables of this call. Leaving the loop early cancels the
+        rest. Use the results in `async with` to control when.
 
             async for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):
                     print(result.request.url, "failed:", result)
         """
-        from curlhttp._client.map.tasks import AsyncResults
-        from curlhttp._client.map.work import Work
+        from curlhttp._client.map.async_results import AsyncResults
+        from curlhttp._client.map.scheduler import MapScheduler
 
         source = aiter(requests) if isinstance(requests, AsyncIterable) else None
-        work = Work(
+        scheduler = MapScheduler(
             self,
             cast("Iterable[Item]", requests),
             queued=source is not None,
@@ -316,12 +320,12 @@ class AsyncClient(Core):
             return_exceptions=return_exceptions,
             options=options,
         )
-        return AsyncResults(self, work, source)
+        return AsyncResults(self, scheduler, source)
 
     async def aclose(self) -> None:
-        """Close all connections of the running event loop, without blocking it.
+        """Close all connections of the running event loop without blocking it.
 
-        Those of loops that have ended are closed as well. Further requests raise ClientClosed.
+        Connections of ended loops are closed as well. Later requests raise ClientClosed.
         """
         self.is_closed = True
         if self._caching is not None:

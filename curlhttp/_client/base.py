@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from curlhttp._client.building import UNSET, RequestBuilder, checked_size, parser
-from curlhttp._client.routing import Routing
-from curlhttp._client.settings import (
-    checked_hooks,
-    client_headers,
-    connect_stores,
-    hsts_in,
-    limits_of,
-    netrc_of,
-    retry_policy,
+from curlhttp._client.request_builder import (
+    UNSET,
+    RequestBuilder,
+    make_url_parser,
+    show_constructor,
+    validate_size,
 )
-from curlhttp._client.signatures import show_constructor
+from curlhttp._client.routing import Routing
 from curlhttp._engine.engine import Engine, EngineWrapper, Exchange, MakeGate, Middleware, Send
 from curlhttp._engine.run import Offload, run_here
 from curlhttp._flow.chain import Chain
+from curlhttp._flow.hooks import EVENTS
 from curlhttp._models.config import HTTP2, HTTP3, Cert, Limits, Proxies
 from curlhttp._models.cookies import LazyCookies
+from curlhttp._models.decoding import ACCEPT_ENCODING
 from curlhttp._models.errors import Unpicklable
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import display_url
@@ -31,13 +31,14 @@ from curlhttp._models.suggestions import with_suggestions
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import as_auth
+from curlhttp._policy.environment import netrc_credentials, netrc_path
+from curlhttp._version import __version__
+from curlhttp.exceptions import InvalidHeader
 
 if TYPE_CHECKING:
-    from curlhttp._client.building import RequestOptions
-    from curlhttp._client.cache.cache import Cache
-    from curlhttp._client.cache.client import ClientCaching
-    from curlhttp._client.event_stream import AsyncEventStream, EventStream
+    from curlhttp._client.cache import Cache, ClientCaching
     from curlhttp._client.record.record import HarLog
+    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._client.routing import (
         AddressMap,
         HostMap,
@@ -46,41 +47,55 @@ if TYPE_CHECKING:
         UnixSocket,
         VerifyInput,
     )
-    from curlhttp._client.websocket.registry import WebSocketRegistry
+    from curlhttp._flow.hsts import HSTS
     from curlhttp._models.config import Transport
     from curlhttp._models.inputs import (
         AuthInput,
         CookiesInput,
         HeaderChanges,
+        Hook,
         HooksInput,
         ParamsInput,
+        UserRequest,
     )
     from curlhttp._policy.breaker.breaker import CircuitBreaker
+    from curlhttp._policy.breaker.shared import SharedCircuits
     from curlhttp._policy.guard import GuardInput
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
-    from curlhttp._policy.retry import RetryInput, RetryPolicy
-    from curlhttp.requests import Request as UserRequest
+    from curlhttp._policy.retry import RetryBudget, RetryInput, RetryPolicy
 
-__all__ = ["Core", "Self"]
+__all__ = [
+    "BaseClient",
+    "Self",
+    "make_client_headers",
+]
 
-Self = TypeVar("Self", bound="Core")
+
+Self = TypeVar("Self", bound="BaseClient")
 
 _DEFAULT_MAX_REDIRECTS = 30
 
 
+class ClosesWithClient(Protocol):
+    """A stream that ends when its client is closed."""
+
+    def close_with_client(self) -> None:
+        """End the stream with an error, unless it has ended."""
+
+
 @with_suggestions("client")
-class Core(Unpicklable, RequestBuilder):
-    """All of a client but its verbs; within the package, what maps and downloads need of it.
+class BaseClient(Unpicklable, RequestBuilder):
+    """Everything in a client except its methods for sending requests.
 
     Attributes:
         chain: the layers of the flow, with their settings.
-        clock: the engine's.
+        clock: from the engine.
         gate: makes a gate of the engine.
-        exchange: the flow's last step, which hands a request to the engine.
-        flow: takes a complete request through all layers.
+        exchange: the last step of the flow, which passes a request to the engine.
+        flow: passes a complete request through all layers.
         is_closed: no more requests are sent.
-        keepers: what looks after the WebSockets, by event loop or engine.
+        websocket_registries: the registries of open WebSockets, by event loop or engine.
     """
 
     _why_not = "it holds connections and credentials; make a new one where it is needed"
@@ -92,7 +107,7 @@ class Core(Unpicklable, RequestBuilder):
     _run_blocking: Offload = staticmethod(run_here)
     _arounds: tuple[EngineWrapper, ...] = ()
     _caching: ClientCaching | None = None
-    _event_streams: Iterable[EventStream | AsyncEventStream] = ()  # of sse, once there was one
+    _event_streams: Iterable[ClosesWithClient] = ()  # open streams of sse()
 
     def __init__(
         self,
@@ -143,15 +158,15 @@ class Core(Unpicklable, RequestBuilder):
         cache: Cache | None = None,
         transport: Engine | EngineWrapper | None = None,
     ) -> None:
-        self.keepers: dict[object, WebSocketRegistry] = {}
+        self.websocket_registries: dict[object, Any] = {}  # Any: WebSocketRegistry
         self._base_url = parse_url(base_url) if base_url else None
         self._sensitive = frozenset(name.lower() for name in sensitive_headers)
-        self._headers = client_headers(headers, self._sensitive)
-        self._parse = parser(self._base_url, params)
+        self._headers = make_client_headers(headers, self._sensitive)
+        self._parse = make_url_parser(self._base_url, params)
         self._jar = LazyCookies(cookies)
         method = as_auth(auth)
         self._timeout = Timeout() if timeout is UNSET else Timeout.of(timeout)
-        self._limits = limits_of(
+        self._limits = _merge_limits(
             limits,
             max_connections=max_connections,
             max_connections_per_host=max_connections_per_host,
@@ -160,7 +175,7 @@ class Core(Unpicklable, RequestBuilder):
             max_connection_lifetime=max_connection_lifetime,
             dns_ttl=dns_ttl,
         )
-        most = checked_size(max_response_size)
+        most = validate_size(max_response_size)
         self._http2 = type(self)._http2 if http2 is None else http2
         self._routing = Routing(
             http2=self._http2,
@@ -185,7 +200,7 @@ class Core(Unpicklable, RequestBuilder):
             dns_ttl=self._limits.dns_ttl,
         )
         self._route = self._routing.route
-        self._retry = retry_policy(retry)
+        self._retry = _make_retry_policy(retry)
         self._fields = pack_fields(
             self._headers,
             self._timeout,
@@ -196,10 +211,10 @@ class Core(Unpicklable, RequestBuilder):
             max_response_size=most,
             retry=self._retry,
         )
-        found = checked_hooks(hooks, self._awaits_hooks)
+        found = _validate_hooks(hooks, self._awaits_hooks)
         if hasattr(transport, "around"):
             self._arounds, transport = (cast(EngineWrapper, transport),), None
-        if transport is None:  # what takes libcurl's place dials nothing that could be judged
+        if transport is None:  # a replacement of libcurl connects to no address to check
             self._arounds = (*self._routing.arounds, *self._arounds)
         self._set_engine(transport)
         self.chain: Chain = Chain(
@@ -208,7 +223,7 @@ class Core(Unpicklable, RequestBuilder):
             awaits_hooks=self._awaits_hooks,
             max_redirects=max_redirects,
             sensitive=self._sensitive,
-            netrc=netrc_of(self._routing.environ) if trust_env else None,
+            netrc=_load_netrc(self._routing.environ) if trust_env else None,
             middleware=middleware,
             attempt_middleware=attempt_middleware,
             retry=self._retry,
@@ -219,11 +234,11 @@ class Core(Unpicklable, RequestBuilder):
             run_blocking=self._run_blocking,
             certificates=certificates,
             alternatives=self._routing.alternatives,
-            hsts=None if hsts is None else hsts_in(hsts, self.clock.wall),
+            hsts=_open_hsts(hsts, self.clock.wall),
             cache=self._cached_by(cache),
         )
         self.flow: Send = self.chain.ending_in(self.exchange, self.clock, self.gate)
-        connect_stores(
+        _connect_stores(
             rate_limit,
             concurrency_limit,
             None if breaker is None else breaker.shared,
@@ -233,31 +248,37 @@ class Core(Unpicklable, RequestBuilder):
     def _cached_by(self, cache: Cache | None) -> ClientCaching | None:
         if cache is None:
             return None
-        from curlhttp._client.cache.client import ClientCaching
+        from curlhttp._client.cache import ClientCaching
 
-        self._caching = ClientCaching(self, cache, is_async=self._awaits_hooks)
+        self._caching = ClientCaching(
+            self,
+            cache,
+            with_guard=self._routing.with_guard,
+            run_blocking=self._run_blocking,
+            is_async=self._awaits_hooks,
+        )
         return self._caching
 
     def _set_engine(self, transport: Engine | None) -> None:
-        """Set clock, gate and exchange, which are those of the engine.
+        """Set clock, gate and exchange from the engine.
 
         Args:
-            transport: what takes the place of libcurl, or None.
+            transport: replaces libcurl, or None.
         """
         raise NotImplementedError
 
     def _last_step(self) -> Exchange:
-        """Return the flow's last step, with what stands around the engine."""
+        """Return the last step of the flow, with the wrappers of the engine."""
         raise NotImplementedError
 
     def around(self, engine: Engine) -> Engine:
-        """Return an engine with all that stands around it."""
+        """Wrap an engine in all wrappers of this client."""
         for each in self._arounds:
             engine = each.around(engine)
         return engine
 
     def _close_rest(self) -> None:
-        """Close what goes with the engines, once these are closed."""
+        """Close streams, wrappers and cache after the engines."""
         for stream in tuple(self._event_streams):
             stream.close_with_client()
         for each in self._arounds:
@@ -266,30 +287,30 @@ class Core(Unpicklable, RequestBuilder):
             self._caching.close()
 
     def har(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> HarLog:
-        """Write what this client does into a HAR 1.2, for the tools of browsers.
+        """Record everything this client sends and receives to a HAR 1.2 file, for browser tools.
 
             with client.har("slow.har"):
                 client.get("https://api.example.org/users")
 
-        Each attempt of a request is an entry, with its phases and what came back, and so is one
-        that failed, with a status of 0. Credentials are masked, as in Record. All of it is kept
-        in memory up to the end, bodies included.
+        Each attempt of a request is one entry, with its timings and its response. A failed attempt
+        has status 0. Credentials are masked as in Record. Everything, including bodies, stays in
+        memory until the `with` ends.
 
         Args:
-            path: of the file, which takes the place of what is there at the end of the `with`.
-            secrets: names of what is masked as well, see Record.
+            path: of the file. It is written, and replaced if it exists, when the `with` ends.
+            secrets: more names to mask, see Record.
 
         Raises:
-            OSError: the file cannot be written; raised at the end.
+            OSError: the file cannot be written. Raised when the `with` ends.
         """
         from curlhttp._client.record.record import HarLog
 
-        return HarLog(path, secrets, self._put_around, self._take_away)
+        return HarLog(path, secrets, self._add_wrapper, self._remove_wrapper)
 
-    def _put_around(self, around: EngineWrapper) -> None:
+    def _add_wrapper(self, around: EngineWrapper) -> None:
         self._set_arounds((*self._arounds, around))
 
-    def _take_away(self, around: EngineWrapper) -> None:
+    def _remove_wrapper(self, around: EngineWrapper) -> None:
         self._set_arounds(tuple(each for each in self._arounds if each is not around))
 
     def _set_arounds(self, arounds: tuple[EngineWrapper, ...]) -> None:
@@ -301,16 +322,16 @@ class Core(Unpicklable, RequestBuilder):
 
     @property
     def headers(self) -> Headers:
-        """Return the headers that go with every request; change them at will."""
+        """Return the headers that are added to every request; you may change them."""
         return self._headers
 
     @headers.setter
     def headers(self, headers: HeaderChanges | None) -> None:
-        self._headers = client_headers(headers, self._sensitive)
+        self._headers = make_client_headers(headers, self._sensitive)
         self._fields = (None, self._headers, *self._fields[2:])
 
     @property
-    def cookies(self) -> Any:  # Any: what the caller gave may be no Cookies
+    def cookies(self) -> Any:  # Any: you may have passed another CookieJar
         """Return the cookie jar."""
         return self._jar.open()
 
@@ -320,7 +341,7 @@ class Core(Unpicklable, RequestBuilder):
 
     @property
     def timeout(self) -> Timeout:
-        """Return the time limits of requests that set none."""
+        """Return the default timeout of requests."""
         return self._timeout
 
     @property
@@ -334,7 +355,7 @@ class Core(Unpicklable, RequestBuilder):
         return self._limits
 
     def complete(self, request: Request | UserRequest) -> Request:
-        """Return a request that no client made with what it lacks; one of a client as it is."""
+        """Return the request with the client's settings where it has none."""
         if not isinstance(request, Request):
             return self._built(request)
         if request.retry is not None:
@@ -359,17 +380,17 @@ class Core(Unpicklable, RequestBuilder):
 
     def _allow_retries(self) -> None:
         chain = self.chain
-        if not chain.retries:  # no request had a policy up to now: none paid for the layer
-            # In this order: another thread that finds them allowed uses the flow at once.
+        if not chain.retries:  # no request had a policy until now, so the flow has no retry layer
+            # In this order, because another thread that sees `retries` uses the flow at once.
             self.flow = chain.ending_in(self.exchange, self.clock, self.gate, retries=True)
             chain.retries = True
 
     def _built(self, wanted: UserRequest) -> Request:
-        """Return what a curlhttp.Request asks for: the arguments of build_request as one value."""
+        """Build the Request for a curlhttp.Request."""
         if not hasattr(wanted, "prepare"):
             raise TypeError(f"send takes a Request, not {type(wanted).__name__}")
         if any(dict(wanted.hooks or {}).values()):
-            raise ValueError("hooks of one request are for Session; give a client's to the client")
+            raise ValueError("hooks of one request are for Session; pass hooks=... to the client")
         names = ("headers", "files", "data", "params", "auth", "cookies", "json")
         given = {name: getattr(wanted, name) for name in names}
         return self.build_request(
@@ -382,7 +403,7 @@ class Core(Unpicklable, RequestBuilder):
         base = "" if self._base_url is None else f" {display_url(self._base_url)}"
         return f"<curlhttp.{type(self).__name__}{base}>"
 
-    if not TYPE_CHECKING:  # type checkers refuse both: each client has the other
+    if not TYPE_CHECKING:  # type checkers reject both: each client defines the other pair
 
         def __enter__(self):
             raise TypeError("AsyncClient is for `async with`, not `with`; or use curlhttp.Client")
@@ -393,4 +414,104 @@ class Core(Unpicklable, RequestBuilder):
         __exit__, __aexit__ = __enter__, __aenter__
 
 
-show_constructor(Core.__init__)
+_DEFAULT_HEADERS = (
+    ("User-Agent", f"curlhttp/{__version__}"),
+    ("Accept-Encoding", ACCEPT_ENCODING),
+    ("Accept", "*/*"),
+)
+
+
+def make_client_headers(headers: HeaderChanges | None, sensitive: frozenset[str]) -> Headers:
+    """Return the headers that a client adds to every request.
+
+    Args:
+        headers: replace the defaults of the same name; None removes one.
+        sensitive: lowercase names whose values are not shown.
+
+    Raises:
+        InvalidHeader: a header belongs to a single request.
+    """
+    merged = Headers(_DEFAULT_HEADERS, sensitive=sensitive).merged(headers)
+    for name in ("Content-Length", "Transfer-Encoding"):
+        if name in merged:
+            raise InvalidHeader(f"{name} belongs to one request, not to every one")
+    return merged
+
+
+# Any: each field has its own type, which Limits checks.
+def _merge_limits(limits: Limits | None, **fields: Any) -> Limits:
+    """Return `limits` with the given fields replaced."""
+    given = {name: value for name, value in fields.items() if value is not UNSET}
+    if limits is not None and not hasattr(limits, "max_connections_per_host"):
+        shown = f"{type(limits).__module__}.{type(limits).__name__}"
+        raise TypeError(
+            f"limits is a curlhttp.Limits, such as Limits(max_connections=10), not {shown}"
+        )
+    if limits is not None:
+        given = {name: getattr(limits, name) for name in Limits.__slots__} | given
+    return Limits(**given)
+
+
+def _validate_hooks(hooks: HooksInput | None, awaits: bool) -> dict[str, list[Hook]]:
+    """Return the functions by event.
+
+    Args:
+        hooks: one or several functions for each event.
+        awaits: the client awaits coroutine functions.
+
+    Raises:
+        ValueError: an event is unknown.
+        TypeError: a coroutine function cannot be awaited.
+    """
+    if hooks and not hasattr(hooks, "items"):
+        shown = type(hooks).__name__
+        raise TypeError(f'hooks must be a mapping by event, not {shown}: {{"response": function}}')
+    found: dict[str, list[Hook]] = {event: [] for event in ("request", "response", *EVENTS)}
+    for event, functions in cast("Mapping[str, Hook | Sequence[Hook]]", hooks or {}).items():
+        if event not in found:
+            raise ValueError(f"unknown hook {event!r}: there are {', '.join(map(repr, found))}")
+        found[event] = [functions] if callable(functions) else list(functions)
+        if event in EVENTS and not awaits and any(map(inspect.iscoroutinefunction, found[event])):
+            raise TypeError(f"an async hook for {event!r} needs AsyncClient")
+    return found
+
+
+def _open_hsts(path: str | os.PathLike[str] | None, wall: Callable[[], float]) -> HSTS | None:
+    if path is None:
+        return None
+    from curlhttp._flow.hsts import HSTS
+
+    return HSTS(path, wall)
+
+
+def _make_retry_policy(retry: RetryInput) -> RetryPolicy | None:
+    """Return the policy for the argument `retry`, None for no retries."""
+    if not retry:
+        return None
+    from curlhttp._policy.retry import RetryPolicy
+
+    return RetryPolicy.of(retry)
+
+
+def _connect_stores(
+    *limits: RateLimit | ConcurrencyLimit | RetryBudget | SharedCircuits | None,
+) -> None:
+    """Start connecting the stores of the policies, so that the first request does not wait."""
+    stores = [each.store for each in limits if each is not None and each.store is not None]
+    if stores:
+        from curlhttp._policy.store import Connects
+
+        for store in stores:
+            if isinstance(store, Connects):
+                store.connect()
+
+
+def _load_netrc(environ: Mapping[str, str]) -> Callable[[str], tuple[str, str] | None] | None:
+    """Return a lookup of credentials by host, None without a netrc file."""
+    path = netrc_path(environ)
+    if path is None or not os.path.exists(path):
+        return None
+    return partial(netrc_credentials, environ=environ)
+
+
+show_constructor(BaseClient.__init__)

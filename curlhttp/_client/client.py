@@ -1,4 +1,4 @@
-"""The client for plain code: its verbs run the flow by one send(None)."""
+"""The blocking client. Its methods run the flow with a single send(None)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
-from curlhttp._client.base import Core, Self
-from curlhttp._client.building import MAX_EVENT_SIZE, DownloadOptions, RequestOptions, unfollowed
-from curlhttp._client.signatures import show_verbs
+from curlhttp._client.base import BaseClient, Self
+from curlhttp._client.request_builder import (
+    MAX_EVENT_SIZE,
+    DownloadOptions,
+    RequestOptions,
+    disable_redirects,
+    show_verbs,
+)
 from curlhttp._client.stream import StreamedResponse
 from curlhttp._engine.engine import Clock, Engine, check_transport
 from curlhttp._engine.run import run_here, run_sync, send_sync
@@ -21,67 +26,71 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from curlhttp._client.event_stream import EventStream
-    from curlhttp._client.map.blocking import Results, Senders
-    from curlhttp._client.map.work import Item
+    from curlhttp._client.map.results import Results, SenderPool
+    from curlhttp._client.map.scheduler import Item
     from curlhttp._client.websocket.websocket import WebSocket
     from curlhttp._engine.engine import Exchange, MakeGate
+    from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = ["Client"]
 
 
-class Client(Core):
-    """Send requests from plain code; safe to use from many threads.
+class Client(BaseClient):
+    """Send requests and block until they are done; safe to use from many threads.
 
     Args:
-        base_url: what relative URLs are joined to.
-        headers: go with every request, on top of User-Agent, Accept-Encoding and Accept.
-        params: go into every query.
+        base_url: joined with relative URLs.
+        headers: added to every request, on top of User-Agent, Accept-Encoding and Accept.
+        params: added to every query.
         cookies: a CookieJar to use, a mapping or pairs.
         auth: (user, password), an Auth, or a function of the request.
-        timeout: the default of all requests: connect 10 s, read 60 s, no total.
-        limits: a Limits, or its fields as keywords of their own, which beat it: max_connections,
+        timeout: the default timeout: connect 10 s, read 60 s, no total.
+        limits: a Limits. Its fields are also keywords, which override it: max_connections,
             max_connections_per_host, max_keepalive_connections, keepalive_expiry,
             max_connection_lifetime, dns_ttl.
-        http2: True to offer HTTP/2 on TLS, "prior-knowledge" to speak it at once, also without
-            TLS; off by default, since one request at a time is faster on HTTP/1.1.
-        http3: True to try HTTP/3 on TLS; "auto" for origins that say that they speak it (RFC 7838).
-        verify: see TLS; it beats REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
+        http2: True to offer HTTP/2 over TLS; "prior-knowledge" to use it at once, also without
+            TLS. Off by default, because one request at a time is faster over HTTP/1.1.
+        http3: True to try HTTP/3 over TLS; "auto" for origins that advertise it (RFC 7838).
+        verify: see TLS; overrides REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE.
         cert: see TLS.
-        proxies: a proxy URL or requests' mapping; it beats the environment. The other settings of
-            a route are those of build_request: pins, uds, resolve, connect_to, local_address,
-            interface, doh, ip_version, happy_eyeballs_timeout.
-        certificates: responses over TLS have the server's certificate; see Response.certificate.
-        hsts: the path of a file that keeps which hosts want to be asked by HTTPS alone (RFC 6797).
-        trust_env: heed proxy variables, NO_PROXY, CA variables and netrc, as they are when the
-            client is made. It has no say in SSLKEYLOGFILE, to which libcurl writes the keys of
-            TLS: libcurl reads it itself, once a process, with the first request.
-        follow_redirects: the default of all requests.
-        max_redirects: how many to follow.
-        max_response_size: bytes a body may have, on the wire and decoded.
-        sensitive_headers: names that must not follow a redirect to another origin, nor be shown
-            or pickled.
-        middleware: `async def middleware(request, send)`, outermost first; each hop of a
-            redirect goes through them.
-        attempt_middleware: as middleware, around each attempt: each retry and hedge, too.
-        hooks: functions by event. "request" gets the Request and "response" the Response; what
-            they return takes its place. "before_attempt", "after_attempt", "before_sleep" and
-            "on_give_up" get an AttemptEvent, "breaker_transition" a Transition; what they return
-            or raise changes nothing.
+        proxies: a proxy URL, or a mapping as in requests; overrides the environment. The other
+            route settings are those of build_request: pins, uds, resolve, connect_to,
+            local_address, interface, doh, ip_version, happy_eyeballs_timeout.
+        certificates: record the server's certificate; see Response.certificate.
+        hsts: the path of a file that stores the hosts that require HTTPS (RFC 6797).
+        trust_env: use proxy variables, NO_PROXY, CA variables and netrc, as they are when you
+            create the client. It does not affect SSLKEYLOGFILE, to which libcurl writes TLS keys:
+            libcurl reads that variable once per process, with the first request.
+        follow_redirects: the default for all requests.
+        max_redirects: the maximum number of redirects to follow.
+        max_response_size: the maximum size of a body in bytes, on the wire and decoded.
+        sensitive_headers: names that are removed on a redirect to another origin, and that are
+            not shown or pickled.
+        middleware: `async def middleware(request, send)`, outermost first. Each redirect hop
+            passes through them.
+        attempt_middleware: like middleware, but around each attempt, including retries and hedges.
+        hooks: functions by event. "request" gets the Request and "response" the Response, and
+            what they return replaces it. "before_attempt", "after_attempt", "before_sleep" and
+            "on_give_up" get an AttemptEvent, "breaker_transition" a Transition. What these return
+            or raise is ignored.
         retry: a RetryPolicy, or a number of retries; None to send each request once.
-        rate_limit: how many attempts may begin in a second.
-        concurrency_limit: how many attempts may be under way at once.
-        breaker: refuses requests to origins that fail; several clients may share one.
+        rate_limit: limits how many attempts begin per second.
+        concurrency_limit: limits how many attempts run at once.
+        breaker: rejects requests to failing origins; several clients may share one.
         hedge: sends slow idempotent requests a second time.
-        guard: a PublicOnly, or a function of (host, address, port) that returns whether an
-            address may be dialled.
-        cache: a Cache, which keeps responses and answers from them; needs the extra `cache`.
-        transport: what takes the place of libcurl, such as curlhttp.testing.ScriptedEngine, or
-            stands around it, such as Record.
+        guard: a PublicOnly, or a function of (host, address, port) that returns whether the
+            client may connect to an address.
+        cache: a Cache for responses; needs the extra `cache`.
+        transport: replaces libcurl, such as curlhttp.testing.ScriptedEngine, or wraps it, such as
+            Record.
+
+    Raises:
+        ValueError: a setting is invalid, or this libcurl does not support it.
+        OSError: a file is missing.
     """
 
-    _senders: Senders | None = None  # of map, once there was one
+    _sender_pool: SenderPool | None = None  # of map, once there was one
 
     def _set_engine(self, transport: Engine | None) -> None:
         self._is_given = transport is not None
@@ -110,16 +119,16 @@ class Client(Core):
             options: see build_request.
 
         Raises:
-            RequestException: it could not be sent, or no response came of it.
+            RequestException: the request could not be sent, or no response was received.
         """
         built = self._request_by(method, url, options)
         return send_sync(self.flow, built)
 
     def send(self, request: Request | UserRequest) -> Response:
-        """Send a request that build_request made, or a Request with the client's settings.
+        """Send a request from build_request, or a Request with the client's settings added.
 
         Raises:
-            RequestException: no response came of it.
+            RequestException: the request could not be sent, or no response was received.
         """
         built = self.complete(request)
         return send_sync(self.flow, built)
@@ -127,7 +136,7 @@ class Client(Core):
     def stream(
         self, method: str, url: str | bytes | URL, **options: Unpack[RequestOptions]
     ) -> StreamedResponse:
-        """Send a request and return once the head is in; use the response in `with`.
+        """Send a request and return when the response head arrives; use the response in `with`.
 
         Args:
             method: a token, such as "GET".
@@ -135,7 +144,7 @@ class Client(Core):
             options: see build_request.
 
         Raises:
-            RequestException: it could not be sent, or no response came of it.
+            RequestException: the request could not be sent, or no response was received.
         """
         options["stream"] = True
         return cast(StreamedResponse, self.request(method, url, **options))
@@ -151,8 +160,8 @@ class Client(Core):
         return send_sync(self.flow, built)
 
     def head(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
-        """Send HEAD; see request. Redirects are not followed unless asked to, as in requests."""
-        built = self._request("HEAD", url, unfollowed(options))
+        """Send HEAD; see request. As in requests, redirects are not followed by default."""
+        built = self._request("HEAD", url, disable_redirects(options))
         return send_sync(self.flow, built)
 
     def post(self, url: str | bytes | URL, **options: Unpack[RequestOptions]) -> Response:
@@ -185,36 +194,36 @@ class Client(Core):
         progress: Progress | None = None,
         **options: Unpack[DownloadOptions],
     ) -> Response:
-        """Download a file to disk, and return the last response, whose body is in the file.
+        """Download a file to disk and return the last response, whose body is in the file.
 
-        The body goes to `<path>.part`, which takes the place of the file when it is complete and
-        on disk: until then, and after any error, the old file is as it was. An interrupted download
-        goes on where it stopped, with Range and If-Range, if the server's validator is strong:
-        within this call as often as the retry policy allows, and in a later call or process from
-        `<path>.part` and `<path>.part.json`, which are kept for that. Where the rest does not
-        surely belong to what is there, it starts over. It asks for no content coding; one that is
-        sent all the same is undone, and then there is no going on later.
+        The body is written to `<path>.part`, which replaces the file when it is complete and
+        synced to disk. Until then, and after any error, the old file is unchanged. If the server's
+        validator is strong, an interrupted download resumes with Range and If-Range: within this
+        call as often as the retry policy allows, and in a later call or process from `<path>.part`
+        and `<path>.part.json`, which are kept for this purpose. If the rest may belong to another
+        version of the file, the download starts over. It requests no content coding. If the server
+        uses one anyway, it is decoded, and the download cannot resume later.
 
         Args:
             url: absolute, or relative to base_url.
-            path: the file. Its folder must exist; a symbolic link stays, and its target is
-                replaced; an existing file keeps its mode.
-            resume: go on where an earlier call stopped, and keep what a later one needs.
+            path: the file. Its folder must exist. The target of a symbolic link is replaced, and
+                an existing file keeps its mode.
+            resume: resume an earlier call, and keep what a later one needs.
             checksum: "sha256:<hex>", or any other algorithm of hashlib.
-            progress: called with the bytes that are there and those of the whole file, or None: at
-                the beginning, at the end, and 20 times a second between. What it raises ends the
-                download.
-            options: those of build_request, without the body's.
+            progress: called with the bytes on disk and the total bytes, or None if unknown: at the
+                beginning, at the end, and 20 times a second in between. An exception from it ends
+                the download.
+            options: those of build_request, except for the body.
 
         Raises:
             HTTPError: the status is neither 200 nor 206.
-            ChecksumMismatch: the file has another checksum, and was removed.
-            RequestException: it could not be sent, or the body broke off.
-            OSError: the file cannot be written; that another download to it is under way is a
-                BlockingIOError.
-            ValueError: the checksum has a form that cannot be read; nothing was sent.
+            ChecksumMismatch: the file has another checksum; it was removed.
+            RequestException: the request could not be sent, or the body was incomplete.
+            OSError: the file cannot be written. It is a BlockingIOError if another download to
+                the file is running.
+            ValueError: the checksum is malformed; nothing was sent.
         """
-        from curlhttp._client.download.download import download
+        from curlhttp._client.download import download
 
         return run_sync(
             lambda: download(
@@ -242,21 +251,22 @@ class Client(Core):
         close_timeout: float | None = 10,
         **options: Unpack[DownloadOptions],
     ) -> WebSocket:
-        """Open a WebSocket (RFC 6455) and return it, for `with`; needs the extra `ws`.
+        """Open a WebSocket (RFC 6455) and return it, for use in `with`; needs the extra `ws`.
 
         Args:
             url: ws, wss, http or https, or relative to base_url.
-            subprotocols: names, the best first.
+            subprotocols: names in order of preference.
             compression: "deflate" to offer it (RFC 7692), or None.
-            max_size: bytes that a message may have, decompressed, or None.
-            ping_interval: seconds from a pong to the next ping, or None for none.
+            max_size: the maximum size of a decompressed message in bytes, or None.
+            ping_interval: seconds from a pong to the next ping, or None to send none.
             ping_timeout: seconds that the server may be silent after a ping, or None.
             close_timeout: seconds that the server may take to close, or None.
-            options: those of build_request, without the body's.
+            options: those of build_request, except for the body.
 
         Raises:
-            WebSocketRefused: the server answered with another status than 101.
-            RequestException: it could not be sent, or no fit answer came of it.
+            WebSocketRefused: the server responded with a status other than 101.
+            RequestException: the request could not be sent, or the response was invalid.
+            ImportError: the extra `ws` is missing.
         """
         from curlhttp._client.websocket.websocket import open_blocking
 
@@ -273,46 +283,49 @@ class Client(Core):
         max_event_size: int | None = MAX_EVENT_SIZE,
         **options: Unpack[RequestOptions],
     ) -> EventStream:
-        """Return the server-sent events of a URL, to iterate over, best in `with`.
+        """Return an iterator of the server-sent events of a URL; use it in `with`.
 
             with client.sse("https://api.example.org/events") as events:
                 for event in events:
                     print(event.id, event.json())
 
-        The request is sent by `with`, or by the first event that is asked for. A connection that
-        ends or breaks is made anew: with the id of the last event, after the time that the server
-        asks for, or else after 1 to 2 s, and up to 30 s while no event comes; a backoff_strategy
-        that was chosen takes the place of that. A status of 204 ends the stream. The hook
-        "before_sleep" hears of each wait.
+        `with` sends the request, or else the first iteration does. If the connection ends or
+        breaks, the stream reconnects with the id of the last event. It waits as long as the server
+        asks for, otherwise 1 to 2 s, and up to 30 s while no event arrives; a backoff_strategy that
+        you choose replaces these waits. Status 204 ends the stream. The hook "before_sleep" is
+        called for each wait.
 
-        Only what may be sent twice is sent again: idempotent methods, or a request with an
-        Idempotency-Key or a policy with retry_non_idempotent. The events of any other, such as a
-        POST, end with its body, and what breaks it is raised. The read timeout is how long the
-        server may be silent, the total covers all connections, max_response_size does not count.
+        The stream reconnects only if the request is safe to repeat: an idempotent method, an
+        Idempotency-Key, or a policy with retry_non_idempotent. Other requests, such as a POST, end
+        with their body, and errors are raised. The read timeout limits how long the server may be
+        silent, the total covers all connections, and max_response_size is ignored unless you pass
+        it here.
 
         Args:
             url: absolute, or relative to base_url.
             method: a token.
-            last_event_id: of the last event that is known, from an earlier stream.
-            reconnect: False to raise what breaks the stream, and to end where it ends; a number
-                for as many connections in a row without an event.
-            max_event_size: bytes that the data of an event, and each line, may have; or None.
-            options: see build_request. The policy `retry` is for each connection, too, and the
-                statuses that it names do not end a stream that was there.
+            last_event_id: the id of the last event of an earlier stream.
+            reconnect: False to raise errors and to end with the connection; a number to limit the
+                connections in a row that bring no event.
+            max_event_size: the maximum size of an event's data, and of each line, in bytes; or
+                None.
+            options: see build_request. The policy `retry` also applies to each connection, and the
+                statuses it names do not end a stream that has begun.
 
         Raises:
-            HTTPError: the status is not 200, or the content is not text/event-stream; its response
+            HTTPError: the status is not 200, or the content is not text/event-stream. Its response
                 has the beginning of the body.
-            UnrewindableBodyError: the stream could go on, but not the body with which to ask.
+            UnrewindableBodyError: the stream could reconnect, but the body cannot be replayed.
             ResponseTooLarge: an event is larger than max_event_size.
-            RequestException: it could not be sent, or the stream broke and does not go on.
+            RequestException: the request could not be sent, or the stream broke and cannot
+                reconnect.
 
         Source: "Server-sent events" of the HTML standard.
         """
-        from curlhttp._client.event_stream import event_stream
+        from curlhttp._client.event_stream import EventStream, open_event_stream
 
         wanted = (method, last_event_id, reconnect, max_event_size)
-        return event_stream(self, url, wanted, options)
+        return open_event_stream(EventStream, self, url, wanted, options)
 
     def map(
         self,
@@ -323,43 +336,42 @@ class Client(Core):
         return_exceptions: bool = True,
         **options: Unpack[DownloadOptions],
     ) -> Results:
-        """Send many requests, so many at a time, and return their results one by one.
+        """Send many requests concurrently and return an iterator of their results.
 
-        All happens in the calling thread, without others and without an event loop, while the
-        next result is waited for. Items are taken when there is room for them, so that there may
-        be millions. Leaving the loop early cancels the rest; to be sure when, use the results in
-        `with`.
+        Everything runs in the calling thread, without an event loop, while you wait for the next
+        result. Items are consumed only when there is room for them, so there may be millions.
+        Leaving the loop early cancels the rest. Use the results in `with` to control when.
 
             for result in client.map(urls):
                 if isinstance(result, curlhttp.RequestException):
                     print(result.request.url, "failed:", result)
 
-        A map has connections of its own, up to max_connections, which the next map uses again.
-        Requests that wait for one, for a limit or for a retry count as under way.
+        A map uses separate connections, up to max_connections, and the next map reuses them.
+        Requests that wait for a connection, a limit or a retry count as running.
 
         Args:
-            requests: URLs, which are sent by GET, and requests as send takes them; not streamed.
-                What it raises is raised again after the results of all items before. A generator
-                is closed when the map ends.
-            concurrency: how many are under way at once. Results ahead of the consumer and
-                requests under way are twice as many at most.
-            ordered: give the results in the order of the items, not as they come.
-            return_exceptions: a request that fails gives its RequestException, whose `request` is
-                the item at least; if False it is raised, and the rest cancelled. Other exceptions,
-                such as those of a middleware, are always raised.
-            options: those of build_request, for items that are URLs, without the body's.
+            requests: URLs, which are sent with GET, and requests that send accepts, except streamed
+                ones. If the iterable raises, the error is raised after the results of all earlier
+                items. A generator is closed when the map ends.
+            concurrency: the maximum number of running requests. Running requests and results you
+                have not consumed are twice as many at most.
+            ordered: return the results in the order of the items, not in that of completion.
+            return_exceptions: return the RequestException of a failed request as its result, with
+                at least the item as its `request`. If False, it is raised, and the rest is
+                cancelled. Other exceptions, such as those of a middleware, are always raised.
+            options: those of build_request for items that are URLs, except for the body.
 
         Raises:
-            TypeError: the requests cannot be iterated over here.
+            TypeError: `requests` is not a suitable iterable.
             ValueError: the concurrency is below one.
-            RequestException: the options cannot be sent as they are.
+            RequestException: the options cannot be sent.
         """
-        from curlhttp._client.map.blocking import Results
-        from curlhttp._client.map.work import Work
+        from curlhttp._client.map.results import Results
+        from curlhttp._client.map.scheduler import MapScheduler
 
         if hasattr(requests, "__aiter__") and not hasattr(requests, "__iter__"):
             raise TypeError("an async iterable of requests needs AsyncClient")
-        work = Work(
+        scheduler = MapScheduler(
             self,
             requests,
             concurrency=concurrency,
@@ -367,24 +379,24 @@ class Client(Core):
             return_exceptions=return_exceptions,
             options=options,
         )
-        return Results(self._open_senders(), work)
+        return Results(self._get_sender_pool(), scheduler)
 
-    def _open_senders(self) -> Senders:
-        if self._senders is None:
-            from curlhttp._client.map.blocking import Senders
+    def _get_sender_pool(self) -> SenderPool:
+        if self._sender_pool is None:
+            from curlhttp._client.map.results import SenderPool
 
-            senders = Senders(self, inline=self._is_given)
-            # In one step, as another thread may be here too.
-            found: Senders = self.__dict__.setdefault("_senders", senders)
+            sender_pool = SenderPool(self, inline=self._is_given)
+            # In one step, because another thread may do the same.
+            found: SenderPool = self.__dict__.setdefault("_sender_pool", sender_pool)
             return found
-        return self._senders
+        return self._sender_pool
 
     def close(self) -> None:
-        """Close all connections; further requests raise ClientClosed."""
+        """Close all connections. Later requests raise ClientClosed."""
         self.is_closed = True
         self._engine.close()
-        if self._senders is not None:
-            self._senders.close()
+        if self._sender_pool is not None:
+            self._sender_pool.close()
         self._close_rest()
 
     def __enter__(self: Self) -> Self:

@@ -1,6 +1,6 @@
-"""client.sse, for both clients: what users iterate over. Loaded with the first.
+"""The streams of server-sent events of both clients. Loaded by the first sse().
 
-_flow/events.py reads and reconnects; nothing is decided here.
+_flow/events.py reads and reconnects.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from curlhttp._models.sse import ServerSentEvent
 from curlhttp._policy.reconnect import Reconnections
 
 if TYPE_CHECKING:
-    from curlhttp._client.base import Core
-    from curlhttp._client.building import RequestOptions
+    from curlhttp._client.base import BaseClient
+    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.url import URL
 
-__all__ = ["AsyncEventStream", "EventStream", "async_event_stream", "event_stream"]
+__all__ = ["AsyncEventStream", "EventStream", "open_event_stream"]
 
 # The cache mode "no-store" of the standard, as Fetch puts it into headers.
 _HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
 _NO_ID = re.compile("[\0\r\n\ud800-\udfff]").search
 
 
-Stream = TypeVar("Stream", bound="_EventStream")
+Stream = TypeVar("Stream", bound="BaseEventStream")
 Wanted: TypeAlias = "tuple[str, str | None, bool | int, int | None]"
 """The method, last_event_id, reconnect and max_event_size of Client.sse."""
 
 
-def events_of(
-    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
+def make_events(
+    client: BaseClient, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
 ) -> Events:
-    """Return the events of a URL; nothing is sent yet."""
+    """Create the events of a URL without sending anything."""
     method, last_event_id, reconnect, max_event_size = wanted
     if max_event_size is not None and max_event_size < 0:
         raise ValueError(f"max_event_size must not be negative, as {max_event_size} is")
     if last_event_id and _NO_ID(last_event_id):
-        raise ValueError("no last_event_id has a line end, a NUL or half a character")
+        raise ValueError("last_event_id must not contain a line end, a NUL or a lone surrogate")
     options["stream"] = True
     options["headers"] = Headers(_HEADERS).merged(options.get("headers"))
-    # A stream has no end: its events are bounded, one by one.
+    # A stream has no end, so each event is limited instead.
     options.setdefault("max_response_size", None)
-    request = core.build_request(method, url, **options)
+    request = client.build_request(method, url, **options)
     reconnections = Reconnections(request, reconnect)
     return Events(
-        lambda request: core.flow(request),  # which may be another one by then
-        core.clock,
-        core.gate,
-        core.chain.told,
+        lambda request: client.flow(request),  # looked up late, because it may be replaced
+        client.clock,
+        client.gate,
+        client.chain.told,
         request,
         last_event_id or "",
         reconnections,
@@ -61,28 +61,22 @@ def events_of(
     )
 
 
-def event_stream(
-    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
-) -> EventStream:
-    """Return events of a blocking client, which ends them when it is closed."""
-    return _enlisted(core, EventStream(events_of(core, url, wanted, options)))
-
-
-def async_event_stream(
-    core: Core, url: str | bytes | URL, wanted: Wanted, options: RequestOptions
-) -> AsyncEventStream:
-    """Return events of an async client, which ends them when it is closed."""
-    return _enlisted(core, AsyncEventStream(events_of(core, url, wanted, options)))
-
-
-def _enlisted(core: Core, stream: Stream) -> Stream:
-    # In one step, as another thread may be here too.
-    core.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
+def open_event_stream(
+    kind: type[Stream],
+    client: BaseClient,
+    url: str | bytes | URL,
+    wanted: Wanted,
+    options: RequestOptions,
+) -> Stream:
+    """Create a stream of a kind, which ends when its client closes."""
+    stream = kind(make_events(client, url, wanted, options))
+    # In one step, because another thread may do the same.
+    client.__dict__.setdefault("_event_streams", WeakSet()).add(stream)
     return stream
 
 
-class _EventStream(Unpicklable):
-    """What both kinds of streams show of themselves."""
+class BaseEventStream(Unpicklable):
+    """The properties of both kinds of streams."""
 
     _why_not = "it holds a connection; send what its events say"
 
@@ -96,16 +90,16 @@ class _EventStream(Unpicklable):
 
     @property
     def last_event_id(self) -> str:
-        """Return the id of the last event, to go on from later; "" without any."""
+        """Return the id of the last event, to continue from later; "" if there was none."""
         return self._events.last_event_id
 
     def close_with_client(self) -> None:
-        """End the stream by an error, where it has not ended."""
+        """End the stream with an error, unless it has ended."""
         self._events.fail(closed_with_client())
 
 
-class EventStream(_EventStream):
-    """The events of `Client.sse`: iterate over them, best in `with`."""
+class EventStream(BaseEventStream):
+    """The events of `Client.sse`: iterate over them in `with`."""
 
     def __iter__(self) -> EventStream:
         return self
@@ -119,13 +113,13 @@ class EventStream(_EventStream):
         return event
 
     def close(self) -> None:
-        """End the stream, in any thread; where another one waits for an event, there is none."""
+        """End the stream, from any thread. A thread that waits for an event stops waiting."""
         self._events.close()
 
     def close_with_client(self) -> None:
-        """End the stream by an error, where it has not ended."""
+        """End the stream with an error, unless it has ended."""
         super().close_with_client()
-        self._events.close()  # a thread that reads learns it from its connection
+        self._events.close()  # so that a reading thread notices
 
     def __enter__(self) -> EventStream:
         run_sync(self._events.open)
@@ -135,8 +129,8 @@ class EventStream(_EventStream):
         self.close()
 
 
-class AsyncEventStream(_EventStream):
-    """The events of `AsyncClient.sse`: for `async for`, best in `async with`."""
+class AsyncEventStream(BaseEventStream):
+    """The events of `AsyncClient.sse`: use `async for` in `async with`."""
 
     def __aiter__(self) -> AsyncEventStream:
         return self

@@ -1,6 +1,6 @@
 """Negotiate (RFC 4559): Kerberos tickets in place of passwords, by libcurl's GSSAPI.
 
-It is asked of libcurl by the way that a request travels, since the tickets belong to connections.
+It is a setting of the Transport, because the tickets belong to connections.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["Negotiate"]
 
 
 class Negotiate(Auth):
-    """Sign in with the Kerberos ticket that the user has, as `kinit` gets it (RFC 4559).
+    """Authenticate with the Kerberos ticket of the user, from `kinit` (RFC 4559).
 
-    libcurl finds the ticket where the system has it (KRB5CCNAME), asks the KDC for one to
-    HTTP/host, and sends it with each request, by HTTP/1.1. In AsyncClient the event loop waits
-    while the KDC is asked, which is once for each host and ticket. Without a ticket the request
-    goes out without one. WebSockets cannot be opened with it.
+    libcurl finds the ticket in the system's cache (KRB5CCNAME), requests one for HTTP/host from
+    the KDC, and sends it with each request, over HTTP/1.1. In AsyncClient the event loop blocks
+    during the request to the KDC, once for each host and ticket. Without a ticket, the request is
+    sent without one. WebSockets do not support it.
 
     Raises:
         ValueError: this libcurl was built without GSSAPI.
@@ -38,12 +38,12 @@ class Negotiate(Auth):
             )
 
     def auth_flow(self, request: Request) -> AuthFlow:
-        """Yield the request, with libcurl told to negotiate on its way."""
+        """Yield the request, with a Transport that negotiates."""
         origin, route, transport = request.url.origin, request.route, request.transport
 
         def negotiated(url: URL) -> Transport:
             usual = transport if route is None else route(url)
-            # A middleware may lead to another server, which is not to have the ticket.
+            # A middleware may change the server, which must not get the ticket.
             if url.origin != origin:
                 return usual
             return varied(usual, negotiate=True, http2=False, http3=False)

@@ -67,26 +67,12 @@ AddressMap: TypeAlias = "Mapping[str, str | Sequence[str]] | None"
 UnixSocket: TypeAlias = "str | os.PathLike[str] | None"
 IPVersion: TypeAlias = "Literal[4, 6] | None"
 
-ADDRESSES = frozenset(
-    {
-        "uds",
-        "resolve",
-        "connect_to",
-        "local_address",
-        "interface",
-        "doh",
-        "ip_version",
-        "happy_eyeballs_timeout",
-    }
-)
-"""The names of these settings."""
-
 _Value = TypeVar("_Value")
 
 _LONGEST_SOCKET = 107  # bytes of sockaddr_un.sun_path on Linux, without the NUL at the end
 
 
-def address_fields(
+def make_address_fields(
     *,
     uds: UnixSocket = None,
     resolve: AddressMap = None,
@@ -113,28 +99,33 @@ def address_fields(
         TypeError: one that goes by host is no mapping.
         ValueError: one of them is not what it should be.
     """
-    detours, addresses = _detours(connect_to or {}, resolve or {})
+    detours, addresses = _map_hosts(connect_to or {}, resolve or {})
     fields = {
-        "unix_socket": None if uds is None else _socket_path(uds),
+        "unix_socket": None if uds is None else _validate_socket_path(uds),
         "connect_to": detours,
         "addresses": addresses,
-        "local_address": None if local_address is None else (_own_address(local_address), 0),
-        "interface": None if interface is None else _interface(interface),
-        "doh": None if doh is None else _doh(doh),
-        "ip_version": _ip_version(ip_version),
-        "happy_eyeballs_ms": _milliseconds(happy_eyeballs_timeout),
+        "local_address": None
+        if local_address is None
+        else (_validate_local_address(local_address), 0),
+        "interface": None if interface is None else _validate_interface(interface),
+        "doh": None if doh is None else _validate_doh(doh),
+        "ip_version": _validate_ip_version(ip_version),
+        "happy_eyeballs_ms": _to_milliseconds(happy_eyeballs_timeout),
     }
     return {name: value for name, value in fields.items() if value not in (None, ())}
 
 
-def _socket_path(path: str | os.PathLike[str]) -> str:
+_ADDRESS_OPTIONS = frozenset(make_address_fields.__kwdefaults__ or ())
+
+
+def _validate_socket_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not text or "\0" in text or len(os.fsencode(text)) > _LONGEST_SOCKET:
         raise ValueError(f"uds must be a path of 1 to {_LONGEST_SOCKET} bytes, not {text!r}")
     return text
 
 
-def _own_address(address: str) -> str:
+def _validate_local_address(address: str) -> str:
     try:
         return str(ip_address(address))
     except ValueError:
@@ -144,27 +135,27 @@ def _own_address(address: str) -> str:
         ) from None
 
 
-def _interface(name: str) -> str:
+def _validate_interface(name: str) -> str:
     # libcurl takes "host!" and "if!" for words of its own.
     if not name or not name.isprintable() or "!" in name or " " in name:
         raise ValueError(f"interface must be the name of a network interface, not {name!r}")
     return name
 
 
-def _doh(text: str) -> str:
-    url = _url_of(text, "doh must be the URL of a name server")
+def _validate_doh(text: str) -> str:
+    url = _parse_url_for(text, "doh must be the URL of a name server")
     if url.scheme != "https" or url.username is not None:
         raise ValueError("doh must be an https:// URL without credentials")
     return url.wire
 
 
-def _ip_version(version: IPVersion) -> IPVersion:
+def _validate_ip_version(version: IPVersion) -> IPVersion:
     if version not in (None, 4, 6):
         raise ValueError(f"ip_version must be 4, 6 or None, not {version!r}")
     return version
 
 
-def _milliseconds(seconds: float | None) -> int | None:
+def _to_milliseconds(seconds: float | None) -> int | None:
     if seconds is None:
         return None
     if not 0 <= seconds <= 3600:  # not of NaN either
@@ -175,7 +166,7 @@ def _milliseconds(seconds: float | None) -> int | None:
 # --- which host is another ---
 
 
-def _detours(
+def _map_hosts(
     connect_to: Mapping[str, str], resolve: Mapping[str, str | Sequence[str]]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str, tuple[str, ...]], ...]]:
     """Return what both maps come to: Transport.connect_to, and Transport.addresses.
@@ -186,47 +177,50 @@ def _detours(
     for name, given in (("connect_to", connect_to), ("resolve", resolve)):
         if not isinstance(given, Mapping):
             raise TypeError(f"{name} must be a mapping by host, not {type(given).__name__}")
-    named = {_place(key, "resolve"): _of_host(key, value) for key, value in resolve.items()}
+    named = {
+        _parse_host_port(key, "resolve"): _parse_addresses(key, value)
+        for key, value in resolve.items()
+    }
     has_several = any(len(addresses) > 1 for addresses in named.values())
     found = {} if has_several else {place: (known[0], "") for place, known in named.items()}
     for key, value in connect_to.items():
-        place = _place(key, "connect_to")
-        host, port = _place(value, "connect_to")
+        place = _parse_host_port(key, "connect_to")
+        host, port = _parse_host_port(value, "connect_to")
         address = None
         if not has_several:
             address = named.get((host, port or place[1])) or named.get((host, ""))
         found[place] = (address[0] if address else host, port)
     detours = tuple(
         f"{bracketed(host)}:{port}:{bracketed(to)}:{to_port}"
-        for (host, port), (to, to_port) in _by_port(found)
+        for (host, port), (to, to_port) in _sort_by_port(found)
     )
-    several = _by_port(named) if has_several else []
+    several = _sort_by_port(named) if has_several else []
     return detours, tuple((host, port, addresses) for (host, port), addresses in several)
 
 
-def _by_port(places: Mapping[tuple[str, str], _Value]) -> list[tuple[tuple[str, str], _Value]]:
+def _sort_by_port(places: Mapping[tuple[str, str], _Value]) -> list[tuple[tuple[str, str], _Value]]:
     """Return the entries for one port before those for all: the first that fits counts."""
     return sorted(places.items(), key=lambda entry: not entry[0][1])
 
 
-def _place(text: str, setting: str) -> tuple[str, str]:
+def _parse_host_port(text: str, setting: str) -> tuple[str, str]:
     """Return canonical host and port of "host:port"; a port of "" is any."""
     wanted = f'{setting} takes "host" or "host:port"'
     if not isinstance(text, str) or not text or set(text) & set("/?#@\\"):
         raise ValueError(f"{wanted}, not {text!r}")
-    url = _url_of(f"https://{text}", wanted)
+    url = _parse_url_for(f"https://{text}", wanted)
     has_port = text.rpartition("]")[2].rpartition(":")[2].isdigit() and ":" in text
     return url.host.strip("[]"), str(url.port) if has_port else ""
 
 
-def _of_host(key: str, value: str | Sequence[str]) -> tuple[str, ...]:
+def _parse_addresses(key: str, value: str | Sequence[str]) -> tuple[str, ...]:
     several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
     if not several:
         raise ValueError(f"resolve must give an IP address for {key!r}")
-    return tuple(dict.fromkeys(_address(key, each) for each in several))
+    return tuple(dict.fromkeys(_parse_address(key, each) for each in several))
 
 
-def _address(key: str, value: str) -> str:
+def _parse_address(key: str, value: str) -> str:
     try:
         return str(ip_address(value.strip("[]")))
     except (ValueError, AttributeError):
@@ -236,7 +230,7 @@ def _address(key: str, value: str) -> str:
         ) from None
 
 
-def _url_of(text: str, wanted: str) -> URL:
+def _parse_url_for(text: str, wanted: str) -> URL:
     try:
         return parse_url(text)
     except RequestException as error:
@@ -253,7 +247,7 @@ _HASH_SIZE = 32  # bytes
 _HTTPS = 443
 
 
-def tls_of(verify: VerifyInput, cert: Cert) -> TLS:
+def make_tls(verify: VerifyInput, cert: Cert) -> TLS:
     """Return the TLS of verify= and cert=.
 
     Args:
@@ -265,25 +259,25 @@ def tls_of(verify: VerifyInput, cert: Cert) -> TLS:
         ValueError: what is given is none, or libcurl cannot do what the context asks for.
     """
     if isinstance(verify, str) and verify == "system":
-        return TLS(verify=_of_system(), cert=cert)
+        return TLS(verify=_find_system_authorities(), cert=cert)
     # No isinstance: most programs never load ssl.
     if hasattr(verify, "get_ca_certs"):
-        from curlhttp._client.ssl_context import trust_of
+        from curlhttp._client.ssl_context import get_tls_arguments
 
-        found = trust_of(cast("ssl.SSLContext", verify))
+        found = get_tls_arguments(cast("ssl.SSLContext", verify))
         # It has some, which it does not show: those of the machine, as a rule.
         if "verify" not in found:
-            found["verify"] = _of_system()
+            found["verify"] = _find_system_authorities()
         return TLS(cert=cert, **found)
     return TLS(verify=verify, cert=cert)
 
 
-def _of_system() -> str:
-    from curlhttp._client.ssl_context import system_authorities
+def _find_system_authorities() -> str:
+    from curlhttp._client.ssl_context import find_system_authorities
 
     if sys.platform in ("darwin", "win32"):  # they are no files there
         return "system"
-    found = system_authorities()
+    found = find_system_authorities()
     if found is None:
         raise OSError(
             "this machine has no authorities where OpenSSL looks for them: install them (often a "
@@ -292,7 +286,7 @@ def _of_system() -> str:
     return found
 
 
-def joined_pins(pins: Pins) -> dict[str, str]:
+def join_pins(pins: Pins) -> dict[str, str]:
     """Return what CURLOPT_PINNEDPUBLICKEY takes, by canonical host.
 
     Args:
@@ -310,12 +304,12 @@ def joined_pins(pins: Pins) -> dict[str, str]:
         if not each:
             raise ValueError(f"pins has none for {host!r}: leave the host out")
         for pin in each:
-            _check(pin)
-        found[_host(host)] = ";".join(each)
+            _validate_pin(pin)
+        found[_parse_pinned_host(host)] = ";".join(each)
     return found
 
 
-def _check(pin: str) -> None:
+def _validate_pin(pin: str) -> None:
     try:
         digest = base64.b64decode(pin.removeprefix(_SHA256), validate=True)
     except (ValueError, AttributeError):
@@ -327,7 +321,7 @@ def _check(pin: str) -> None:
         )
 
 
-def _host(host: str) -> str:
+def _parse_pinned_host(host: str) -> str:
     url: URL | None
     try:
         url = parse_url(f"https://{host}")
@@ -335,24 +329,25 @@ def _host(host: str) -> str:
         url = None
     if url is None or url.port != _HTTPS or set(host) & set("/?#@\\"):
         raise ValueError(f"pins goes by host names, without a port, not {host!r}")
-    return pinned_host(url)
+    return to_pinned_host(url)
 
 
-def pinned_host(url: URL) -> str:
-    """Return the name that pins go by: that of the certificate, without a dot at its end."""
+def to_pinned_host(url: URL) -> str:
+    """Return the host name that pins use: that of the certificate, without a final dot."""
     return url.host.rstrip(".")
 
 
 class RouteOptions(TypedDict, total=False):
-    """The keywords of a client and a request that say how requests travel.
+    """The keywords of a client and a request for routes: addresses, proxies and TLS.
 
-    What a request leaves out is as its client has it; None takes it off, but for proxies. None
-    of it goes over to other requests: connections and names are kept apart.
+    A request uses its client's value for each keyword that you omit; None turns a setting off,
+    except for proxies. Settings do not affect other requests: connections and resolved names are
+    kept separate.
 
     Attributes:
         proxies: a proxy URL, or a mapping as in requests.
         verify: see TLS; "system" for the authorities that the machine trusts; an ssl.SSLContext,
-            whose authorities, check_hostname, versions and ciphers are taken over.
+            whose authorities, check_hostname, versions and ciphers are used.
         cert: see TLS.
         pins: by host, one or several of "sha256//" and the base64 of a public key's SHA-256, one
             of which the server must have (CURLOPT_PINNEDPUBLICKEY). Other hosts have none.
@@ -383,20 +378,20 @@ class RouteOptions(TypedDict, total=False):
     happy_eyeballs_timeout: float | None
 
 
-Over: TypeAlias = "Callable[[Transport], Transport]"
+TransportWrapper: TypeAlias = "Callable[[Transport], Transport]"
 
-_KNOWN = frozenset(RouteOptions.__annotations__)
+_ROUTE_OPTIONS = frozenset(RouteOptions.__annotations__)
 # Those of build_request, for what is close to a keyword that there is not.
-_REQUEST = {
+_REQUEST_OPTIONS = {
     *("params", "data", "json", "content", "files", "headers", "cookies", "auth", "timeout"),
     *("follow_redirects", "allow_redirects", "stream", "max_response_size", "retry", "progress"),
 }
-_KEPT = 64  # Transports of one way
+_MAX_CACHED = 64  # Transports of one selector
 _UDS_OR_PROXY = "a Unix socket cannot be reached through a proxy: leave out uds or proxies"
 
 
 class Routing:
-    """How the requests of one client travel; checked when it is made.
+    """Choose the Transport for each request of one client, from validated settings.
 
     Args:
         http2: see Transport.
@@ -404,7 +399,7 @@ class Routing:
         trust_env: heed the environment's proxies and authorities.
         settings: the client's own RouteOptions.
         certificates: see Transport.
-        guard: says which addresses may be dialled, or None.
+        guard: decides which addresses the client may connect to, or None.
         dns_ttl: seconds that an address is good for that a proxy is told to dial.
 
     Attributes:
@@ -412,8 +407,8 @@ class Routing:
         direct: the Transport of requests that take no proxy, and say nothing of their own.
         route: gives the Transport for a URL; None where `direct` is good for all.
         alternatives: the origins that speak HTTP/3, with http3="auto"; else None.
-        arounds: what stands around each engine because of the guard.
-        over: puts the guard over a Transport.
+        arounds: the engine wrappers of the guard.
+        with_guard: adds the guard to a Transport.
 
     Raises:
         ValueError: a setting is none, or this libcurl cannot do it.
@@ -432,24 +427,26 @@ class Routing:
         dns_ttl: float = 0.0,
     ) -> None:
         self.environ: Mapping[str, str] = read_environment() if trust_env else {}
-        self.http2 = _checked_http2(http2)
-        self.http3 = _checked_http3(http3) is True
-        self.alternatives = _alternatives() if http3 == "auto" else None
+        self.http2 = _validate_http2(http2)
+        self.http3 = _validate_http3(http3) is True
+        self.alternatives = _make_alternatives() if http3 == "auto" else None
         self.authorities = ca_bundle(self.environ) or True  # what verify=True comes to
         self.asks_environ = trust_env and names_proxies(self.environ)
         self.certificates = certificates
         self._settings = settings
-        checkpoint = None if guard is None else _checkpoint(guard, dns_ttl)
+        checkpoint = None if guard is None else _make_checkpoint(guard, dns_ttl)
         self.arounds: tuple[EngineWrapper, ...] = () if checkpoint is None else (checkpoint,)
-        self.over: Over = _as_it_is if checkpoint is None else checkpoint.over
+        self.with_guard: TransportWrapper = _unchanged if checkpoint is None else checkpoint.over
         self._proxies = settings.get("proxies")
-        way = _Way(self, settings, (self._proxies,))
-        self.direct = way.direct
+        selector = _TransportSelector(self, settings, (self._proxies,))
+        self.direct = selector.direct
         if self._proxies and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
-        self.route: Callable[[URL], Transport] | None = way if way.varies else None
+        self.route: Callable[[URL], Transport] | None = (
+            selector if selector.depends_on_url else None
+        )
 
-    def route_of(self, own: RouteOptions) -> Callable[[URL], Transport]:
+    def make_route(self, own: RouteOptions) -> Callable[[URL], Transport]:
         """Return what gives the Transport of a request for a URL.
 
         Args:
@@ -460,16 +457,18 @@ class Routing:
             ValueError: it is not what it should be.
             OSError: a file is not there.
         """
-        if not own.keys() <= _KNOWN:
-            name = min(own.keys() - _KNOWN)
+        if not own.keys() <= _ROUTE_OPTIONS:
+            name = min(own.keys() - _ROUTE_OPTIONS)
             from curlhttp._models.suggestions import no_keyword
 
-            raise no_keyword("request", "a request", name, _REQUEST | _KNOWN)
-        return _Way(self, {**self._settings, **own}, (own.get("proxies"), self._proxies))
+            raise no_keyword("request", "a request", name, _REQUEST_OPTIONS | _ROUTE_OPTIONS)
+        return _TransportSelector(
+            self, {**self._settings, **own}, (own.get("proxies"), self._proxies)
+        )
 
 
-class _Way:
-    """Give the Transport for a URL.
+class _TransportSelector:
+    """Select the Transport for a URL.
 
     Args:
         routing: the client's.
@@ -482,40 +481,40 @@ class _Way:
         "_base",
         "_environ",
         "_found",
-        "_over",
         "_pins",
         "_proxies",
+        "_with_guard",
+        "depends_on_url",
         "direct",
-        "varies",
     )
 
     def __init__(
         self, routing: Routing, settings: RouteOptions, proxies: tuple[Proxies, ...]
     ) -> None:
-        self._base = _direct(routing, settings)
-        self._over = routing.over
-        self.direct = self._over(self._base)
-        self._pins = joined_pins(settings.get("pins"))
-        self._proxies = [_by_scheme(choice) for choice in proxies if choice is not None]
-        # A Unix socket is no matter of the environment's proxies.
+        self._base = _make_direct_transport(routing, settings)
+        self._with_guard = routing.with_guard
+        self.direct = self._with_guard(self._base)
+        self._pins = join_pins(settings.get("pins"))
+        self._proxies = [_to_proxy_mapping(choice) for choice in proxies if choice is not None]
+        # The environment's proxies do not apply to a Unix socket.
         asks = routing.asks_environ and self.direct.unix_socket is None
         self._environ = routing.environ if asks else None
-        # A proxy carries no QUIC, nor does a Unix socket.
+        # Neither a proxy nor a Unix socket can carry QUIC.
         self._alternatives = None if self._base.unix_socket else routing.alternatives
-        self.varies = bool(proxies != (None,) or self._pins or asks or self._alternatives)
+        self.depends_on_url = bool(proxies != (None,) or self._pins or asks or self._alternatives)
         self._found: dict[tuple[str | None, str | None, bool], Transport] = {}
 
     def __call__(self, url: URL) -> Transport:
-        proxy = self._proxy_to(url)
-        pins = self._pins.get(pinned_host(url)) if self._pins else None
+        proxy = self._find_proxy(url)
+        pins = self._pins.get(to_pinned_host(url)) if self._pins else None
         others = self._alternatives
         http3 = others is not None and proxy is None and others.has_http3(url)
         found = self._found.get((proxy, pins, http3))
         if found is None:
-            found = self._found[proxy, pins, http3] = self._through(proxy, pins, http3)
+            found = self._found[proxy, pins, http3] = self._make_transport(proxy, pins, http3)
         return found
 
-    def _proxy_to(self, url: URL) -> str | None:
+    def _find_proxy(self, url: URL) -> str | None:
         """Return the proxy: the request's choice, else the client's, else the environment's."""
         for choice in self._proxies:
             proxy = select_proxy(url, choice)
@@ -523,20 +522,20 @@ class _Way:
                 return proxy or None
         return None if self._environ is None else proxy_for(url, self._environ)
 
-    def _through(self, proxy: str | None, pins: str | None, http3: bool) -> Transport:
+    def _make_transport(self, proxy: str | None, pins: str | None, http3: bool) -> Transport:
         if proxy and self.direct.unix_socket is not None:
             raise ValueError(_UDS_OR_PROXY)
-        if len(self._found) >= _KEPT:  # the environment's proxies are the user's to vary
+        if len(self._found) >= _MAX_CACHED:  # the environment's proxies are the user's to vary
             self._found.clear()
         transport = self._base
         if proxy:
             transport = varied(transport, proxy=Proxy.parse(proxy))
         if http3:
             transport = varied(transport, http3="auto")
-        return self._over(transport if pins is None else varied(transport, pins=pins))
+        return self._with_guard(transport if pins is None else varied(transport, pins=pins))
 
 
-def _by_scheme(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
+def _to_proxy_mapping(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | None]:
     if isinstance(proxies, str):
         return {"all": proxies}
     if not hasattr(proxies, "get"):
@@ -547,50 +546,52 @@ def _by_scheme(proxies: Mapping[str, str | None] | str) -> Mapping[str, str | No
     return proxies
 
 
-def _direct(routing: Routing, settings: RouteOptions) -> Transport:
-    """Return the Transport that goes through no proxy, and heeds no pins."""
+def _make_direct_transport(routing: Routing, settings: RouteOptions) -> Transport:
+    """Return the Transport without a proxy and without pins."""
     verify, cert = settings.get("verify", True), settings.get("cert")
     if verify is True:
         verify = routing.authorities
     # Any: each field of a Transport has a type of its own.
     where: dict[str, Any] = {
-        name: value for name, value in settings.items() if value is not None and name in ADDRESSES
+        name: value
+        for name, value in settings.items()
+        if value is not None and name in _ADDRESS_OPTIONS
     }
-    fields = address_fields(**where) if where else {}
+    fields = make_address_fields(**where) if where else {}
     if routing.certificates:
         fields["certificates"] = True
     if verify == "system" or hasattr(verify, "get_ca_certs"):
-        fields["tls"] = tls_of(verify, cert)
+        fields["tls"] = make_tls(verify, cert)
         verify, cert = True, None
     # Any path can be hashed, and so can all of a client's certificate.
     transport = transport_for(verify, cert, None, routing.http2, routing.http3)  # type: ignore[arg-type]
     return varied(transport, **fields) if fields else transport
 
 
-def _alternatives() -> Alternatives:
+def _make_alternatives() -> Alternatives:
     from curlhttp._policy.alt_svc import Alternatives
 
     return Alternatives(now)
 
 
-def _as_it_is(transport: Transport) -> Transport:
+def _unchanged(transport: Transport) -> Transport:
     return transport
 
 
-def _checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
+def _make_checkpoint(guard: PublicOnly | GuardFunction, dns_ttl: float) -> AddressChecker:
     from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._policy.guard import guard_of
 
     return AddressChecker(guard_of(guard), dns_ttl)
 
 
-def _checked_http2(http2: HTTP2) -> HTTP2:
+def _validate_http2(http2: HTTP2) -> HTTP2:
     if http2 not in (True, False, "prior-knowledge"):
         raise ValueError(f"http2 must be True, False or 'prior-knowledge', not {http2!r}")
     return http2
 
 
-def _checked_http3(http3: HTTP3) -> HTTP3:
+def _validate_http3(http3: HTTP3) -> HTTP3:
     if http3 not in (True, False, "auto"):
         raise ValueError(f"http3 must be True, False or 'auto', not {http3!r}")
     if http3:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from curlhttp._models.config import Verify
 
-    class TrustOfContext(TypedDict, total=False):
+    class TLSArguments(TypedDict, total=False):
         """Arguments of TLS."""
 
         verify: Verify
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         ciphers: str
 
 
-__all__ = ["system_authorities", "tls_version", "trust_of"]
+__all__ = ["find_system_authorities", "get_tls_arguments", "to_tls_version"]
 
 
-def trust_of(context: ssl.SSLContext) -> TrustOfContext:
+def get_tls_arguments(context: ssl.SSLContext) -> TLSArguments:
     """Return the arguments of TLS that a context stands for.
 
     Authorities are taken over where the context has loaded any; a folder of them is read by
@@ -45,7 +45,7 @@ def trust_of(context: ssl.SSLContext) -> TrustOfContext:
             "the SSLContext checks lists of revoked certificates (VERIFY_CRL_CHECK_*), which "
             "libcurl cannot take over"
         )
-    found: TrustOfContext = {}
+    found: TLSArguments = {}
     if context.verify_mode == ssl.CERT_NONE:
         found["verify"] = False
     else:
@@ -60,28 +60,31 @@ def trust_of(context: ssl.SSLContext) -> TrustOfContext:
             )
     if not context.check_hostname:
         found["check_hostname"] = False
-    lowest, highest = tls_version(context.minimum_version), tls_version(context.maximum_version)
+    lowest, highest = (
+        to_tls_version(context.minimum_version),
+        to_tls_version(context.maximum_version),
+    )
     if lowest or highest:
         found["versions"] = (lowest, highest)
-    names = _ciphers_of(context)
-    if names != _default_ciphers():
+    names = _get_ciphers(context)
+    if names != _get_default_ciphers():
         found["ciphers"] = ":".join(names)
     return found
 
 
 @lru_cache(maxsize=1)
-def _default_ciphers() -> list[str]:
+def _get_default_ciphers() -> list[str]:
     import ssl
 
-    return _ciphers_of(ssl.create_default_context())
+    return _get_ciphers(ssl.create_default_context())
 
 
-def _ciphers_of(context: ssl.SSLContext) -> list[str]:
+def _get_ciphers(context: ssl.SSLContext) -> list[str]:
     """Return their names, without those of TLS 1.3, which are not chosen."""
     return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
 
 
-def tls_version(value: object) -> str | None:
+def to_tls_version(value: object) -> str | None:
     """Return "1.2" for ssl.TLSVersion.TLSv1_2, ssl.PROTOCOL_TLSv1_2 or "TLSv1.2"; else None."""
     name = str(getattr(value, "name", value or "")).upper().replace("_", ".")
     _, found, number = name.rpartition("TLSV")
@@ -90,7 +93,7 @@ def tls_version(value: object) -> str | None:
     return number if "." in number else f"{number}.0"
 
 
-def system_authorities() -> str | None:
+def find_system_authorities() -> str | None:
     """Return the path of the authorities that the machine trusts, as OpenSSL was built to look.
 
     Returns:

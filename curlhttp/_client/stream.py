@@ -1,4 +1,4 @@
-"""Streamed responses of both clients, which read them in their own ways."""
+"""Streamed responses of the blocking and of the async client."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class StreamedResponse(Streamed):
-    """A streamed response of `Client`; read it once, and close it or use it in `with`."""
+    """A streamed response of `Client`. Read it once, and close it or use it in `with`."""
 
     @property
     def content(self) -> bytes:
-        """Return the body, reading it now if need be."""
+        """Return the decoded body, and read it if it was not read yet."""
         return self._content if self._content is not None else self._read_or_refuse()
 
     def _read_or_refuse(self) -> bytes:
@@ -28,37 +28,37 @@ class StreamedResponse(Streamed):
         return self.read()
 
     def read(self) -> bytes:
-        """Read the body and return it, with its content coding undone.
+        """Read the whole body and return it decoded.
 
         Raises:
-            RequestException: the body broke off, is corrupt or too large.
+            RequestException: the body is incomplete, corrupt or too large.
         """
         return run_sync(self._read_all)
 
     def iter_raw(self, chunk_size: int | None = None) -> Iterator[bytes]:
-        """Give the body as it is on the wire, with its content coding.
+        """Iterate over the body as received, without decoding its content coding.
 
         Args:
-            chunk_size: bytes per piece; None for pieces as they come.
+            chunk_size: bytes per chunk; None for chunks as they arrive.
         """
         return rechunk(self._pieces(self._raw()), ByteChunks(chunk_size))
 
     def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
-        """Give the body with its content coding undone.
+        """Iterate over the decoded body.
 
         Args:
-            chunk_size: bytes per piece, fewer in the last; None for pieces as they come.
+            chunk_size: bytes per chunk, except for the last; None for chunks as they arrive.
         """
         return rechunk(self._pieces(self._decoding(chunk_size)), ByteChunks(chunk_size))
 
     iter_content = iter_bytes
 
     def iter_text(self) -> Iterator[str]:
-        """Give the body as text."""
+        """Iterate over the decoded body as text."""
         return rechunk(self._pieces(self._decoding()), TextChunks(self._charset()))
 
     def iter_lines(self) -> Iterator[str]:
-        r"""Give the body line by line, without the line ends \n, \r\n and \r."""
+        r"""Iterate over the lines of the body, without their line ends \n, \r\n and \r."""
         return rechunk(self._pieces(self._decoding()), LineChunks(self._charset()))
 
     def _pieces(self, read: Read) -> Iterator[bytes]:
@@ -69,55 +69,55 @@ class StreamedResponse(Streamed):
         return self.iter_bytes()
 
     def close(self) -> None:
-        """Give up the rest of the body; its connection is closed unless all was read."""
+        """Drop the rest of the body. Unless it was read to the end, the connection closes."""
         self._abort()
 
 
 class AsyncStreamedResponse(Streamed):
-    """A streamed response of `AsyncClient`; read it once, close it or use it in `async with`."""
+    """A streamed response of `AsyncClient`. Read it once, and close it or use `async with`."""
 
     async def aread(self) -> bytes:
-        """Read the body and return it, with its content coding undone.
+        """Read the whole body and return it decoded.
 
         Raises:
-            RequestException: the body broke off, is corrupt or too large.
+            RequestException: the body is incomplete, corrupt or too large.
         """
         return await self._read_all()
 
     def aiter_raw(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        """Give the body as it is on the wire, with its content coding.
+        """Iterate over the body as received, without decoding its content coding.
 
         Args:
-            chunk_size: bytes per piece; None for pieces as they come.
+            chunk_size: bytes per chunk; None for chunks as they arrive.
         """
         return _AsyncChunks(self._raw(), ByteChunks(chunk_size))
 
     def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        """Give the body with its content coding undone.
+        """Iterate over the decoded body.
 
         Args:
-            chunk_size: bytes per piece, fewer in the last; None for pieces as they come.
+            chunk_size: bytes per chunk, except for the last; None for chunks as they arrive.
         """
         return _AsyncChunks(self._decoding(chunk_size), ByteChunks(chunk_size))
 
     def aiter_text(self) -> AsyncIterator[str]:
-        """Give the body as text."""
+        """Iterate over the decoded body as text."""
         return _AsyncChunks(self._decoding(), TextChunks(self._charset()))
 
     def aiter_lines(self) -> AsyncIterator[str]:
-        r"""Give the body line by line, without the line ends \n, \r\n and \r."""
+        r"""Iterate over the lines of the body, without their line ends \n, \r\n and \r."""
         return _AsyncChunks(self._decoding(), LineChunks(self._charset()))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.aiter_bytes()
 
     async def aclose(self) -> None:
-        """Give up the rest of the body; its connection is closed unless all was read."""
+        """Drop the rest of the body. Unless it was read to the end, the connection closes."""
         self._abort()
 
 
 class _AsyncChunks(Generic[T]):
-    """Iterate over cut pieces. No generator: one that is left early needs a loop to end."""
+    """Iterate over chunks. Not a generator, because one that you leave early needs a loop."""
 
     def __init__(self, read: Read, chunker: Chunker[T]) -> None:
         self._read = read
@@ -154,4 +154,4 @@ class _AsyncChunks(Generic[T]):
         try:
             raise error
         finally:
-            del error  # or its traceback would hold it, in a circle
+            del error  # otherwise its traceback refers to it, in a cycle

@@ -24,7 +24,7 @@ from curlhttp._curl.request_sender import RequestSender
 from curlhttp._engine.engine import DRAINED
 from curlhttp._engine.log import watch_of
 from curlhttp._models.config import Limits
-from curlhttp._models.parts import MANY, fold
+from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head
 from curlhttp._models.timings import CurlTimings

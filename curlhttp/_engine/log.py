@@ -7,7 +7,6 @@ libcurl's callbacks are no place for that. What is logged meanwhile is not logge
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from itertools import count
@@ -125,6 +124,8 @@ class RequestLog:
             self._log(error)
         except Exception:  # of a handler or a filter
             if modules["logging"].raiseExceptions:
+                import traceback  # takes a millisecond to load
+
                 traceback.print_exc()
         finally:
             _is_logging.reset(token)

@@ -13,9 +13,9 @@ from typing import cast
 
 from curlhttp._engine.engine import AttemptResult, Exchange, HedgePlan, Layer, Middleware, Send
 from curlhttp._flow.hooks import check_answer, log
-from curlhttp._models.attempts import AttemptCancelled
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._models.timings import AttemptCancelled
 from curlhttp.exceptions import RequestException
 
 __all__ = ["around_each", "attempt_middleware"]

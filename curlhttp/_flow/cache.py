@@ -243,9 +243,7 @@ class _CachedRequest:
                 async def keep_read(body: bytes) -> None:
                     await keep(body, response.has_decoded_all())
 
-                response.read_by(
-                    partial(_RecordingEngine, most=self._store.max_body, keep=keep_read)
-                )
+                response.read_by(partial(_StoringEngine, most=self._store.max_body, keep=keep_read))
             return response
         is_decoded = response._coded is not None
         body = _as_it_came(response)
@@ -343,7 +341,7 @@ def _decode(response: Response) -> None:
         raise
 
 
-class _RecordingEngine:
+class _StoringEngine:
     """An engine whose body is stored once all of it was read; no more of it is held than may be."""
 
     def __init__(self, engine: Engine, most: int, keep: Callable[[bytes], Awaitable[None]]) -> None:

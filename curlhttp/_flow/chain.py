@@ -1,9 +1,8 @@
 """Put the layers in order, and build one `send` function from them.
 
 A layer is made around the `send` below it. One that has nothing to do for a request returns
-send(request) itself: that costs a call and no coroutine of its own. What is in every chain is one
-layer, for the same reason. Those that keep a request
-going when a server fails are in the chain, and loaded, only where they are asked for.
+send(request) itself, which costs a call and no coroutine. What is in every chain is one layer for
+the same reason. Retry and the layers below it are loaded only if a client uses them.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from curlhttp._flow.hooks import ATTEMPT_EVENTS, Hooks, check_answer, observe
 from curlhttp._flow.redirects import cookies, hops
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._policy.alt_svc import Alternatives
 
 if TYPE_CHECKING:
     from curlhttp._flow.cache import Caching
     from curlhttp._flow.hsts import HSTS
     from curlhttp._models.inputs import Hook
-    from curlhttp._policy.alt_svc import Alternatives
     from curlhttp._policy.breaker.breaker import CircuitBreaker
     from curlhttp._policy.hedge import Hedge
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
     from curlhttp._policy.retry import RetryPolicy
 
-__all__ = ["Chain"]
+__all__ = ["Chain", "alt_svc"]
 
 
 class Chain:
@@ -198,7 +197,6 @@ class Chain:
     def _hear_of_http3(self) -> tuple[Layer, ...]:
         if self._alternatives is None:
             return ()
-        from curlhttp._flow.alt_svc import alt_svc
 
         return (alt_svc(self._alternatives),)
 
@@ -265,6 +263,30 @@ def _layer(middleware: Middleware) -> Layer:
     def around(send: Send) -> Send:
         async def through(request: Request) -> Response:
             return check_answer(await middleware(request, send), "a middleware")
+
+        return through
+
+    return around
+
+
+# --- Hear which origins speak HTTP/3, for the requests that follow ---
+
+
+def alt_svc(alternatives: Alternatives) -> Layer:
+    """Return the layer that takes Alt-Svc in, on each hop.
+
+    Args:
+        alternatives: where it is kept.
+    """
+
+    def around(send: Send) -> Send:
+        async def through(request: Request) -> Response:
+            response = await send(request)
+            if request.url.scheme == "https":
+                values = response.headers.get_list("alt-svc")
+                if values:
+                    alternatives.note(request.url, ", ".join(values))
+            return response
 
         return through
 

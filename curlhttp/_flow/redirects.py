@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from curlhttp._engine.engine import Clock, Layer, Send
 from curlhttp._engine.network import network
 from curlhttp._flow.auth import AuthContext, FindCredentials, authenticate, method_from_netrc
-from curlhttp._models.attempts import number_attempts
 from curlhttp._models.cookies import LazyCookies
 from curlhttp._models.request import Request
 from curlhttp._models.response import REDIRECT_STATUSES, Response
+from curlhttp._models.timings import number_attempts
 from curlhttp._policy.auth import NO_AUTH
 from curlhttp._policy.redirect import location_of, next_request
 from curlhttp.exceptions import RequestException, TooManyRedirects

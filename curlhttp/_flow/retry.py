@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Iterator
 from curlhttp._engine.engine import Clock, Layer, MakeGate, Send
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.redirects import LEAST, store_cookies
-from curlhttp._models.attempts import Attempt
 from curlhttp._models.body import rewind
 from curlhttp._models.errors import add_note
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
+from curlhttp._models.timings import Attempt
 from curlhttp._policy.retry import (
     NO_RETRIES,
     OBJECTIONS,

@@ -59,8 +59,8 @@ class NetworkStream:
 
     def __init__(self, incoming: Incoming) -> None:
         times = self._times = incoming.timings()
-        is_new = isinstance(times, Timings) and not times.reused
-        self._certificate = incoming.certificate() if is_new else None
+        reused = times.reused if isinstance(times, Timings) else times[4] is None
+        self._certificate = None if reused else incoming.certificate()
 
     @property
     def timings(self) -> Timings:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from curlhttp import exceptions as e
-from curlhttp._client.ssl_context import system_authorities, trust_of
+from curlhttp._client.ssl_context import find_system_authorities, get_tls_arguments
 from curlhttp._models.config import TLS, Limits, Proxy, Transport
 from curlhttp._models.headers import check_header
 
@@ -127,7 +127,7 @@ def checkpoint_of(guard: PublicOnly | GuardFunction, limits: Limits) -> AddressC
 def _tls(verify: VerifyInput, cert: CertInput, trust_env: bool, trusts_system: bool) -> TLS:
     checked = cast("Cert", tuple(cert) if isinstance(cert, list) else cert)
     if isinstance(verify, ssl.SSLContext):
-        found = trust_of(verify)
+        found = get_tls_arguments(verify)
         # It has some, which it does not show: those of the machine, as a rule.
         found.setdefault("verify", _of_system())
         return TLS(cert=checked, **found)
@@ -140,7 +140,7 @@ def _tls(verify: VerifyInput, cert: CertInput, trust_env: bool, trusts_system: b
 
 @lru_cache(maxsize=1)
 def _of_system() -> str | bool:
-    return system_authorities() or True
+    return find_system_authorities() or True
 
 
 def _proxy(proxy: str | URLLike | _ProxyLike) -> Proxy:

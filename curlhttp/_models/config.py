@@ -222,8 +222,8 @@ class Transport:
         addresses: (host, port or "", addresses) of hosts that are not looked up, those for one
             port first; only where a host has several (CURLOPT_RESOLVE).
         doh: the URL of the server that is asked for addresses (CURLOPT_DOH_URL), or None.
-        certificates: the server's certificate is wanted: no TLS session is resumed, because the server
-            sends none then (CURLOPT_SSL_SESSIONID_CACHE).
+        certificates: the server's certificate is wanted. Then no TLS session is resumed, because
+            the server sends no certificate in that case (CURLOPT_SSL_SESSIONID_CACHE).
         happy_eyeballs_ms: how many milliseconds IPv6 has before IPv4 is tried as well; None for
             libcurl's own, 200.
         unix_socket: the path of a socket to connect to instead, or None.

@@ -34,6 +34,7 @@ __all__ = [
     "ParamsInput",
     "Piece",
     "Text",
+    "UserRequest",
 ]
 
 Text: TypeAlias = str | bytes
@@ -119,6 +120,32 @@ AuthInput: TypeAlias = (
 """(user, password), an Auth or what has its methods, or a function that changes a request."""
 
 # --- errors ---
+
+
+class UserRequest(Protocol):
+    """A request that no client has completed: a `curlhttp.Request`, or one of requests."""
+
+    @property
+    def method(self) -> object: ...
+    @property
+    def url(self) -> object: ...
+    @property
+    def headers(self) -> object: ...
+    @property
+    def files(self) -> object: ...
+    @property
+    def data(self) -> object: ...
+    @property
+    def json(self) -> object: ...
+    @property
+    def params(self) -> object: ...
+    @property
+    def auth(self) -> object: ...
+    @property
+    def cookies(self) -> object: ...
+    @property
+    def hooks(self) -> Any: ...
+    def prepare(self) -> object: ...
 
 
 class ErrorOptions(TypedDict, total=False):

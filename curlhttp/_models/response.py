@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from curlhttp._models.attempts import Attempt
 from curlhttp._models.decoding import chosen_charset, decode_text, known_charset
 from curlhttp._models.headers import Headers
 from curlhttp._models.redaction import redact_field, redact_url
 from curlhttp._models.suggestions import SuggestingAttributes
-from curlhttp._models.timings import CurlTimings, Timings, make_timings
+from curlhttp._models.timings import Attempt, CurlTimings, Timings, make_timings
 from curlhttp.exceptions import HTTPError, JSONDecodeError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from curlhttp._models.parts import Parts
+from curlhttp._models.decoding import Parts
 from curlhttp._models.response import read_json
 from curlhttp.exceptions import ResponseTooLarge
 

@@ -11,10 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from curlhttp._models.inputs import AuthInput
+    from curlhttp._models.inputs import AuthInput, UserRequest
     from curlhttp._models.request import Request
     from curlhttp._models.response import Response
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = [
     "NO_AUTH",

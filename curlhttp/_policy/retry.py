@@ -17,11 +17,11 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from random import Random, uniform
 from typing import Literal, Protocol, TypeAlias
 
-from curlhttp._models.attempts import Attempt
 from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Response
+from curlhttp._models.timings import Attempt
 from curlhttp._policy.store import Answer, Store, StoreCommand, micros
 from curlhttp.exceptions import (
     BlockedAddress,

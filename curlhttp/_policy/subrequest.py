@@ -19,9 +19,17 @@ from curlhttp._policy.redirect import may_keep_credentials
 if TYPE_CHECKING:
     from curlhttp._models.config import Transport
     from curlhttp._models.cookies.jar import Cookies
-    from curlhttp._models.inputs import AuthInput, CookiesInput, DataInput, HeadersInput
+    from curlhttp._models.inputs import (
+        JSON,
+        AuthInput,
+        CookiesInput,
+        DataInput,
+        FilesInput,
+        HeadersInput,
+        ParamsInput,
+        UserRequest,
+    )
     from curlhttp._models.url import URL
-    from curlhttp.requests import Request as UserRequest
 
 __all__ = ["is_subrequest", "make_subrequest"]
 
@@ -87,11 +95,11 @@ def _of_users(wanted: UserRequest, asked: Request) -> Request:
         cast(str, wanted.method),
         cast(str, wanted.url),
         cast("HeadersInput | None", wanted.headers),
-        wanted.files,
+        cast("FilesInput | None", wanted.files),
         cast("DataInput | None", wanted.data or None),
-        wanted.params,
+        cast("ParamsInput | None", wanted.params),
         as_auth(cast("AuthInput | None", wanted.auth)),
-        json=wanted.json,
+        json=cast("JSON", wanted.json),
     )
     cookies = cast("CookiesInput | None", wanted.cookies)
     return _completed(own, asked, lambda url: None if cookies is None else _bound(cookies, url))

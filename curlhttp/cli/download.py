@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from curlhttp._client.download.partial_file import PartialFile
+from curlhttp._client.partial_file import PartialFile
 from curlhttp._models.redaction import redact_field, redact_text, redact_url
 from curlhttp._policy.resume import ResumeRecord
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
@@ -24,8 +24,8 @@ from curlhttp.cli.terminal import console, printable
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._client.building import RequestOptions
     from curlhttp._client.client import Client
+    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.response import Response
 
 __all__ = ["ARGUMENTS", "get_name", "get_server_name", "resume", "save"]

@@ -39,8 +39,8 @@ from curlhttp.cli.request_body import (
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._client.building import RequestOptions
     from curlhttp._client.client import Client
+    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._client.stream import StreamedResponse
     from curlhttp._models.cookies.jar import Cookies
     from curlhttp.cli.sessions import SavedSession

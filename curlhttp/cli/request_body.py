@@ -20,7 +20,7 @@ from curlhttp.cli.errors import READ_ERROR, CommandFailed
 from curlhttp.cli.options import add_options
 
 if TYPE_CHECKING:
-    from curlhttp._client.building import RequestOptions
+    from curlhttp._client.request_builder import RequestOptions
     from curlhttp._models.inputs import FileInput
 
 __all__ = [

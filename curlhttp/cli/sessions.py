@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from curlhttp._client.settings import client_headers
+from curlhttp._client.base import make_client_headers
 from curlhttp._models.cookies.jar import Cookies
 from curlhttp._models.cookies.parsing import bare_host, host_allowed, matching_domains, new_cookie
 from curlhttp._models.headers import Headers
@@ -260,7 +260,7 @@ class SavedSession:
         Args:
             connection: the return value of apply_to().
         """
-        defaults = client_headers(None, frozenset())
+        defaults = make_client_headers(None, frozenset())
         names = {name for name, _ in connection.header if not _NOT_SAVED.match(name)}
 
         async def remove_for_others(request: Request, send: Send) -> Response:

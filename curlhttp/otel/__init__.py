@@ -96,7 +96,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         Raises:
             TypeError: it is no Client and no AsyncClient, such as a Session: use instrument().
         """
-        if not hasattr(client, "_put_around"):
+        if not hasattr(client, "_add_wrapper"):
             raise TypeError(
                 f"instrument_client takes a Client or an AsyncClient, not {type(client).__name__}; "
                 "instrument() is for all"
@@ -110,7 +110,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         )
         end.atexit = False
         self._clients[client] = watch, end
-        client._put_around(watch)
+        client._add_wrapper(watch)
         network.numbers_sends += 1
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
@@ -118,7 +118,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         found = self._clients.pop(client, None)
         if found is not None:
             watch, end = found
-            client._take_away(watch)
+            client._remove_wrapper(watch)
             end()
 
 

@@ -27,10 +27,9 @@ from curlhttp._engine.engine import (
 )
 from curlhttp._engine.network import NetworkOverride, Waits
 from curlhttp._flow.attempt_middleware import around_each
-from curlhttp._models.attempts import ensure_numbered
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings
+from curlhttp._models.timings import Timings, ensure_numbered
 from curlhttp.otel._tracing import TracedAttempt, Tracing
 
 __all__ = ["ClientTracing", "NetworkTracing", "observe_connections"]

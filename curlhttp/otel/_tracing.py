@@ -33,11 +33,10 @@ from opentelemetry.trace import (
 
 from curlhttp._engine.engine import Incoming
 from curlhttp._flow.hooks import log
-from curlhttp._models.attempts import next_attempt_number
 from curlhttp._models.redaction import redact_url
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, Response
-from curlhttp._models.timings import Timings, make_timings
+from curlhttp._models.timings import Timings, make_timings, next_attempt_number
 from curlhttp._version import __version__
 from curlhttp.exceptions import RequestException
 

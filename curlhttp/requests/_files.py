@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from curlhttp.exceptions import FileModeWarning, UnrewindableBodyError
 
 if TYPE_CHECKING:
-    from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests.models import PreparedRequest
 
 __all__ = [
     "atomic_open",

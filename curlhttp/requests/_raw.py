@@ -11,21 +11,112 @@ import io
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._engine.run import run_sync
-from curlhttp._models.decoding import ContentDecoder, parse_codings
+from curlhttp._models.decoding import CODECS, ContentDecoder, parse_codings
 from curlhttp._models.response import read_json
-from curlhttp.exceptions import RequestException
-from curlhttp.requests._raw_head import RawHead
+from curlhttp.exceptions import ContentDecodingError, RequestException
+from curlhttp.requests._response_head import Head
 
 if TYPE_CHECKING:
     import socket
 
-    from curlhttp.requests._foreign_decoder import ForeignDecoder
-    from curlhttp.requests._wire import Connection, Socket
+    import urllib3
 
-__all__ = ["RawResponse"]
+    from curlhttp.requests._original_response import Connection, Socket
+    from curlhttp.requests._types import AnyRetry
+
+__all__ = ["ForeignDecoder", "RawHead", "RawResponse"]
+
+
+# --- The head of a response in the terms of http.client and urllib3, made when it is asked for ---
+#
+# What is an attribute there is one here once somebody has asked for it: it may be changed and set.
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+_COPIED = frozenset({"headers", "reason", "status"})  # by what builds a requests' Response
+
+
+class RawHead(Head):
+    """Show a response's head as urllib3 does; the base of RawResponse."""
+
+    _retries: Any = None
+
+    @property
+    def is_as_received(self) -> bool:
+        """Return whether nobody can have changed what a response is built from."""
+        return _COPIED.isdisjoint(self.__dict__)
+
+    @cached_property
+    def version_string(self) -> str:
+        """Return the version as it was received, such as "HTTP/1.1"."""
+        return self.received.http_version
+
+    @cached_property
+    def headers(self) -> urllib3.HTTPHeaderDict:
+        """Return the header fields, repeated ones apart (getlist)."""
+        from urllib3 import HTTPHeaderDict
+
+        headers = HTTPHeaderDict()
+        for name, value in self.received.headers.multi_items():
+            headers.add(name, value)
+        return headers
+
+    def getheaders(self) -> urllib3.HTTPHeaderDict:
+        """Return the header fields."""
+        return self.headers
+
+    def getheader(self, name: str, default: str | None = None) -> str | None:
+        """Return the value of a field, joined where repeated, or the default."""
+        return self.headers.get(name, default)
+
+    def info(self) -> urllib3.HTTPHeaderDict:
+        """Return the header fields."""
+        return self.headers
+
+    @cached_property
+    def _request_url(self) -> str:
+        return self.received.request.url.target
+
+    @property
+    def url(self) -> str:
+        """Return the request target."""
+        return self._request_url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._request_url = url
+
+    def geturl(self) -> str:
+        """Return the request target."""
+        return self.url
+
+    @property
+    def retries(self) -> AnyRetry:
+        """Return the Retry as it stood after this response."""
+        if self._retries is None:
+            from curlhttp.requests._retries import as_retries
+
+            self._retries = as_retries(0)
+        return self._retries
+
+    @retries.setter
+    def retries(self, retries: AnyRetry) -> None:
+        self._retries = retries
+
+    @property
+    def sets_cookies(self) -> bool:
+        """Return whether there is a Set-Cookie, without reading the fields."""
+        return self.received.sets_cookies
+
+    def get_redirect_location(self) -> str | bool | None:
+        """Return where a redirect leads, or None; False for what is no redirect."""
+        return self.headers.get("location") if self.status in _REDIRECTS else False
+
 
 PIECE = 64 * 1024  # bytes
 _READING = frozenset({"read", "read1", "read_chunked", "stream"})
@@ -58,7 +149,7 @@ class RawResponse(RawHead):
 
     @cached_property
     def _wire(self) -> Any:
-        from curlhttp.requests._wire import Wire
+        from curlhttp.requests._original_response import Wire
 
         file = getattr(self.received, "file", None)  # on a socket, after an upgrade
         return file or Wire(self.received, self._is_spent)
@@ -137,7 +228,7 @@ class RawResponse(RawHead):
         if getattr(file, "closed", False):
             return b""
         if some:
-            from curlhttp.requests._wire import read_some
+            from curlhttp.requests._original_response import read_some
 
             data = read_some(file, amt or PIECE)
         else:
@@ -158,8 +249,6 @@ class RawResponse(RawHead):
                 return False
             self._decoder = ContentDecoder(coded)
         elif not hasattr(self._decoder, "take"):  # a user put it there
-            from curlhttp.requests._foreign_decoder import ForeignDecoder
-
             self._decoder = ForeignDecoder(self._decoder)
         return True
 
@@ -324,7 +413,7 @@ class RawResponse(RawHead):
     @property
     def closed(self) -> bool:
         """Return whether the body was read to its end or given up."""
-        from curlhttp.requests._wire import is_closed
+        from curlhttp.requests._original_response import is_closed
 
         return is_closed(self._fp)
 
@@ -351,7 +440,7 @@ class RawResponse(RawHead):
 
     @property
     def _connection(self) -> Connection | None:
-        from curlhttp.requests._wire import Connection
+        from curlhttp.requests._original_response import Connection
 
         return None if self.closed else Connection(self.received)
 
@@ -360,9 +449,59 @@ class RawResponse(RawHead):
     @property
     def sock(self) -> socket.socket | Socket:
         """Return what answers getpeername() and getsockname()."""
-        from curlhttp.requests._wire import socket_of
+        from curlhttp.requests._original_response import socket_of
 
         return socket_of(self.received)
 
 
 io.IOBase.register(RawResponse)  # its __del__ would cost more than the rest of it
+
+
+# --- Decoders that users put in place of `raw._decoder`, as Google does to hash what came coded ---
+
+_STEP = 64 * 1024  # bytes that one step may give, however few are asked for
+
+
+class ForeignDecoder:
+    """Let a decoder of urllib3's kind do what a ContentDecoder does.
+
+    Args:
+        decoder: has `decompress` and `flush`; if it has `has_unconsumed_tail` too, as since
+            urllib3 2.6, `decompress` takes a `max_length`.
+    """
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+        self._fed = b""
+        self._ready = BytesIO()
+
+    def feed(self, data: bytes) -> None:
+        """Give the next wire bytes, when take() has given all of those before."""
+        self._fed = data
+
+    def take(self, limit: int) -> bytes:
+        """Give at most `limit` decoded bytes, b"" when more input is needed or none is left."""
+        piece = self._ready.read(limit)
+        if not piece:
+            self._ready = BytesIO(self._step(max(limit, _STEP)))
+            piece = self._ready.read(limit)
+        return piece
+
+    def _step(self, limit: int) -> bytes:
+        data, self._fed = self._fed, b""
+        has_more = getattr(self._decoder, "has_unconsumed_tail", None)
+        if not data and not has_more:
+            return b""
+        return self._call("decompress", data, **({} if has_more is None else {"max_length": limit}))
+
+    def finish(self) -> None:
+        """Fetch what the decoder kept back until the end."""
+        # Brotli's takes all input while it still has output.
+        self._ready = BytesIO(self._call("decompress", b"") + self._call("flush"))
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> bytes:
+        try:
+            data: bytes = getattr(self._decoder, name)(*args, **kwargs)
+        except tuple(codec().error for codec in CODECS.values()) as error:
+            raise ContentDecodingError(f"the body is corrupt: {error}") from error
+        return data

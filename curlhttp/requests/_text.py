@@ -8,12 +8,11 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._models.decoding import TextDecoder, chosen_charset, decode_text, known_charset
-from curlhttp._models.parts import Parts
-from curlhttp.requests._header_values import get_encoding_from_headers
+from curlhttp._models.decoding import Parts, TextDecoder, chosen_charset, decode_text, known_charset
+from curlhttp.requests._headers import get_encoding_from_headers
 
 if TYPE_CHECKING:
-    from curlhttp.requests._response_body import ResponseBody
+    from curlhttp.requests.models import ResponseBody
 
 __all__ = [
     "charset_of",

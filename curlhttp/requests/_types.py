@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
     from curlhttp._models.timeout import Timeout
     from curlhttp._models.url import URL
-    from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp.requests.models import PreparedRequest
 
 __all__ = ["HookType", "HooksInputType", "SupportsItems", "SupportsRead", "is_prepared"]
 
@@ -84,7 +84,7 @@ class RouteOptions(TypedDict, total=False):
 
 
 class AdapterOptions(RouteOptions, total=False):
-    """What a session asks an adapter for, beside the request."""
+    """What a session asks an adapter for, in addition to the request."""
 
     timeout: TimeoutInput
 
@@ -106,20 +106,20 @@ class _AnyVerb(SendOptions, total=False):
 
 
 class GetOptions(_AnyVerb, total=False):
-    """The keywords of get(), beside params."""
+    """The keywords of get() other than params."""
 
     data: DataInput
     json: JSON
 
 
 class PostOptions(_AnyVerb, total=False):
-    """The keywords of post(), beside data and json."""
+    """The keywords of post() other than data and json."""
 
     params: ParamsInput | None
 
 
 class PutOptions(PostOptions, total=False):
-    """The keywords of put() and patch(), beside data."""
+    """The keywords of put() and patch() other than data."""
 
     json: JSON
 

@@ -1,7 +1,7 @@
 """Streamed requests that ask for another protocol: what is spoken then is left to the caller.
 
 It has the connection as a socket, below `response.raw`, where urllib3 has it. An answer in HTTP is
-read from there as well, by http.client, since that is what code that goes down there expects.
+read from there as well, by http.client, because that is what code that goes down there expects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from curlhttp.exceptions import (
     RemoteProtocolError,
     RequestException,
 )
-from curlhttp.requests._wire import Body
+from curlhttp.requests._original_response import Body
 
 if TYPE_CHECKING:
     import socket
@@ -53,7 +53,7 @@ def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
         request: complete; a body is one in memory.
 
     Raises:
-        RequestException: no response came of it.
+        RequestException: no response was received.
     """
     reply = run_sync(partial(ask, connector(engine), request, engine.now))
     sock = None

@@ -5,10 +5,13 @@ An adapter keeps connections. It translates settings and errors, and decides not
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from curlhttp._engine.log import INFO, RequestLog, log
 from curlhttp._engine.network import network
@@ -16,27 +19,36 @@ from curlhttp._engine.run import send_sync
 from curlhttp._models.config import Limits, transport_for, varied
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL
-from curlhttp.requests._aside import goes_on
-from curlhttp.requests._attempts import is_plain, send_again, send_once
-from curlhttp.requests._elsewhere import Names, names_of
+from curlhttp.exceptions import RequestException
+from curlhttp.requests._core_request import (
+    ca_paths,
+    check_for,
+    core_request,
+    go_on_numbering,
+    ip_version,
+    proxy_url,
+    tell_proxy,
+    url_of,
+    with_target,
+)
 from curlhttp.requests._environment import for_plain_http
-from curlhttp.requests._guarding import GuardedAdapter
-from curlhttp.requests._numbers import go_on_numbering
-from curlhttp.requests._outgoing import check_for, core_request, tell_proxy, url_of, with_target
-from curlhttp.requests._pools import Pooling, Seen
+from curlhttp.requests._forwarding import Names, names_of
 from curlhttp.requests._raw import RawResponse
-from curlhttp.requests._response import Response
-from curlhttp.requests._transports import ip_version
+from curlhttp.requests._unread_bodies import goes_on
+from curlhttp.requests.models import Response
 
 if TYPE_CHECKING:
+    from curlhttp._curl.address_guard import AddressChecker
     from curlhttp._curl.engines.blocking import BlockingEngine
     from curlhttp._engine.engine import Engine
     from curlhttp._models.config import Cert, Transport
     from curlhttp._models.request import Request as CoreRequest
     from curlhttp._models.response import Response as ReceivedResponse
+    from curlhttp._policy.guard import GuardInput
     from curlhttp.requests import _types as t
-    from curlhttp.requests._prepared import PreparedRequest
-    from curlhttp.requests._urllib3_connection import CurlConnection
+    from curlhttp.requests._types import AnyRetry
+    from curlhttp.requests._urllib3 import CurlConnection, Owner
+    from curlhttp.requests.models import PreparedRequest
 
 __all__ = [
     "DEFAULT_POOLBLOCK",
@@ -44,8 +56,400 @@ __all__ = [
     "DEFAULT_POOL_TIMEOUT",
     "DEFAULT_RETRIES",
     "BaseAdapter",
+    "GuardedAdapter",
+    "GuardedSession",
     "HTTPAdapter",
+    "Pooling",
+    "Seen",
+    "is_plain",
+    "send_again",
+    "send_once",
 ]
+
+
+# --- Send a prepared request: once, or as often as a Retry says ---
+#
+# The adapter makes the attempts; here is what becomes of their errors.
+
+Attempt: TypeAlias = "Callable[[CoreRequest], ReceivedResponse]"
+
+
+def is_plain(retries: AnyRetry) -> bool:
+    """Return whether nothing is ever sent again, so that there is nothing to ask it."""
+    if retries is None or isinstance(retries, int):
+        return retries == 0
+    return bool(
+        retries.total == 0
+        and retries.read is False
+        and not retries.status_forcelist
+        and type(retries).__module__ == "urllib3.util.retry"
+    )
+
+
+def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
+    """Send, and return the response.
+
+    Raises:
+        RequestException: no response was received.
+    """
+    try:
+        return RawResponse(attempt(sent))
+    except RequestException as error:
+        error.request = request  # type: ignore[assignment]
+        if error.response is not None:
+            return _broken_off(error)
+        from curlhttp.requests._retries import after_error
+
+        after_error(0, sent.method, str(request.url), error)
+        raise  # never: with no attempt left after_error raises
+
+
+def send_again(
+    attempt: Attempt, sent: CoreRequest, request: PreparedRequest, retries: AnyRetry
+) -> RawResponse:
+    """Send, and send again as often as the Retry says; return the last response.
+
+    Raises:
+        RequestException: no response was received.
+    """
+    from curlhttp.requests._retries import after_error, after_response
+
+    method, url = sent.method, str(request.url)
+    while True:
+        try:
+            received = attempt(sent)
+        except RequestException as error:
+            error.request = request  # type: ignore[assignment]
+            if error.response is not None and error.response._head.redirects:
+                return _broken_off(error)
+            retries = after_error(retries, method, url, error)
+            _pause(retries, None, sent, request)
+        else:
+            raw = RawResponse(received)
+            try:
+                again = after_response(retries, method, url, raw)
+            except RequestException as error:
+                error.request = request  # type: ignore[assignment]
+                raise
+            if again is None:
+                raw.retries = retries
+                return raw
+            retries = again
+            raw.drain_conn()
+            _pause(retries, raw, sent, request)
+        if sent.body is not None:
+            sent.body.rewind()
+
+
+def _pause(
+    retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest, request: PreparedRequest
+) -> None:
+    from curlhttp.requests._retries import pause
+
+    try:
+        pause(retries, raw, sent)
+    except RequestException as error:
+        error.request = request  # type: ignore[assignment]
+        raise
+
+
+def _broken_off(error: RequestException) -> RawResponse:
+    from curlhttp.requests._original_response import BrokenOff
+
+    return RawResponse(BrokenOff(error))
+
+
+# --- The guard of a session and of its adapters: which addresses they may dial ---
+
+_TTL = 60.0  # seconds that an address is good for, as Limits has it
+
+
+class GuardedAdapter:
+    """An adapter whose connections are judged, if it is given a guard."""
+
+    if TYPE_CHECKING:
+
+        def _tell_pools_of_guard(self) -> None: ...  # see Pooling
+
+    _checkpoint: AddressChecker | None = None
+    _guard: GuardInput = None
+
+    @property
+    def guard(self) -> GuardInput:
+        """Return what says which addresses may be dialled, or None; see PublicOnly."""
+        return self._guard
+
+    @guard.setter
+    def guard(self, guard: GuardInput) -> None:
+        checkpoint = None
+        if guard is not None:
+            from curlhttp._curl.address_guard import AddressChecker
+            from curlhttp._policy.guard import guard_of
+
+            checkpoint = AddressChecker(guard_of(guard), _TTL)
+        self._checkpoint, self._guard = checkpoint, guard
+        self._tell_pools_of_guard()
+
+
+class GuardedSession:
+    """A session that gives its guard to each HTTPAdapter; other adapters dial for themselves."""
+
+    if TYPE_CHECKING:
+        adapters: Mapping[str, object]
+
+    _guard: Any = None  # a GuardInput, of which programs that evaluate types know nothing
+
+    @property
+    def guard(self) -> GuardInput:
+        """Return what says which addresses may be dialled, or None; see PublicOnly."""
+        guard: GuardInput = self._guard
+        return guard
+
+    @guard.setter
+    def guard(self, guard: GuardInput) -> None:
+        for adapter in self.adapters.values():
+            if isinstance(adapter, GuardedAdapter):
+                adapter.guard = guard
+        self._guard = guard
+
+    def _put_on_guard(self, adapter: object) -> None:
+        guard = self._guard
+        if guard is not None and isinstance(adapter, GuardedAdapter) and adapter.guard is not guard:
+            adapter.guard = guard
+
+
+# --- What connections are made with, in urllib3's terms: adapters change it there ---
+#
+# Plain adapters have no pools: urllib3 is loaded when somebody looks at the first one.
+
+# verify= and cert= of what was asked for, by the origin and the Transport.
+Seen: TypeAlias = "dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]"
+
+
+class _MadeWhenAsked:
+    """An adapter's pool manager; once it was made, or put there, it is an attribute like others."""
+
+    def __get__(self, adapter: HTTPAdapter | None, kind: type[Pooling] | None = None) -> Any:
+        if adapter is None:
+            raise AttributeError("poolmanager")
+        from curlhttp.requests._urllib3 import pool_manager_for
+
+        manager = pool_manager_for(
+            adapter,
+            num_pools=adapter._pool_connections,
+            maxsize=adapter._pool_maxsize,
+            block=adapter._pool_block,
+            **adapter._pool_kw,
+        )
+        for (origin, _), tls in list(adapter._seen.items()):
+            manager.connection_from_host(**_host_of(origin), pool_kwargs=_tls_of(*tls))
+        return adapter.__dict__.setdefault("poolmanager", manager)
+
+
+class Pooling:
+    """Say what the connections of an adapter are made with; the base of HTTPAdapter.
+
+    Attributes:
+        poolmanager: for connections to origins: urllib3's PoolManager, whose pools send by libcurl.
+        proxy_manager: for those through proxies, by the proxy's URL.
+    """
+
+    poolmanager: Any = _MadeWhenAsked()  # or what a subclass puts there
+    proxy_manager: t.PoolKeywords
+    _pool_connections: int
+    _pool_maxsize: int
+    _pool_block: bool
+    _pool_kw: t.PoolKeywords = {}  # an adapter has its own where there are some
+    _seen: Seen
+
+    def init_poolmanager(
+        self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any
+    ) -> None:
+        """Say what connections are made with; subclasses add keywords of urllib3's PoolManager.
+
+        Args:
+            connections: hosts to keep connections for.
+            maxsize: connections to keep for each.
+            block: wait for a connection instead of making more.
+            pool_kwargs: ssl_context, ssl_version, source_address, socket_options, ...
+        """
+        self._pool_connections = connections
+        self._pool_maxsize = maxsize
+        self._pool_block = block
+        own = self.__dict__
+        own.pop("poolmanager", None)
+        own.pop("_pool_kw", None)
+        if pool_kwargs:
+            self._pool_kw = pool_kwargs
+        make = _put_in_place("PoolManager")
+        if make is not None:
+            self.poolmanager = make(
+                num_pools=connections, maxsize=maxsize, block=block, **pool_kwargs
+            )
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
+        """Return what connections through a proxy are made with.
+
+        Args:
+            proxy: its URL.
+            proxy_kwargs: keywords of urllib3's ProxyManager.
+        """
+        if proxy not in self.proxy_manager:
+            self.proxy_manager[proxy] = self._new_proxy_manager(
+                proxy,
+                num_pools=self._pool_connections,
+                maxsize=self._pool_maxsize,
+                block=self._pool_block,
+                **proxy_kwargs,
+            )
+        return self.proxy_manager[proxy]
+
+    def _new_proxy_manager(self, proxy: str, **kw: Any) -> Any:
+        from curlhttp.requests._url import get_auth_from_url
+        from curlhttp.requests._urllib3 import proxy_manager_for
+
+        if proxy.lower().startswith("socks"):
+            name = "SOCKSProxyManager"
+            kw["username"], kw["password"] = get_auth_from_url(proxy)
+        else:
+            name = "proxy_from_url"
+            kw["proxy_headers"] = self.proxy_headers(proxy)
+        make = _put_in_place(name)
+        if make is not None:
+            return make(proxy, **kw)
+        return proxy_manager_for(cast("HTTPAdapter", self), proxy, **kw)
+
+    @cached_property
+    def _as_owner(self) -> Owner:
+        from curlhttp.requests._urllib3 import Owner
+
+        return Owner(cast("HTTPAdapter", self))
+
+    def _tell_pools_of_guard(self) -> None:
+        """Let pools know whether there is a guard, also those that outlive the adapter."""
+        adapter, own = cast("HTTPAdapter", self), self.__dict__
+        if "poolmanager" in own:
+            from curlhttp.requests._urllib3 import adopt
+
+            adopt(own["poolmanager"], adapter)
+        if "_as_owner" in own:
+            self._as_owner.is_guarded = adapter.guard is not None
+
+    def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
+        """Put verify= and cert= onto a connection's settings.
+
+        Args:
+            conn: a pool of urllib3's.
+            url: where the request goes.
+            verify: as in send.
+            cert: as in send.
+
+        Raises:
+            OSError: there is no such file.
+        """
+        # For plain HTTP the pool may be that of a proxy with TLS. An empty path is none.
+        has_tls = url.lower().startswith("https") or getattr(conn, "scheme", "") == "https"
+        if has_tls and (verify or verify == ""):
+            conn.cert_reqs = "CERT_REQUIRED"
+            conn.ca_certs, conn.ca_cert_dir = ca_paths(verify)
+        else:
+            conn.cert_reqs = "CERT_NONE"
+            conn.ca_certs = conn.ca_cert_dir = None
+        if cert:
+            conn.cert_file, conn.key_file = (*_cert_files(cert), None)[:2]
+
+    def build_connection_pool_key_attributes(
+        self, request: PreparedRequest, verify: t.VerifyInput, cert: t.CertInput = None
+    ) -> tuple[t.PoolKeywords, t.PoolKeywords]:
+        """Return what tells the connections for a request from others: the host, and TLS."""
+        return _host_of(str(request.url)), _tls_of(verify, cert)
+
+    def get_connection_with_tls_context(
+        self,
+        request: PreparedRequest,
+        verify: t.VerifyInput,
+        proxies: t.ProxiesInput = None,
+        cert: t.CertInput = None,
+    ) -> Any:
+        """Return the pool for a request.
+
+        Raises:
+            InvalidURL: there is no host in its URL.
+        """
+        proxy = self._proxy(str(request.url), proxies)
+        try:
+            host, tls = self.build_connection_pool_key_attributes(request, verify, cert)
+        except ValueError as error:
+            from curlhttp.exceptions import InvalidURL
+
+            raise InvalidURL(error, request=request) from error  # type: ignore[arg-type]
+        manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
+        return manager.connection_from_host(**host, pool_kwargs=tls)
+
+    def get_connection(self, url: str, proxies: t.ProxiesInput = None) -> Any:
+        """Return the pool for a URL (deprecated in requests)."""
+        warnings.warn(
+            "get_connection is not used any more; override get_connection_with_tls_context",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        proxy = self._proxy(url, proxies)
+        manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
+        return manager.connection_from_url(url)
+
+    def request_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> str:
+        """Return what stands in the request line: a path, or a URL for a proxy."""
+        url = str(request.url)
+        proxy = self._proxy(url, proxies)
+        is_plain = url.lower().startswith("http:")
+        if proxy and is_plain and not proxy.lower().startswith("socks"):
+            from curlhttp._models.url import parse_url
+
+            return str(parse_url(url)).partition("#")[0]
+        return str(request.path_url)
+
+    def proxy_headers(self, proxy: str) -> dict[str, str]:
+        """Return the headers for a proxy: its credentials, where its URL has some."""
+        from curlhttp.requests._url import get_auth_from_url
+        from curlhttp.requests.auth import _basic_auth_str
+
+        username, password = get_auth_from_url(proxy)
+        return {"Proxy-Authorization": _basic_auth_str(username, password)} if username else {}
+
+    @staticmethod
+    def _proxy(url: str, proxies: t.ProxiesInput) -> str | None:
+        from curlhttp.requests.utils import select_proxy
+
+        proxy = (_put_in_place("select_proxy") or select_proxy)(url, proxies)
+        return proxy_url(proxy) if proxy else None
+
+
+def _put_in_place(name: str) -> Any:
+    """Return what a program has put in place of a name of requests.adapters, or None."""
+    return vars(sys.modules["curlhttp.requests.adapters"]).get(name)
+
+
+def _host_of(url: str) -> t.PoolKeywords:
+    """Return where a URL leads, as keywords of a PoolManager; the default port is None."""
+    parts = urlsplit(url)
+    return {"scheme": parts.scheme.lower(), "host": parts.hostname, "port": parts.port}
+
+
+def _tls_of(verify: t.VerifyInput, cert: t.CertInput) -> t.PoolKeywords:
+    """Return verify= and cert= as keywords of a PoolManager."""
+    tls: t.PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
+    if isinstance(verify, (str, os.PathLike)):
+        path = os.fspath(verify)
+        tls["ca_cert_dir" if os.path.isdir(path) else "ca_certs"] = path
+    if cert is not None:
+        tls.update(zip(("cert_file", "key_file"), _cert_files(cert), strict=False))
+    return tls
+
+
+def _cert_files(cert: Any) -> Any:
+    """Return the file of a client certificate, and that of its key if it has one."""
+    return (cert,) if isinstance(cert, (str, bytes)) else cert[:2]
+
 
 DEFAULT_POOLBLOCK = False
 DEFAULT_POOLSIZE = 10
@@ -55,7 +459,7 @@ DEFAULT_POOL_TIMEOUT = None
 __getattr__: Names = names_of(
     __name__,
     {
-        "_urllib3_pools": "SOCKSProxyManager=CurlSOCKSProxyManager",
+        "_urllib3": "SOCKSProxyManager=CurlSOCKSProxyManager",
         "auth": "_basic_auth_str",
         "compat": "basestring urlparse",
         "cookies": "extract_cookies_to_jar",
@@ -256,7 +660,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
             proxies: proxy URLs by scheme.
 
         Raises:
-            RequestException: no response came of it.
+            RequestException: no response was received.
             OSError: verify or cert name no file.
         """
         if isinstance(cert, list):
@@ -329,7 +733,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
     ) -> Any:
         from urllib3.exceptions import LocationValueError
 
-        from curlhttp.requests._urllib3_pools import adopt
+        from curlhttp.requests._urllib3 import adopt
 
         adopt(self.__dict__.get("poolmanager"), self)
         try:
@@ -350,13 +754,13 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         proxies: t.ProxiesInput,
     ) -> Response:
         from curlhttp.exceptions import SSLError
-        from curlhttp.requests._foreign import send_through
-        from curlhttp.requests._urllib3_pools import (
+        from curlhttp.requests._urllib3 import (
             CannotCarry,
             check_is_ours,
             left_alone,
             needs_its_context,
             route_of,
+            send_through,
         )
 
         try:
@@ -385,7 +789,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         Raises:
             CannotCarry: it would not be libcurl's.
         """
-        from curlhttp.requests._urllib3_connection import CurlConnection
+        from curlhttp.requests._urllib3 import CurlConnection
 
         return CurlConnection(pool, self)
 
@@ -491,7 +895,7 @@ def _open(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
 
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:
     """Take over the head of a response that did not come from libcurl, or was changed."""
-    from curlhttp.requests._header_values import get_encoding_from_headers
+    from curlhttp.requests._headers import get_encoding_from_headers
     from curlhttp.requests.structures import CaseInsensitiveDict
 
     response.status_code = getattr(resp, "status", None)

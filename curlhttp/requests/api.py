@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import curlhttp.requests.sessions as sessions
-from curlhttp.requests._signatures import show_verbs
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.models import Response
+from curlhttp.requests.sessions import show_verbs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -29,7 +29,7 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
         kwargs: see Session.request.
 
     Raises:
-        RequestException: it could not be sent, or no response came of it.
+        RequestException: the request could not be sent, or no response was received.
     """
     # By its name in the module: there are packages that put a session of theirs in its place.
     session = sessions.Session()

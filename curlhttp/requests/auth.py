@@ -15,9 +15,8 @@ from curlhttp.requests.cookies import extract_cookies_to_jar
 from curlhttp.requests.utils import parse_dict_header
 
 if TYPE_CHECKING:
-    from curlhttp.requests._prepared import PreparedRequest
-    from curlhttp.requests._response import Response
     from curlhttp.requests._types import HookType
+    from curlhttp.requests.models import PreparedRequest, Response
 
 __all__ = [
     "CONTENT_TYPE_FORM_URLENCODED", "CONTENT_TYPE_MULTI_PART", "AuthBase", "HTTPBasicAuth",
@@ -169,7 +168,7 @@ class HTTPDigestAuth(AuthBase):
         return header
 
     def handle_redirect(self, r: Response, **kwargs: object) -> None:
-        """Let the next hop be challenged anew."""
+        """Let the next hop be challenged again."""
         if r.is_redirect:
             self._thread_local.num_401_calls = 1
 
@@ -183,7 +182,7 @@ class HTTPDigestAuth(AuthBase):
         Returns:
             The response to the answer, or `r`.
         """
-        from curlhttp.requests._aside import set_aside
+        from curlhttp.requests._unread_bodies import set_aside
 
         self.init_per_thread_state()
         state = self._thread_local

@@ -2,20 +2,1057 @@
 
 from __future__ import annotations
 
-from curlhttp.requests._elsewhere import Names, names_of
-from curlhttp.requests._prepared import (
-    PreparedRequest,
-    Request,
-    RequestEncodingMixin,
-    RequestHooksMixin,
+import copy
+import datetime
+import sys
+from collections.abc import Iterator, Mapping
+from io import BytesIO, TextIOBase, UnsupportedOperation
+from json import JSONEncoder
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode, urlsplit
+
+from curlhttp._models import response as _core
+from curlhttp._models.body import MultipartBody, form_fields
+from curlhttp._models.decoding import decode_text
+from curlhttp._models.headers import SENSITIVE
+from curlhttp._models.redaction import redact_field, redact_text, redact_url, strip_userinfo
+from curlhttp.exceptions import (
+    ChunkedEncodingError,
+    ConnectionError,
+    ContentDecodingError,
+    HTTPError,
+    InvalidJSONError,
+    ReadTimeout,
+    RequestException,
+    SSLError,
+    StreamConsumedError,
 )
-from curlhttp.requests._response import (
-    CONTENT_CHUNK_SIZE,
-    DEFAULT_REDIRECT_LIMIT,
-    ITER_CHUNK_SIZE,
-    REDIRECT_STATI,
-    Response,
-)
+from curlhttp.requests._forwarding import Names, names_of
+from curlhttp.requests._headers import are_known, check_header
+from curlhttp.requests._internal_utils import to_native_string
+from curlhttp.requests._raw import RawResponse
+from curlhttp.requests._url import prepare_url
+from curlhttp.requests.structures import CaseInsensitiveDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from curlhttp._models.inputs import JSON, FilesInput, ParamsInput, Text
+    from curlhttp.requests import _types as t
+    from curlhttp.requests.cookies import RequestsCookieJar
+
+__all__ = [
+    "CONTENT_CHUNK_SIZE",
+    "DEFAULT_REDIRECT_LIMIT",
+    "ITER_CHUNK_SIZE",
+    "REDIRECT_STATI",
+    "JarOnDemand",
+    "PreparedRequest",
+    "Request",
+    "RequestEncodingMixin",
+    "RequestHooksMixin",
+    "Response",
+    "ResponseBody",
+]
+
+
+# --- How requests turns params, data and files into text and bytes ---
+
+_MAKES_NO_HEADER = ("content-type", "content-location")
+
+
+class JarOnDemand:
+    """Make a jar when one is asked for: few programs have cookies, and a jar is not cheap."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        from curlhttp.requests.cookies import RequestsCookieJar
+
+        return instance.__dict__.setdefault(self._name, RequestsCookieJar())
+
+
+class RequestEncodingMixin:
+    """Encode what a request is made of; the base of PreparedRequest."""
+
+    @property
+    def path_url(self) -> str:
+        """Return the path and query of the URL: what a server is asked for."""
+        parts = urlsplit(self.url or "")  # type: ignore[attr-defined]
+        return f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+
+    @staticmethod
+    def _encode_params(data: Any) -> Any:
+        """Encode a mapping or pairs as a form; anything else is returned as it is."""
+        if isinstance(data, (str, bytes)) or hasattr(data, "read"):
+            return data
+        if not hasattr(data, "__iter__"):
+            return data
+        return urlencode(list(form_fields(data)), doseq=True)
+
+    @staticmethod
+    def _encode_files(files: Any, data: Any) -> tuple[bytes, str]:
+        """Encode files, after the fields of data, as multipart/form-data.
+
+        Returns:
+            The body and its Content-Type.
+
+        Raises:
+            ValueError: there are no files, data is a string, or something is no pair.
+        """
+        if not files:
+            raise ValueError("Files must be provided.")
+        if isinstance(data, (str, bytes)):
+            raise ValueError("Data must not be a string.")
+        from curlhttp.requests.utils import to_key_val_list
+
+        fields = form_fields(to_key_val_list(data or {}) or ())
+        parts = _parts(to_key_val_list(files) or ())
+        body = MultipartBody(fields, parts, boundary=_chosen_boundary())
+        content = body.data
+        if content is None:
+            content = b"".join(iter(lambda: body.read(1 << 62), b""))
+        return content, str(body.content_type)
+
+
+def _chosen_boundary() -> str | None:
+    """Return what urllib3 chooses where a program has it: caches choose one for all there."""
+    choose: Any = getattr(sys.modules.get("urllib3.filepost"), "choose_boundary", None)
+    return None if choose is None else str(choose())
+
+
+def _parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    from curlhttp.requests.utils import guess_filename
+
+    for field, spec in files:
+        if not isinstance(spec, (tuple, list)):
+            spec = (guess_filename(spec) or field, spec)
+        if not 2 <= len(spec) <= 4:
+            raise ValueError(f"a file is given by 2 to 4 values, not {len(spec)}")
+        filename, source, content_type, headers = (*spec, None, None)[:4]
+        yield field, (filename, _content(source), content_type or None, _part_headers(headers))
+
+
+def _content(source: Any) -> Any:
+    """Read a file now: a prepared body is bytes."""
+    if hasattr(source, "read"):
+        source = source.read()
+        if source is None:
+            raise TypeError("a file gave None, not bytes")
+    if source is None or isinstance(source, (str, bytes)):
+        return source
+    return str(source) if isinstance(source, int) else bytes(memoryview(source))
+
+
+def _part_headers(headers: Any) -> dict[Any, Any]:
+    """Return the headers of a part without those that come from its content type."""
+    return {
+        name: value
+        for name, value in dict(headers or {}).items()
+        if not isinstance(name, str) or name.lower() not in _MAKES_NO_HEADER
+    }
+
+
+# --- A request as a caller describes it, and as it is sent ---
+
+_FORM = "application/x-www-form-urlencoded"
+_JSON = "application/json"
+_to_json = JSONEncoder(allow_nan=False).encode  # json.dumps(allow_nan=False) makes one per call
+
+
+class RequestHooksMixin:
+    """Keep the functions that are called with a response."""
+
+    hooks: dict[str, list[Any]]
+
+    def register_hook(self, event: str, hook: Iterable[object] | t.HookType) -> None:
+        """Add a hook, or several.
+
+        Args:
+            event: "response".
+            hook: a function, or an iterable of which only the functions are taken.
+
+        Raises:
+            ValueError: there is no such event.
+        """
+        if event not in self.hooks:
+            raise ValueError(f'Unsupported event specified, with event name "{event}"')
+        if callable(hook):
+            self.hooks[event].append(hook)
+        elif hasattr(hook, "__iter__"):
+            self.hooks[event].extend([each for each in hook if callable(each)])
+
+    def deregister_hook(self, event: str, hook: t.HookType) -> bool:
+        """Remove a hook and tell whether it was there."""
+        try:
+            self.hooks[event].remove(hook)
+        except ValueError:
+            return False
+        return True
+
+
+class Request(RequestHooksMixin):
+    """Describe a request; prepare() makes of it what is sent.
+
+    Args:
+        method: the method, in any case.
+        url: the URL.
+        headers: a mapping of names to values.
+        files: a mapping or pairs of field names and files, for a multipart form.
+        data: the body, or a mapping or pairs of form fields.
+        params: a mapping, pairs or text to append to the query of the URL.
+        auth: (user, password), or a function from a prepared request to one.
+        cookies: a mapping or a cookie jar.
+        hooks: a mapping of events to hooks.
+        json: what to send as JSON when there is neither data nor files.
+    """
+
+    def __init__(
+        self,
+        method: str | None = None,
+        url: t.UrlInput | None = None,
+        headers: t.HeadersInput = None,
+        files: FilesInput | None = None,
+        data: t.DataInput = None,
+        params: ParamsInput | None = None,
+        auth: t.AuthInput = None,
+        cookies: t.CookiesInput = None,
+        hooks: t.HooksInput = None,
+        json: JSON = None,
+    ) -> None:
+        self.hooks: dict[str, list[t.HookType]] = {"response": []}
+        if hooks is not None:
+            for event, hook in hooks.items():
+                self.register_hook(event=event, hook=hook)
+        self.method = method
+        self.url = url
+        self.headers: Mapping[str, Text | None] | Mapping[bytes, Text | None] = (
+            {} if headers is None else headers
+        )
+        self.files: FilesInput = [] if files is None else files
+        self.data: Iterable[object] | t.SupportsRead[Text] = [] if data is None else data
+        self.json = json
+        self.params: ParamsInput = {} if params is None else params
+        self.auth = auth
+        self.cookies = cookies
+
+    def __repr__(self) -> str:
+        return f"<Request [{self.method}]>"
+
+    def prepare(self) -> PreparedRequest:
+        """Return what is sent."""
+        prepared = PreparedRequest()
+        prepared.prepare(
+            method=self.method,
+            url=self.url,
+            headers=self.headers,
+            files=self.files,
+            data=self.data,
+            json=self.json,
+            params=self.params,
+            auth=self.auth,
+            cookies=self.cookies,
+            hooks=self.hooks,
+        )
+        return prepared
+
+
+class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
+    """Hold a request as it is sent.
+
+    Attributes:
+        method: the method, in upper case.
+        url: the URL, with params and percent-encoded; its userinfo and fragment are kept.
+        headers: a CaseInsensitiveDict.
+        body: str, bytes, a file, an iterable or None.
+        hooks: a dict of events to lists of functions.
+    """
+
+    method: str | None
+    url: str | None
+    headers: CaseInsensitiveDict[str | bytes]
+    body: Any
+    _body_position: Any
+    _cookies: Any = JarOnDemand()
+
+    def __init__(self) -> None:
+        self.method = None
+        self.url = None
+        self.headers = cast(Any, None)
+        self._cookies = None
+        self.body = None
+        self.hooks: dict[str, list[t.HookType]] = {"response": []}
+        self._body_position = None
+
+    def prepare(
+        self,
+        method: str | None = None,
+        url: t.UrlInput | None = None,
+        headers: t.HeadersInput = None,
+        files: FilesInput | None = None,
+        data: t.DataInput = None,
+        params: ParamsInput | None = None,
+        auth: t.AuthInput = None,
+        cookies: t.CookiesInput = None,
+        hooks: t.HooksInput = None,
+        json: JSON = None,
+    ) -> None:
+        """Set everything, see Request for the arguments."""
+        if (
+            type(self) is PreparedRequest
+            and method in ("GET", "HEAD")
+            and type(url) is str
+            and "@" not in url
+            and json is None
+            and not (data or files or params or auth or cookies)
+        ):
+            # The same as below for what most requests are, in half the time.
+            self.method = method
+            self.url = prepare_url(url)
+            self.prepare_headers(headers)
+            del self._cookies  # see JarOnDemand
+            if hooks and any(hooks.values()):
+                self.prepare_hooks(hooks)
+            return
+        self.prepare_method(method)
+        self.prepare_url(url, params)
+        self.prepare_headers(headers)
+        self.prepare_cookies(cookies)
+        self.prepare_body(data, files, json)
+        # It may sign the whole request, so it comes after the rest.
+        self.prepare_auth(auth, url)
+        # What auth hooks in is called before the caller's hooks.
+        self.prepare_hooks(hooks)
+
+    def __repr__(self) -> str:
+        return f"<PreparedRequest [{self.method}]>"
+
+    def copy(self) -> PreparedRequest:
+        """Return a copy; it shares body and hooks with this one."""
+        twin = PreparedRequest()
+        twin.method = self.method
+        twin.url = self.url
+        if self.headers is not None:
+            twin.headers = self.headers.copy()
+        if "_cookies" in self.__dict__:
+            from curlhttp.requests.cookies import _copy_cookie_jar
+
+            twin._cookies = _copy_cookie_jar(self._cookies)
+        else:
+            del twin._cookies
+        twin.body = self.body
+        twin.hooks = self.hooks
+        twin._body_position = self._body_position
+        return twin
+
+    def without_credentials(self) -> PreparedRequest:
+        """Return a copy that tells what was asked for, and holds no credentials.
+
+        Pickled responses and errors have this one: they end up in caches, queues and logs.
+        """
+        twin = self.copy()
+        for name in list(twin.headers or ()):
+            if name.lower() in SENSITIVE:
+                del twin.headers[name]
+        twin.__dict__.pop("_cookies", None)  # see JarOnDemand
+        twin.url = strip_userinfo(twin.url) if isinstance(twin.url, str) else twin.url
+        if any(twin.hooks.values()):
+            from curlhttp.requests.auth import without_auths
+
+            twin.hooks = without_auths(twin.hooks)
+        return twin
+
+    def without_secrets(self) -> PreparedRequest:
+        """Return a copy without credentials, the secrets of its URLs masked as in a message.
+
+        Pickled errors have this one: an error is kept to be read, not to be sent again.
+        """
+        twin = self.without_credentials()
+        twin.url = redact_url(twin.url) if isinstance(twin.url, str) else twin.url
+        for name, value in (twin.headers or {}).items():
+            twin.headers[name] = redact_field(name, to_native_string(value, "latin-1"))
+        return twin
+
+    def prepare_method(self, method: str | bytes | None) -> None:
+        """Set the method."""
+        self.method = None if method is None else to_native_string(method.upper())
+
+    def prepare_url(self, url: t.UrlInput | None, params: ParamsInput | None) -> None:
+        """Set the URL.
+
+        Raises:
+            MissingSchema: it has no scheme.
+            InvalidURL: its host or port makes no sense.
+        """
+        text = url if type(url) is str else url.decode() if isinstance(url, bytes) else str(url)
+        if not params:
+            self.url = prepare_url(text)
+            return
+        query = self._encode_params(params)
+        if isinstance(query, bytes):
+            query = query.decode("ascii")
+        if not isinstance(query, str):
+            raise TypeError(f"params cannot be a {type(params).__name__}")
+        self.url = prepare_url(text, query)
+
+    def prepare_headers(self, headers: t.HeadersInput) -> None:
+        """Set the headers.
+
+        Raises:
+            InvalidHeader: a name or value is not str or bytes, or would break the message.
+        """
+        if type(headers) is CaseInsensitiveDict and are_known(headers._store.values()):
+            self.headers = headers.copy()
+            return
+        self.headers = CaseInsensitiveDict()
+        if headers:
+            for name, value in headers.items():
+                check_header(name, value)
+                self.headers[to_native_string(name)] = cast("str | bytes", value)
+
+    def prepare_cookies(self, cookies: t.CookiesInput) -> None:
+        """Set the Cookie header, unless there is one.
+
+        Args:
+            cookies: a cookie jar or a mapping.
+        """
+        if cookies is None or (type(cookies) is dict and not cookies):
+            self.__dict__.pop("_cookies", None)  # see JarOnDemand
+            return
+        from http.cookiejar import CookieJar
+
+        from curlhttp.requests.cookies import cookiejar_from_dict, get_cookie_header
+
+        if not isinstance(cookies, CookieJar):
+            cookies = cookiejar_from_dict(cookies)
+        self._cookies = cookies
+        header = get_cookie_header(self._cookies, self)
+        if header is not None:
+            self.headers["Cookie"] = header
+
+    def prepare_body(self, data: t.DataInput, files: FilesInput | None, json: JSON = None) -> None:
+        """Set the body and the headers that describe it.
+
+        Raises:
+            InvalidJSONError: json holds NaN or an infinity, or itself.
+            NotImplementedError: there are files, and data is a stream.
+            ValueError: there are files, and data is a string.
+        """
+        if _is_stream(data):
+            self._prepare_stream(data, files)
+            return
+        body = content_type = None
+        if files:
+            body, content_type = self._encode_files(files, data)
+        elif data:
+            body = self._encode_params(data)
+            if not isinstance(data, (str, bytes)) and not hasattr(data, "read"):
+                content_type = _FORM
+        elif json is not None:
+            body, content_type = self._encode_json(json), _JSON
+        self.prepare_content_length(body)
+        if content_type is not None and "content-type" not in self.headers:
+            self.headers["Content-Type"] = content_type
+        self.body = body
+
+    def _encode_json(self, value: object) -> bytes:
+        try:
+            return _to_json(value).encode()
+        except ValueError as error:
+            raise InvalidJSONError(error, request=cast(Any, self)) from error
+
+    def _prepare_stream(self, data: Any, files: FilesInput | None) -> None:
+        try:
+            length = _length(data)
+        except (TypeError, AttributeError, UnsupportedOperation):
+            length = None
+        self.body = data
+        if getattr(data, "tell", None) is not None:
+            try:
+                self._body_position = data.tell()
+            except OSError:
+                self._body_position = object()  # says that it cannot be rewound
+        if files:
+            raise NotImplementedError("Streamed bodies and files are mutually exclusive.")
+        if length:
+            self.headers["Content-Length"] = str(length)
+        else:
+            self.headers["Transfer-Encoding"] = "chunked"
+
+    def prepare_content_length(self, body: object) -> None:
+        """Set Content-Length as far as the body or the method tells it."""
+        if body is not None:
+            if length := _length(body):
+                self.headers["Content-Length"] = str(length)
+        elif self.method not in ("GET", "HEAD") and self.headers.get("Content-Length") is None:
+            self.headers["Content-Length"] = "0"
+
+    def prepare_auth(self, auth: t.AuthInput, url: t.UrlInput | None = "") -> None:
+        """Let auth, or else the userinfo of the URL, change the request.
+
+        Args:
+            auth: (user, password), or a function from a prepared request to one.
+            url: not used; requests has it.
+        """
+        if auth is None:
+            if not self.url or "@" not in self.url:
+                return
+            from curlhttp.requests._url import get_auth_from_url
+
+            userinfo = get_auth_from_url(self.url)
+            auth = userinfo if any(userinfo) else None
+        if not auth:
+            return
+        if isinstance(auth, tuple) and len(auth) == 2:
+            from curlhttp.requests.auth import HTTPBasicAuth
+
+            auth = HTTPBasicAuth(*auth)
+        self.__dict__.update(auth(self).__dict__)
+        self.prepare_content_length(self.body)
+
+    def prepare_hooks(self, hooks: t.HooksInput) -> None:
+        """Add the caller's hooks to those there are."""
+        for event, hook in (hooks or {}).items():
+            if hook or event not in self.hooks:
+                self.register_hook(event, hook)
+
+
+def _is_stream(data: object) -> bool:
+    # The types that come most often first: the check of an ABC is slow.
+    if data is None or isinstance(data, (list, dict, str, bytes, tuple)):
+        return False
+    return hasattr(data, "__iter__") and not isinstance(data, Mapping)
+
+
+def _length(body: object) -> int:
+    if type(body) is bytes or (type(body) is str and body.isascii()):
+        return len(body)
+    from curlhttp.requests._files import super_len
+
+    length = int(super_len(body))
+    return _text_length(body) if length and isinstance(body, TextIOBase) else length
+
+
+def _text_length(file: TextIOBase) -> int:
+    """Return how many bytes the rest of a text file is in UTF-8, in which it is sent."""
+    start = file.tell()
+    length = sum(len(piece.encode()) for piece in iter(lambda: file.read(1 << 16), ""))
+    file.seek(start)
+    return length
+
+
+# --- Read the body of a response: whole, in chunks, by lines, as text and as JSON ---
+
+CONTENT_CHUNK_SIZE = 10 * 1024
+ITER_CHUNK_SIZE = 512
+
+
+class ResponseBody(_core.Response):
+    """Read a body from `raw`, once, and keep it."""
+
+    if TYPE_CHECKING:  # what Response has
+        raw: Any
+        request: Any
+        status_code: Any
+        encoding: Any
+        headers: Any
+
+    # On the class what most responses never set.
+    _content: Any = False  # False: not read yet
+    _content_consumed = False
+    _has_failed = False  # while the body was read
+    _is_passing = False  # a redirect that the session follows: its body is bounded
+    _aside: bytes | None = None  # what was kept of such a body, as it came
+
+    @property
+    def content(self) -> Any:
+        """Return the body, with its content coding undone; None when there is nothing to read.
+
+        Raises:
+            RuntimeError: it was iterated over before.
+            RequestException: the body broke off or is corrupt.
+        """
+        if self._content is False:
+            if self._is_passing or self._aside is not None:
+                from curlhttp.requests._unread_bodies import content_of
+
+                self._content = content_of(self)
+            elif self._content_consumed:
+                raise RuntimeError("The content for this response was already consumed")
+            elif self.raw is None or self.status_code == 0:
+                self._content = None
+            else:
+                self._content = self._read_content()
+        self._content_consumed = True
+        return self._content
+
+    def _read_content(self) -> bytes:
+        if type(self.raw) is RawResponse:
+            whole = self.raw.whole()
+            if whole is not None:
+                return whole
+        body = BytesIO()  # a list of small pieces would take a multiple of their memory
+        body.writelines(self.iter_content(CONTENT_CHUNK_SIZE))
+        return body.getvalue()
+
+    @property
+    def text(self) -> str:
+        """Return the body as text; what does not decode is replaced."""
+        content = self.content
+        if not content:
+            return ""
+        from curlhttp.requests._text import charset_of
+
+        encoding = self.encoding
+        if encoding is None:
+            encoding = self.apparent_encoding
+        return decode_text(content, charset_of(encoding, self.headers) or "utf_8")
+
+    @property
+    def apparent_encoding(self) -> Any:
+        """Return the charset that the body looks like."""
+        from curlhttp.requests.compat import chardet
+
+        return "utf-8" if chardet is None else chardet.detect(self.content)["encoding"]
+
+    def json(self, **kwargs: Any) -> Any:
+        """Return the body read as JSON.
+
+        Args:
+            kwargs: passed on to json.loads.
+
+        Raises:
+            JSONDecodeError: the body is not JSON.
+        """
+        content = self.content
+        if self.encoding is None and content and len(content) > 3:
+            from curlhttp.requests._text import guess_json_utf
+
+            encoding = guess_json_utf(content)
+            if encoding is not None:
+                try:
+                    return _core.read_json(content.decode(encoding), kwargs, self)
+                except UnicodeDecodeError:
+                    pass  # then text may know better
+        return _core.read_json(self.text, kwargs, self)
+
+    def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Any:
+        """Give the body in pieces, with its content coding undone.
+
+        Args:
+            chunk_size: bytes per piece; None for pieces as they come.
+            decode_unicode: give str, where the encoding is known.
+
+        Raises:
+            StreamConsumedError: it was iterated over before.
+            TypeError: chunk_size is no number.
+        """
+        if self._is_passing or self._aside is not None:
+            _ = self.content
+        if self._content_consumed and self._content is False:
+            raise StreamConsumedError(
+                "The content for this response was already consumed", response=self
+            )
+        if chunk_size is not None and not isinstance(chunk_size, int):
+            raise TypeError(f"chunk_size must be an int, it is instead a {type(chunk_size)}.")
+        pieces: Iterator[Any]
+        if self._content_consumed:
+            from curlhttp.requests._text import iter_slices
+
+            pieces = iter_slices(self._content, chunk_size)
+        else:
+            pieces = self._pieces(chunk_size)
+        if decode_unicode:
+            from curlhttp.requests._text import stream_decode_response_unicode
+
+            return stream_decode_response_unicode(pieces, self)
+        return pieces
+
+    def _pieces(self, chunk_size: int | None, decodes: bool = True) -> Iterator[bytes]:
+        raw = self.raw
+        try:
+            if hasattr(raw, "stream"):
+                yield from raw.stream(chunk_size, decode_content=decodes)
+            else:
+                while piece := raw.read(chunk_size):
+                    yield piece
+        except Exception as error:
+            found = self._error_of(error)
+            if found is error:
+                raise
+            raise found from error
+        self._content_consumed = True
+
+    def _error_of(self, error: Exception) -> Exception:
+        """Return requests' exception for what reading a body raised."""
+        self._has_failed = True
+        cause = error.__cause__
+        if isinstance(cause, RequestException):  # ours, in urllib3's words
+            cause.args, error.__cause__ = (error,), None
+            error = cause
+        if isinstance(error, RequestException):
+            error.request, error.response = self.request, self
+            if isinstance(error, ReadTimeout):  # as requests has it, once the head is in
+                return ConnectionError(
+                    *error.args,
+                    request=self.request,
+                    response=self,
+                    curl_code=error.curl_code,
+                    request_sent=True,
+                    timings=error.timings,
+                )
+            return error
+        kinds = {kind.__name__ for kind in type(error).__mro__ if "urllib3" in kind.__module__}
+        for name, kind in _OF_URLLIB3.items():
+            if name in kinds:
+                return kind(error, request=self.request, response=self)
+        return error
+
+    def iter_lines(
+        self,
+        chunk_size: int | None = ITER_CHUNK_SIZE,
+        decode_unicode: bool = False,
+        delimiter: Any = None,
+    ) -> Iterator[Any]:
+        """Give the body line by line, without the line ends.
+
+        Args:
+            chunk_size: bytes read at once.
+            decode_unicode: give str, where the encoding is known.
+            delimiter: what ends a line, instead of what splitlines() takes for one.
+        """
+        from curlhttp.requests._text import split_lines
+
+        yield from split_lines(self.iter_content(chunk_size, decode_unicode), delimiter)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return cast("Iterator[bytes]", self.iter_content(128))
+
+    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        """Give the body in pieces, as iter_content(chunk_size) does."""
+        return cast("Iterator[bytes]", self.iter_content(chunk_size))
+
+    def close(self) -> None:
+        """Give up the rest of the body, and its connection unless all was read."""
+        if self.raw is None:
+            return
+        if not self._content_consumed:
+            self.raw.close()
+        release = getattr(self.raw, "release_conn", None)
+        if release is not None:
+            release()
+
+
+# What third-party bodies raise: urllib3's exceptions by name, because it need not be loaded.
+_OF_URLLIB3: dict[str, type[RequestException]] = {
+    "ProtocolError": ChunkedEncodingError,
+    "DecodeError": ContentDecodingError,
+    "ReadTimeoutError": ConnectionError,
+    "SSLError": SSLError,
+}
+
+
+# --- The response that requests' users know: mutable, picklable, and read when it is looked at ---
+#
+# It is curlhttp's own Response with requests' attributes on top; what requests computes for each
+# response (headers, cookies, encoding, reason, elapsed) is computed here when it is asked for.
+
+REDIRECT_STATI = (301, 302, 303, 307, 308)
+DEFAULT_REDIRECT_LIMIT = 30
+
+_UNSET: Any = object()
+
+
+class _AnyResponse(type):
+    """Let isinstance(..., curlhttp.Response) hold for the clients' responses as well."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return type.__instancecheck__(cls, instance) or (
+            cls is Response and isinstance(instance, _core.Response)
+        )
+
+
+class Response(ResponseBody, metaclass=_AnyResponse):
+    """Hold a response, as requests does; its attributes may be set at will.
+
+    Attributes:
+        status_code: for example 200; None in one that was made by hand.
+        url: where it came from, as it was asked for.
+        history: the responses that redirected here, oldest first.
+        request: the PreparedRequest that led to it.
+        raw: the body as a file, and the head in urllib3's terms.
+        connection: the adapter that sent the request.
+    """
+
+    __attrs__: list[str] = [
+        "_content",
+        "status_code",
+        "url",
+        "headers",
+        "history",
+        "encoding",
+        "reason",
+        "cookies",
+        "elapsed",
+        "request",
+        "_head",
+        "_times",
+    ]
+
+    history: Any = None  # an attribute, as in requests, where the core's is a property
+    # On the class what most responses never set.
+    _head: Any = None
+    _next: Any = None
+    status_code: Any = None
+    request: Any = None
+    raw: Any = None
+    url: Any = None
+    _times: Any = None
+    connection: Any
+    _headers: Any = None
+    _cookies: Any = None
+    _encoding: Any = _UNSET
+    _reason: Any = _UNSET
+    _elapsed: datetime.timedelta | None = None
+
+    def __init__(self) -> None:
+        self.history = []
+
+    # --- the head ---
+
+    @property
+    def headers(self) -> Any:
+        """Return the header fields, whatever their case; repeated ones joined by ", "."""
+        if self._headers is None:
+            self._headers = CaseInsensitiveDict()
+            if isinstance(self.raw, RawResponse):
+                self._headers.update(self.raw.received.headers.items())
+        return self._headers
+
+    @headers.setter
+    def headers(self, headers: Any) -> None:
+        self._headers = headers
+
+    @property
+    def encoding(self) -> Any:
+        """Return the charset of text: as set, else what the headers say, else None."""
+        if self._encoding is _UNSET:
+            if type(self.raw) is not RawResponse:
+                return None
+            from curlhttp.requests._headers import get_encoding_from_headers
+
+            self._encoding = get_encoding_from_headers(self.headers)
+        return self._encoding
+
+    @encoding.setter
+    def encoding(self, encoding: Any) -> None:
+        self._encoding = encoding
+
+    @property
+    def reason(self) -> Any:
+        """Return the reason phrase."""
+        if self._reason is _UNSET:
+            return None if self.raw is None else getattr(self.raw, "reason", None)
+        return self._reason
+
+    @reason.setter
+    def reason(self, reason: Any) -> None:
+        self._reason = reason
+
+    reason_phrase = reason
+
+    @property
+    def http_version(self) -> Any:
+        """Return "HTTP/1.1", "HTTP/2" and so on; None in a response that was made by hand."""
+        return None if self._head is None else self._head.http_version
+
+    @property
+    def cookies(self) -> Any:
+        """Return the cookies that this response set."""
+        if self._cookies is None:
+            from curlhttp.requests.cookies import RequestsCookieJar, extract_cookies_to_jar
+
+            jar: RequestsCookieJar = RequestsCookieJar()
+            if self.raw is not None and self.request is not None:
+                extract_cookies_to_jar(jar, self.request, self.raw)
+            self._cookies = jar
+        return self._cookies
+
+    @cookies.setter
+    def cookies(self, cookies: Any) -> None:
+        self._cookies = cookies
+
+    @property
+    def sets_cookies(self) -> bool:
+        """Return whether there may be a Set-Cookie, without reading the fields."""
+        head = self._head
+        if head is None:
+            return self.raw is not None
+        lower: str = head.lower
+        return "\nset-cookie:" in lower
+
+    @property
+    def timings(self) -> Any:
+        """Return where the time of the last transfer went; None in a response made by hand."""
+        return None if self._times is None else super().timings
+
+    @timings.setter
+    def timings(self, timings: Any) -> None:
+        self._times = timings
+
+    @property
+    def elapsed(self) -> datetime.timedelta:
+        """Return the time from sending the last request to having the head of its response."""
+        if self._elapsed is None:
+            timings = self.timings
+            seconds = 0.0 if timings is None else timings.queue + timings.first_byte
+            return datetime.timedelta(seconds=seconds)
+        return self._elapsed
+
+    @elapsed.setter
+    def elapsed(self, elapsed: datetime.timedelta) -> None:
+        self._elapsed = elapsed
+
+    @property
+    def links(self) -> dict[str, dict[str, str]]:
+        """Return the Link header's links by their relation, else their URL."""
+        from curlhttp._models.response import parse_links
+
+        value = self.headers.get("link")
+        return parse_links(value) if value else {}
+
+    # --- the status ---
+
+    @property
+    def is_error(self) -> bool:
+        """Return whether the status is 4xx or 5xx."""
+        status: int = self.status_code
+        return 400 <= status < 600
+
+    @property
+    def ok(self) -> bool:
+        """Return whether raise_for_status() would not raise."""
+        try:
+            self.raise_for_status()
+        except HTTPError:
+            return False
+        return True
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __nonzero__(self) -> bool:
+        return self.ok
+
+    @property
+    def is_redirect(self) -> bool:
+        """Return whether this response redirects: its status and a Location say so."""
+        return self.status_code in REDIRECT_STATI and "location" in self.headers
+
+    @property
+    def is_permanent_redirect(self) -> bool:
+        """Return whether this response redirects for good."""
+        return self.status_code in (301, 308) and "location" in self.headers
+
+    @property
+    def next(self) -> Any:
+        """Return the PreparedRequest that would follow a redirect that was not followed."""
+        return self._next
+
+    @property
+    def _leads_on(self) -> bool:
+        """Return whether to go on from here: as the engine has it, which has bounded the body."""
+        head, raw = self._head, self.raw
+        return self.is_redirect and (
+            head is None
+            or head.redirects
+            or self.status_code != head.status_code
+            or type(raw) is not RawResponse
+            or self.headers["location"] != raw.received.headers.get("location")
+        )
+
+    def raise_for_status(self) -> Any:
+        """Raise for a 4xx or 5xx status.
+
+        Raises:
+            HTTPError: the status is an error.
+        """
+        if not 400 <= self.status_code < 600:
+            return
+        side = "Client" if self.status_code < 500 else "Server"
+        raise HTTPError(
+            f"{self.status_code} {side} Error: {_as_text(self.reason)} for url: {_shown(self.url)}",
+            response=self,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Response [{self.status_code}]>"
+
+    # --- pickling ---
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._content_consumed and not self._has_failed:  # its error was told
+            _ = self.content
+        state = {name: getattr(self, name, None) for name in self.__attrs__}
+        state["request"] = _without_credentials(self.request)
+        if isinstance(self.url, str):
+            state["url"] = strip_userinfo(self.url)
+        return state
+
+    def _redact(self) -> None:
+        self.url = redact_url(self.url) if isinstance(self.url, str) else self.url
+        fields = [(name, redact_field(name, value)) for name, value in self.headers.items()]
+        cookies = copy.copy(self.cookies)
+        cookies.clear()
+        if self._head is not None:
+            super()._redact()
+        self.headers, self.cookies = CaseInsensitiveDict(fields), cookies
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._content_consumed = True
+        self.raw = None
+
+
+def _without_credentials(request: Any) -> Any:
+    """Return a request, or what somebody put around one, as it may be kept."""
+    if _can_strip(request):
+        return request.without_credentials()
+    inner = {name: value for name, value in _attributes(request).items() if _can_strip(value)}
+    if not inner:
+        return request
+    twin = copy.copy(request)
+    _attributes(twin).update((name, value.without_credentials()) for name, value in inner.items())
+    return twin
+
+
+def _can_strip(request: Any) -> bool:
+    return hasattr(type(request), "without_credentials")  # not what passes that on to another
+
+
+def _attributes(thing: Any) -> dict[str, Any]:
+    return getattr(thing, "__dict__", {})
+
+
+def _as_text(reason: Any) -> Any:
+    if not isinstance(reason, bytes):
+        return reason
+    try:
+        return reason.decode("utf-8")
+    except UnicodeDecodeError:
+        return reason.decode("iso-8859-1")
+
+
+def _shown(url: Any) -> Any:
+    """Return a URL fit for a message; requests shows all of it."""
+    if not isinstance(url, str):
+        return url
+    return redact_text(strip_userinfo(url))
+
 
 __getattr__: Names = names_of(
     __name__,

@@ -34,10 +34,10 @@ from curlhttp.requests._files import (
     rewind_body,
     super_len,
 )
-from curlhttp.requests._header_values import (
+from curlhttp.requests._headers import (
     _parse_content_type_header as _parse_content_type_header,
 )
-from curlhttp.requests._header_values import (
+from curlhttp.requests._headers import (
     check_header_validity,
     get_encoding_from_headers,
     headers_of,

@@ -77,7 +77,7 @@ def exported(pkg: Module) -> dict[str, str]:
 
 def show_constructors(pkg: Module) -> None:
     """Let both clients have the constructor that they inherit, with their own defaults."""
-    inherited = pkg["_client.base.Core.__init__"]
+    inherited = pkg["_client.base.BaseClient.__init__"]
     limits = pkg["_models.config.Limits"].members
     show_constants(inherited)
     for path in CLIENTS:
@@ -208,6 +208,6 @@ def method(found: Object, name: str) -> str:
     owner = found if isinstance(found, Class) else found.parent
     if not isinstance(owner, Class) or name not in ("build_request", "request"):
         return ""
-    if owner.path.startswith((f"{PACKAGE}._client.base", f"{PACKAGE}._client.building")):
+    if owner.path.startswith((f"{PACKAGE}._client.base", f"{PACKAGE}._client.request_builder")):
         return f"{PACKAGE}._client.client.Client.{name}"
     return f"{owner.path}.{name}"

@@ -19,7 +19,7 @@ import pytest
 
 import curlhttp
 from curlhttp import AsyncClient, Cache, Client
-from curlhttp._client.cache import store as store_module
+from curlhttp._client import cache_storage as store_module
 from curlhttp.testing import Answer, ScriptedEngine
 from tests.support.scripted import Scripted
 
@@ -220,7 +220,7 @@ def test_a_full_disk_fails_no_request(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_hishels_own_log_is_anothers_to_read(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("hishel._core._storages._sync_sqlite").error("of another program")
     assert [each.getMessage() for each in caplog.records] == ["of another program"]
-    assert not store_module._faults.is_heard
+    assert not store_module._storage_errors.is_heard
 
 
 # threads and processes

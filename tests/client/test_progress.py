@@ -162,7 +162,7 @@ async def test_the_function_is_called_in_the_thread_that_sends(
 async def test_a_request_without_a_body_has_no_progress(
     client: AnyClient, app: AppServer, told: Told
 ) -> None:
-    with pytest.raises(ValueError, match="there is none"):
+    with pytest.raises(ValueError, match="the request has none"):
         await client.get(app.url, progress=told)
     assert app.connections == 0
 

@@ -31,7 +31,7 @@ def an_async_client() -> curlhttp.AsyncClient:
 def told_by(call: Callable[..., object], *arguments: Any, **keywords: Any) -> str:
     with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
         call(*arguments, **keywords)
-    assert "Core" not in str(caught.value)
+    assert "BaseClient" not in str(caught.value)
     return str(caught.value)
 
 

@@ -112,10 +112,10 @@ async def test_a_context_that_checks_revocation_is_refused(
 async def test_the_authorities_of_the_machine_are_trusted(
     make_client: MakeClient, tls_app: AppServer, certs: Certs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_ssl_context, "system_authorities", lambda: str(certs.ca_path))
+    monkeypatch.setattr(_ssl_context, "find_system_authorities", lambda: str(certs.ca_path))
     assert (await make_client(verify="system").get(tls_app.url)).ok
     assert (await make_client(verify=True).get(tls_app.url, verify="system")).ok
-    monkeypatch.setattr(_ssl_context, "system_authorities", lambda: str(certs.other_ca_path))
+    monkeypatch.setattr(_ssl_context, "find_system_authorities", lambda: str(certs.other_ca_path))
     with pytest.raises(curlhttp.SSLError):
         await make_client(verify="system").get(tls_app.url)
 
@@ -124,7 +124,7 @@ async def test_the_authorities_of_the_machine_are_trusted(
 async def test_a_machine_without_authorities_is_told_of(
     make_client: MakeClient, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_ssl_context, "system_authorities", lambda: None)
+    monkeypatch.setattr(_ssl_context, "find_system_authorities", lambda: None)
     monkeypatch.setattr(sys, "platform", "linux")
     with pytest.raises(OSError, match="this machine has no authorities"):
         make_client(verify="system")
@@ -135,7 +135,7 @@ async def test_a_machine_without_authorities_is_told_of(
 def test_macos_and_windows_ask_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes of it there cannot be seen here: CURLSSLOPT_NATIVE_CA is set, and no file."""
     monkeypatch.setattr(sys, "platform", "win32")
-    tls = _trust.tls_of("system", None)
+    tls = _trust.make_tls("system", None)
     options = dict(transport_options(Transport(tls=tls)))
     assert options[pycurl.SSL_OPTIONS] == pycurl.SSLOPT_NATIVE_CA
     assert options[pycurl.CAINFO] is None

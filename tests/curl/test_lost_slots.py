@@ -14,7 +14,7 @@ import curlhttp
 from curlhttp import Timeout
 from tests.servers import AppServer
 
-_WHERE = ("thread_pool.py", "slots.py", "blocking.py")
+_WHERE = ("connection_pool.py", "blocking.py")
 
 
 class _Interrupt:

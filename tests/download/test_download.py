@@ -19,7 +19,7 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._client.download.partial_file import PartialFile
+from curlhttp._client.partial_file import PartialFile
 from curlhttp._models.response import Response
 from curlhttp.testing import Answer
 from tests.servers import AppConnection, AppServer, H2Server, Record, payload

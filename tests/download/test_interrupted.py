@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp._client.download.partial_file import PartialFile
+from curlhttp._client.partial_file import PartialFile
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import AnyClient
 from tests.support.downloads import OLD, Shelf, download, left_in

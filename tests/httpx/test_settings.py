@@ -77,11 +77,11 @@ async def test_versions_of_tls_are_taken_over_from_a_context(
 async def test_a_context_without_authorities_of_its_own_means_the_machines(
     make_httpx: Make,
 ) -> None:
-    from curlhttp._client.ssl_context import system_authorities
+    from curlhttp._client.ssl_context import find_system_authorities
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls = make_httpx(transport={"verify": context}).transport._transport.tls
-    assert tls.verify == (system_authorities() or True)
+    assert tls.verify == (find_system_authorities() or True)
 
 
 async def test_a_context_that_trusts_one_certificate_alone_is_refused(
@@ -101,10 +101,10 @@ async def test_a_context_that_trusts_one_certificate_alone_is_refused(
 
 
 def test_httpx2_trusts_the_machine_and_httpx_certifi(library: Any) -> None:
-    from curlhttp._client.ssl_context import system_authorities
+    from curlhttp._client.ssl_context import find_system_authorities
 
     verify = transports(library).Transport()._transport.tls.verify
-    assert verify == (system_authorities() or True if library.__name__ == "httpx2" else True)
+    assert verify == (find_system_authorities() or True if library.__name__ == "httpx2" else True)
 
 
 async def test_a_client_certificate_is_shown(make_httpx: Make, certs: Certs) -> None:

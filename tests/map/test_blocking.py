@@ -22,8 +22,8 @@ from tests.support.pace import assert_in_time, paced
 
 
 def _engines(client: Client) -> list[Any]:
-    assert client._senders is not None
-    return [sender._engine for sender in client._senders._idle]  # type: ignore[attr-defined]
+    assert client._sender_pool is not None
+    return [sender._engine for sender in client._sender_pool._idle]  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
@@ -308,7 +308,7 @@ try:
         got += 1
 except KeyboardInterrupt:
     print("interrupted", flush=True)
-assert not client._senders._idle
+assert not client._sender_pool._idle
 again = curlhttp.Client()
 assert [r.status_code for r in client.map([url])] == [200]
 client.close()

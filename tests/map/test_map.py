@@ -27,7 +27,7 @@ MakeClient = Callable[..., AnyClient]
 def engine_of_map(client: AnyClient) -> Any:
     """Return the one engine that maps have used."""
     if client.is_blocking:
-        (sender,) = client.real._senders._idle
+        (sender,) = client.real._sender_pool._idle
         return sender._engine
     (engine,) = client.real._engines.values()
     return engine
@@ -36,7 +36,7 @@ def engine_of_map(client: AnyClient) -> Any:
 async def assert_free(client: AnyClient) -> None:
     """Nothing of a map is left but idle connections."""
     with anyio.fail_after(30):  # tasks that were cancelled may be ending
-        while client.is_blocking and not client.real._senders._idle:
+        while client.is_blocking and not client.real._sender_pool._idle:
             await anyio.sleep(0.001)
         engine = engine_of_map(client)
         while engine._pool.slots.used:

@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 
 import curlhttp
 from curlhttp import Record
-from curlhttp._client.record.har import Exchanged, Received, empty_log, read_log, write_log
+from curlhttp._client.record.har import (
+    RecordedExchange,
+    RecordedResponse,
+    empty_log,
+    read_log,
+    write_log,
+)
 from curlhttp._models.body_redaction import Redactor
 from curlhttp._models.headers import Headers
 from curlhttp._models.response import Head
@@ -289,9 +295,9 @@ def test_whatever_a_server_sends_can_be_read_again(
 ) -> None:
     fields = [f"{name}: ".encode() + value.replace(b"\n", b"") for name, value in values]
     head = Head(b"\r\n".join([b"HTTP/1.1 200 " + reason.replace(b"\n", b""), *fields, b"", b""]))
-    received = Received(head, content, is_decoded=False)
+    received = RecordedResponse(head, content, is_decoded=False)
     request = curlhttp.ClientRequest("GET", URL)
-    exchange = Exchanged(0, request, b"", 0.0, None, 0.0, received)
+    exchange = RecordedExchange(0, request, b"", 0.0, None, 0.0, received)
     path = Path(os.environ["PYTEST_FUZZED"])
     log = empty_log()
     log["entries"].append(exchange.entry(Redactor()))

@@ -14,7 +14,7 @@ import urllib3
 from curlhttp import Timeout, requests
 from curlhttp import exceptions as e
 from curlhttp._models.request import Request
-from curlhttp.requests._attempts import is_plain
+from curlhttp.requests._core_request import as_pair
 from curlhttp.requests._retries import (
     after_error,
     after_response,
@@ -22,7 +22,7 @@ from curlhttp.requests._retries import (
     as_urllib3,
     pause,
 )
-from curlhttp.requests._timeouts import as_pair
+from curlhttp.requests.adapters import is_plain
 from tests.servers import AppServer
 from tests.support.inner import run_script
 

@@ -1,10 +1,12 @@
-"""An ASGI app in place of the network: an engine for AsyncClient."""
+"""An ASGI app in state of the network: an engine for AsyncClient."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from time import monotonic
@@ -13,20 +15,340 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from curlhttp._client.apps.call import asgi_scope, check_asgi
-from curlhttp._client.apps.exchange import AppExchange
+from curlhttp._client.apps.app_call import (
+    ERROR,
+    AppCall,
+    Changes,
+    UnexpectedMessage,
+    check_asgi,
+    make_scope,
+    parse_asgi_head,
+)
 from curlhttp._client.apps.lifespan import Lifespan
 from curlhttp._client.apps.websocket import AppSocket
-from curlhttp._curl.engines.event_loop import SharedGate
+from curlhttp._curl.engines.event_loop import SharedGate, next_piece
 from curlhttp._curl.engines.loops import BackgroundTasks, Loop, background_tasks, running_loop
-from curlhttp._engine.engine import HedgePlan
-from curlhttp._models.errors import client_closed
+from curlhttp._curl.errors import body_differs, too_large
+from curlhttp._curl.head import contradicts
+from curlhttp._curl.result import decode_body
+from curlhttp._engine.engine import Engine, HedgePlan
+from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import Request
-from curlhttp._models.response import Head, Response
+from curlhttp._models.response import Head, Response, has_body
 from curlhttp._models.timings import Timings
-from curlhttp.exceptions import ClientClosed, RequestException
+from curlhttp.exceptions import (
+    ChunkedEncodingError,
+    ClientClosed,
+    ConnectionError,
+    RemoteProtocolError,
+    RequestException,
+)
 
 __all__ = ["ASGITransport", "race"]
+
+
+# --- One request to an ASGI app: the app's side, in a task of its own, and the client's ---
+
+_ROOM = 64 * 1024  # bytes that a streamed response may be ahead of its reader
+_EARLY = 0.002  # seconds that timers of event loops may be
+_TURNS = 8  # of the loop, in which an app that was due by now may be heard
+
+_Message = dict[str, Any]  # Any: what a message holds depends on its type
+
+
+class AppExchange(AppCall):
+    """A request to an app and its outcome; also the response, as long as it is on its way.
+
+    Args:
+        app: the ASGI app.
+        scope: of the request.
+        request: complete.
+        tasks: for this exchange alone.
+        engine: reads the response.
+        raises: what the app raises is raised to the caller.
+
+    Attributes:
+        done: the app is done with it, or it has failed.
+        failed: what it failed with, or None.
+        changes: wakes who waits for it.
+    """
+
+    def __init__(
+        self,
+        app: Any,  # Any: an app of the user's
+        scope: dict[str, object],
+        request: Request,
+        tasks: BackgroundTasks,
+        engine: Engine,
+        *,
+        raises: bool,
+    ) -> None:
+        super().__init__(request, engine, raises=raises)
+        self.failed: BaseException | None = None
+        self.changes: Changes = Changes(tasks.gate)
+        self._app = app
+        self._scope = scope
+        self._tasks = tasks
+        self._pieces: deque[bytes] = deque()
+        self._waiting = 0  # bytes in the pieces
+        self._size = 0
+        self._start: Head | None = None  # until some of the body is in
+        self._has_all = False  # of the response
+        self._is_gone = False  # the client
+        self._is_read = False  # the request's body
+        self._is_reading = False
+        self._has_ended = False  # the app's task
+        self._last_activity = self.begun
+
+    # the app's side
+
+    def start(self, ended: Callable[[AppExchange], object]) -> None:
+        """Call the app in a task of its own.
+
+        Args:
+            ended: called when that has ended.
+        """
+        self._tasks.spawn(self._run, ended)
+
+    async def _run(self, ended: Callable[[AppExchange], object]) -> None:
+        try:
+            await self._app(self._scope, self._receive, self._send)
+            self._finish()
+        except Exception as error:
+            self._fail(error)
+        except BaseException as error:
+            # Neither a cancelled task nor Ctrl-C is the app's answer.
+            if isinstance(error, (self._tasks.cancelled, GeneratorExit)):
+                self._fail(ConnectionError(f"{self.request}: the app was cancelled"))
+                raise
+            self._fail(error)
+        finally:
+            self._has_ended = True
+            self._total = monotonic() - self.begun
+            ended(self)
+            self.changes.tell()
+            if self.request.body is not None:
+                with suppress(Exception):  # of the caller's generator, which nobody waits for
+                    await self.request.body.aclose()
+
+    def _finish(self) -> None:
+        """See what the app has left, which has returned."""
+        if self._is_gone or self.failed is not None:
+            return
+        if self._start is None:
+            what = f"{self.request}: the app ended without a response"
+            self._fail(RemoteProtocolError(what))
+        elif not self._has_all:
+            self.failed = ChunkedEncodingError(
+                f"{self.request}: the app ended within the response body"
+            )
+
+    def _fail(self, error: BaseException) -> None:
+        if self._is_gone or self.failed is not None:
+            return
+        if self._raises or not isinstance(error, Exception):
+            self.failed = error
+        elif self._start is None or self.head is None:
+            self._answer(500, ERROR)
+        elif not self._has_all:
+            self.failed = ChunkedEncodingError(
+                f"{self.request}: the app failed within the response body"
+            )
+
+    def _answer(self, status: int, body: bytes) -> None:
+        fields = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+        self._start = parse_asgi_head({"status": status, "headers": fields})
+        self._pieces.clear()
+        self._size = self._waiting = 0
+        self._take(body, more=False)
+
+    async def _receive(self) -> _Message:
+        await self.changes.give_turn()
+        if not (self._is_read or self._is_gone):
+            return await self._receive_body()
+        while not (self._is_gone or self._has_all):
+            await self.changes.wait()
+        return {"type": "http.disconnect"}
+
+    async def _receive_body(self) -> _Message:
+        body = self.request.body
+        if body is None or body.data is not None:
+            self._is_read = True
+            data = b"" if body is None else body.data
+            return {"type": "http.request", "body": data, "more_body": False}
+        self._is_reading = True
+        try:
+            piece = await next_piece(body)
+        except Exception as error:  # the caller's own
+            self.failed, self._is_gone = error, True
+            self.changes.tell()
+            return {"type": "http.disconnect"}
+        finally:
+            self._is_reading = False
+        self._is_read = not piece
+        self._last_activity = monotonic()
+        return {"type": "http.request", "body": piece, "more_body": bool(piece)}
+
+    async def _send(self, message: _Message) -> None:
+        await self.changes.give_turn()
+        if self._is_gone:
+            raise OSError("the client has gone")  # as ASGI 2.4 has it
+        kind = message["type"]
+        self._last_activity = monotonic()
+        if kind == "http.response.start" and self._start is None:
+            self._start = parse_asgi_head(message)
+        elif kind == "http.response.body" and self._start is not None and not self._has_all:
+            self._take(bytes(message.get("body", b"")), more=bool(message.get("more_body")))
+            while self.request.stream and self._waiting >= _ROOM and not self._is_gone:
+                await self.changes.wait()
+        else:
+            raise UnexpectedMessage(kind)
+
+    def _take(self, piece: bytes, *, more: bool) -> None:
+        head, request = self._start, self.request
+        assert head is not None
+        if piece and has_body(request.method, head.status_code):
+            self._pieces.append(piece)
+            self._waiting += len(piece)
+            self._size += len(piece)
+        if self.head is None:
+            self.begin_answer(head)
+        limit = request.max_response_size
+        if limit is not None and self._size > limit:
+            self.failed, self._is_gone = too_large(request), True
+        elif not more:
+            self._has_all = True
+            if contradicts(head, request.method, self._size):
+                self.failed, self._is_gone = body_differs(request, self._size), True
+        self.changes.tell()
+
+    # the client's side
+
+    @property
+    def done(self) -> bool:
+        """Return whether the app has ended, or the exchange failed."""
+        return self._has_ended or self.failed is not None
+
+    async def wait(self, is_over: Callable[[], object]) -> None:
+        """Wait for the app.
+
+        Args:
+            is_over: what for.
+
+        Raises:
+            RequestException: it is silent for too long.
+        """
+        while not is_over():
+            await self.changes.wait(self.patience())
+            await self._check_patience(is_over)
+
+    async def _check_patience(self, is_over: Callable[[], object]) -> None:
+        """Raise what a timeout ends the wait with, unless the app is heard of first.
+
+        A loop that was late itself wakes both sides at once, in any order: who is late may be this
+        process, and not the app.
+        """
+        for _ in range(_TURNS):
+            patience = self.patience()
+            if is_over() or patience is None or patience > _EARLY:
+                return
+            await anyio.lowlevel.checkpoint()
+        if not is_over():
+            self.check_time(self._last_activity, _EARLY)
+
+    def patience(self) -> float | None:
+        """Return for how many seconds the app may be silent from now on, None without end."""
+        request, now = self.request, monotonic()
+        limits = []
+        if request.timeout.read is not None:
+            limits.append(self._last_activity + request.timeout.read - now)
+        if request.deadline is not None:
+            limits.append(request.deadline - now)
+        return max(0.0, min(limits)) if limits else None
+
+    async def give_up_late(self, is_over: Callable[[], object]) -> None:
+        """Fail if a timeout has run out.
+
+        Args:
+            is_over: see wait.
+        """
+        try:
+            await self._check_patience(is_over)
+        except RequestException as error:
+            self.abort(error)
+
+    def response(self) -> Response:
+        """Return the response of an exchange that is done.
+
+        Raises:
+            BaseException: what it failed with.
+        """
+        self.raise_failure()
+        assert self.head is not None
+        response = Response(self.request, self.head, b"".join(self._pieces), self.timings())
+        if self.request.decode and response.content:
+            decode_body(response, self.request)
+        return response
+
+    def raise_failure(self) -> None:
+        """Raise what it failed with, if it did.
+
+        Raises:
+            BaseException: of the app, of the request's body, or a RequestException.
+        """
+        failed = self.failed
+        if failed is None:
+            return
+        try:
+            raise self.told(failed)
+        finally:
+            del failed  # or its traceback would hold it, in a circle
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body, b"" at its end.
+
+        Raises:
+            BaseException: there is no more, because the exchange failed.
+        """
+        if not (self._has_all or self.done):  # of an app that always has more, no wait would ask
+            self.check_deadline()
+        if not self._pieces:
+            self._last_activity = monotonic()  # before, the caller did not wait
+            await self.wait(lambda: self._pieces or self.done)
+        if self._pieces:
+            piece = self._pieces.popleft()
+            self._waiting -= len(piece)
+            self.changes.tell()
+            return piece
+        self.raise_failure()
+        return b""
+
+    def abort(self, error: RequestException | None = None) -> None:
+        """Tell the app that the client has gone.
+
+        Args:
+            error: what whoever waits for the response gets.
+        """
+        if self.failed is None and not self._has_ended:
+            self.failed = error or closed_while_reading(self.request)
+        self._is_gone = True
+        self._pieces.clear()
+        if self._is_reading:  # of a body that may never come
+            self._tasks.cancel()
+        self.changes.tell()
+
+    def abort_from_finalizer(self) -> None:
+        """Tell the app so from whatever thread a finalizer runs in."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._tasks.call_soon(self.abort)
+
+    def cancel(self) -> None:
+        """Cancel the app's task."""
+        self._tasks.cancel()
+
+    async def wait_until_ended(self) -> None:
+        """Wait until the app's task has ended."""
+        await self._tasks.wait_until_done()
 
 
 # --- Several attempts of one request to an app at once: the plan decides, this waits ---
@@ -106,22 +428,22 @@ def _is_over(exchange: AppExchange) -> bool:
 class ASGITransport:
     """Send an AsyncClient's requests to an ASGI app: `AsyncClient(transport=ASGITransport(app))`.
 
-    All that is above the network works as ever, WebSockets included. Each request is a task of its
-    own, which ends before the client; a response is there when the app has ended, its background
-    tasks included.
+    Everything above the network works as usual, including WebSockets. Each request runs in a
+    separate task, which ends before the client does. A response is complete when the app has
+    ended, including its background tasks.
 
     Args:
-        app: of ASGI 3.
-        lifespan: start the app with `async with client`, or the first request, and stop it with
-            the client, in each event loop in which the client is used. An app that knows no
-            lifespan works, too.
-        client: address and port that the app sees, or None.
-        root_path: where the app is mounted.
-        raise_app_exceptions: what the app raises is raised by the client; else it is a response of
-            500, or a body that breaks off.
+        app: an ASGI 3 application.
+        lifespan: start the app with `async with client` or with the first request, and stop it
+            with the client, in each event loop that uses the client. Apps without lifespan
+            support work, too.
+        client: the address and port of the client that the app sees, or None.
+        root_path: the path where the app is mounted.
+        raise_app_exceptions: raise the app's exceptions from the client. If False, they become a
+            response with status 500, or an incomplete body.
 
     Raises:
-        TypeError: the app is none of ASGI.
+        TypeError: `app` is not an ASGI app.
     """
 
     needs_client = "AsyncClient"
@@ -141,7 +463,7 @@ class ASGITransport:
         self._client = client
         self._root_path = root_path
         self._raises = raise_app_exceptions
-        self._places: dict[Loop, _Place] = {}
+        self._loop_states: dict[Loop, _LoopState] = {}
         self._is_closed = False
 
     # exchanges
@@ -154,8 +476,8 @@ class ASGITransport:
             plan: when to call it again while it is busy; None for never.
 
         Raises:
-            RequestException: no response came of it.
-            Exception: the app's own.
+            RequestException: no response was received.
+            Exception: the app raised it.
         """
         exchange = await self._start(request, plan)
         try:
@@ -174,8 +496,8 @@ class ASGITransport:
             plan: see perform.
 
         Raises:
-            RequestException: no response came of it.
-            Exception: the app's own.
+            RequestException: no response was received.
+            Exception: the app raised it.
         """
         exchange = await self._start(request, plan)
         try:
@@ -189,29 +511,29 @@ class ASGITransport:
         return exchange
 
     async def _start(self, request: Request, plan: HedgePlan | None) -> AppExchange:
-        place = await self._started()
-        first = self._begin(place, request)
+        loop_state = await self._ensure_started()
+        first = self._begin(loop_state, request)
         if plan is None:
             return first
-        return await race(first, plan, partial(self._begin, place))
+        return await race(first, plan, partial(self._begin, loop_state))
 
     def _begin(
-        self, place: _Place, request: Request, first: AppExchange | None = None
+        self, loop_state: _LoopState, request: Request, first: AppExchange | None = None
     ) -> AppExchange:
         if self._is_closed:
             raise client_closed(request)
         exchange = AppExchange(
             self._app,
-            self._scope("http", place, request),
+            self._scope("http", loop_state, request),
             request,
-            background_tasks(place.loop, copy_context()),
+            background_tasks(loop_state.loop, copy_context()),
             self,
             raises=self._raises,
         )
         if first is not None:
             exchange.changes = first.changes
-        place.running.add(exchange)
-        exchange.start(place.running.discard)
+        loop_state.running.add(exchange)
+        exchange.start(loop_state.running.discard)
         return exchange
 
     async def connect(self, request: Request) -> AppStream:
@@ -225,31 +547,31 @@ class ASGITransport:
         """
         from curlhttp._client.apps.websocket import AppSocket
 
-        place = await self._started()
+        loop_state = await self._ensure_started()
         if self._is_closed:
             raise client_closed(request)
 
         def scope(fields: list[tuple[bytes, bytes]]) -> dict[str, object]:
-            return {**self._scope("websocket", place, request), "headers": fields}
+            return {**self._scope("websocket", loop_state, request), "headers": fields}
 
-        tasks = background_tasks(place.loop, copy_context())
-        ended = place.running.discard
+        tasks = background_tasks(loop_state.loop, copy_context())
+        ended = loop_state.running.discard
         socket = AppSocket(self._app, scope, request, tasks, raises=self._raises, ended=ended)
-        place.running.add(socket)
+        loop_state.running.add(socket)
         return AppStream(socket)
 
-    def _scope(self, kind: str, place: _Place, request: Request) -> dict[str, object]:
-        state = None if place.lifespan is None else place.lifespan.state
-        return asgi_scope(
+    def _scope(self, kind: str, loop_state: _LoopState, request: Request) -> dict[str, object]:
+        state = None if loop_state.lifespan is None else loop_state.lifespan.state
+        return make_scope(
             kind, request, client=self._client, root_path=self._root_path, state=state
         )
 
     async def read(self, incoming: AppExchange) -> bytes:
-        """Return the next piece of the body as it came, b"" at the end.
+        """Return the next chunk of the body as received, b"" at the end.
 
         Raises:
-            RequestException: the body broke off.
-            Exception: the app's own.
+            RequestException: the body is incomplete.
+            Exception: the app raised it.
         """
         try:
             return await incoming.read()
@@ -259,11 +581,11 @@ class ASGITransport:
             raise
 
     def abort(self, incoming: AppExchange) -> None:
-        """Let go of a response: the app is told that the client has gone."""
+        """Abort a response: the app is notified of the disconnect."""
         incoming.abort()
 
     def abort_from_finalizer(self, incoming: AppExchange) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abort a response from a finalizer, in any thread."""
         incoming.abort_from_finalizer()
 
     # waits
@@ -284,62 +606,64 @@ class ASGITransport:
 
     def gate(self) -> SharedGate:
         """Return a closed gate, for a caller to wait at."""
-        tasks = self._place().tasks
+        tasks = self._loop_state().tasks
         return SharedGate(tasks.gate(), tasks.call_soon)
 
     # the beginning and the end
 
-    def _place(self) -> _Place:
-        """Return what belongs to the running event loop."""
+    def _loop_state(self) -> _LoopState:
+        """Return the state of the transport in the running event loop."""
         loop = running_loop()
-        place = self._places.get(loop)
-        if place is None:
-            for ended in [each for each in self._places.values() if each.has_ended()]:
-                self._places.pop(ended.loop, None)
-            place = self._places[loop] = _Place(loop, self._app if self._has_lifespan else None)
-        return place
+        loop_state = self._loop_states.get(loop)
+        if loop_state is None:
+            for ended in [each for each in self._loop_states.values() if each.has_ended()]:
+                self._loop_states.pop(ended.loop, None)
+            loop_state = self._loop_states[loop] = _LoopState(
+                loop, self._app if self._has_lifespan else None
+            )
+        return loop_state
 
     async def astart(self) -> None:
         """Start the app in this event loop.
 
         Raises:
-            RuntimeError: the app says that it failed to start.
+            RuntimeError: the app reports that it failed to start.
         """
-        await self._started()
+        await self._ensure_started()
 
-    async def _started(self) -> _Place:
+    async def _ensure_started(self) -> _LoopState:
         if self._is_closed:
             raise client_closed()
-        place = self._place()
-        if place.lifespan is not None:
-            await place.lifespan.start()
-        return place
+        loop_state = self._loop_state()
+        if loop_state.lifespan is not None:
+            await loop_state.lifespan.start()
+        return loop_state
 
     def close(self) -> None:
-        """Send no more requests, and cancel what other event loops run."""
+        """Reject later requests, and cancel those of other event loops."""
         self._is_closed = True
         try:
             here = running_loop()
         except RuntimeError:  # none runs
             here = None
-        for place in list(self._places.values()):
-            if place.loop != here:
-                place.cancel_from_elsewhere()
+        for loop_state in list(self._loop_states.values()):
+            if loop_state.loop != here:
+                loop_state.cancel_from_elsewhere()
 
     async def aclose(self) -> None:
         """End all requests, then stop the app in this event loop.
 
         Raises:
-            RuntimeError: the app says that it failed to stop.
+            RuntimeError: the app reports that it failed to stop.
         """
         self.close()
-        place = self._places.pop(running_loop(), None)
-        if place is not None:
-            await place.aclose()
+        loop_state = self._loop_states.pop(running_loop(), None)
+        if loop_state is not None:
+            await loop_state.aclose()
 
 
-class _Place:
-    """What a transport has in one event loop.
+class _LoopState:
+    """The state of a transport in one event loop.
 
     Args:
         loop: see _loops.
@@ -359,7 +683,7 @@ class _Place:
         self.running: set[AppExchange | AppSocket] = set()
 
     def has_ended(self) -> bool:
-        """Return whether the event loop runs no more, for good."""
+        """Return whether the event loop has ended."""
         if isinstance(self.loop, asyncio.AbstractEventLoop):
             return self.loop.is_closed()
         try:
@@ -422,7 +746,7 @@ class AppStream:
 
         Raises:
             RequestException: the connection was given up.
-            Exception: the app's own.
+            Exception: the app raised it.
         """
         data = self._socket.give_bytes()
         if data is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from curlhttp._client.apps.call import Changes
+from curlhttp._client.apps.app_call import Changes
 from curlhttp._curl.engines.loops import BackgroundTasks
 
 __all__ = ["Lifespan"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._client.apps.call import Changes, RefusedMessage
+from curlhttp._client.apps.app_call import Changes, UnexpectedMessage
 from curlhttp._curl.engines.loops import BackgroundTasks
 from curlhttp._models.request import Request
 from curlhttp._models.response import get_reason_phrase
@@ -284,7 +284,7 @@ class AppSocket:
                 raise OSError("the WebSocket is closed")
             self._send_frame(kind, message)
         else:
-            raise RefusedMessage(kind)
+            raise UnexpectedMessage(kind)
         self._flush()
         while self._outbox_size >= _ROOM and not self.is_gone:
             await self.changes.wait()

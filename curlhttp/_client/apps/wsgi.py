@@ -14,7 +14,13 @@ from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from curlhttp._client.apps.call import ERROR, AppCall, check_wsgi, head_of_wsgi, request_fields
+from curlhttp._client.apps.app_call import (
+    ERROR,
+    AppCall,
+    check_wsgi,
+    get_request_fields,
+    parse_wsgi_head,
+)
 from curlhttp._curl.errors import body_differs, too_large
 from curlhttp._curl.head import contradicts
 from curlhttp._curl.result import decode_body
@@ -35,7 +41,7 @@ _PIECE = 64 * 1024
 _BARE = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
-def environ_of(
+def make_environ(
     request: Request,
     *,
     client: tuple[str, int] | None,
@@ -76,7 +82,7 @@ def environ_of(
     }
     if client is not None:
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = client[0], str(client[1])
-    for name, value in request_fields(request):
+    for name, value in get_request_fields(request):
         key = name.upper().replace("-", "_")
         key = key if key in _BARE else f"HTTP_{key}"
         if key in environ:
@@ -146,7 +152,7 @@ class WSGICall(AppCall):
         """Call the app, up to the first piece of its body.
 
         Raises:
-            BaseException: no response came of it.
+            BaseException: no response was received.
         """
         try:
             self._run(self._call, app, environ)
@@ -158,7 +164,7 @@ class WSGICall(AppCall):
             failed = self._closed_for(error)
             if self._raises or self._is_own(failed):
                 raise failed from failed.__cause__
-            self._start, piece = head_of_wsgi("500 Internal Server Error", _ERROR_FIELDS), ERROR
+            self._start, piece = parse_wsgi_head("500 Internal Server Error", _ERROR_FIELDS), ERROR
             self._ready.clear()
         if piece:
             self._ready.appendleft(piece)
@@ -177,7 +183,7 @@ class WSGICall(AppCall):
                     raise exc_info[1].with_traceback(exc_info[2])
             elif self._start is not None:
                 raise RuntimeError("the app called start_response twice")
-            self._start = head_of_wsgi(status, headers)
+            self._start = parse_wsgi_head(status, headers)
         finally:
             exc_info = None  # or it would hold its own frame, in a circle
         return self._write
@@ -302,19 +308,19 @@ class WSGICall(AppCall):
 class WSGITransport:
     """Send a Client's requests to a WSGI app: `Client(transport=WSGITransport(app))`.
 
-    All that is above the network works as ever. The app runs in the thread that sends the request,
-    where what it keeps by thread, such as a database's connection, is the test's as well. So
-    nothing can interrupt it: a timeout is looked at when it gives something, and no hedge is sent.
+    Everything above the network works as usual. The app runs in the thread that sends the request,
+    so it shares thread-local state, such as a database connection, with your test. Nothing can
+    interrupt it: timeouts are checked when it returns data, and hedges are not sent.
 
     Args:
-        app: of WSGI.
-        client: address and port that the app sees, or None.
-        root_path: where the app is mounted: SCRIPT_NAME.
-        raise_app_exceptions: what the app raises is raised by the client; else it is a response of
-            500, or a body that breaks off.
+        app: a WSGI application (PEP 3333).
+        client: the address and port of the client that the app sees, or None.
+        root_path: the path where the app is mounted (SCRIPT_NAME).
+        raise_app_exceptions: raise the app's exceptions from the client. If False, they become a
+            response with status 500, or an incomplete body.
 
     Raises:
-        TypeError: the app is none of WSGI.
+        TypeError: `app` is not a WSGI app.
     """
 
     needs_client = "Client"
@@ -343,8 +349,8 @@ class WSGITransport:
             plan: is told how long it took.
 
         Raises:
-            RequestException: no response came of it.
-            Exception: the app's own.
+            RequestException: no response was received.
+            Exception: the app raised it.
         """
         call = await self.open(request, plan)
         pieces = []
@@ -364,14 +370,14 @@ class WSGITransport:
             plan: see perform.
 
         Raises:
-            RequestException: no response came of it.
-            Exception: the app's own.
+            RequestException: no response was received.
+            Exception: the app raised it.
         """
         self._release_dropped()
         if self._is_closed:
             raise client_closed(request)
         call = WSGICall(request, self, raises=self._raises)
-        environ = environ_of(
+        environ = make_environ(
             request, client=self._client, root_path=self._root_path, failed=call.body_failed
         )
         call.start(self._app, environ)
@@ -383,17 +389,17 @@ class WSGITransport:
         """Return the next piece of the body as it came, b"" at the end.
 
         Raises:
-            RequestException: the body broke off.
-            Exception: the app's own.
+            RequestException: the body is incomplete.
+            Exception: the app raised it.
         """
         return incoming.read()
 
     def abort(self, incoming: WSGICall) -> None:
-        """Let go of a response, and close what the app returned."""
+        """Abort a response, and close the iterable that the app returned."""
         incoming.give_up()
 
     def abort_from_finalizer(self, incoming: WSGICall) -> None:
-        """Let go of a response from a finalizer: what the app returned is closed later."""
+        """Abort a response from a finalizer; the app's iterable is closed later."""
         self._dropped.append(incoming)
 
     async def sleep(self, seconds: float) -> None:
@@ -415,7 +421,7 @@ class WSGITransport:
         return ThreadGate()
 
     def close(self) -> None:
-        """Send no more requests."""
+        """Reject later requests."""
         self._is_closed = True
         self._release_dropped()
 

@@ -1,1 +1,1 @@
-"""Many requests at a time, for `map` of both clients; what is common to both is in `work`."""
+"""Many concurrent requests, for `map` of both clients; both use `scheduler`."""

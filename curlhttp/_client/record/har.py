@@ -28,10 +28,10 @@ from curlhttp._models.timings import NO_TIME, Timings
 from curlhttp._version import __version__
 
 __all__ = [
-    "Exchanged",
     "JSONObject",
     "PlaybackEntry",
-    "Received",
+    "RecordedExchange",
+    "RecordedResponse",
     "empty_log",
     "read_log",
     "write_log",
@@ -45,7 +45,7 @@ JSONObject: TypeAlias = "dict[str, Any]"
 
 
 @dataclass
-class Received:
+class RecordedResponse:
     """What came back.
 
     Attributes:
@@ -64,7 +64,7 @@ class Received:
 
 
 @dataclass
-class Exchanged:
+class RecordedExchange:
     """One exchange with a server.
 
     Attributes:
@@ -84,7 +84,7 @@ class Exchanged:
     begun: float
     timings: Timings | None
     receive: float
-    answer: Received | None
+    answer: RecordedResponse | None
     error: str | None = None
 
     def entry(self, masks: Redactor) -> JSONObject:
@@ -198,7 +198,7 @@ def _request(request: Request, body: bytes, version: str, masks: Redactor) -> JS
     return found
 
 
-def _response(answer: Received, masks: Redactor) -> JSONObject:
+def _response(answer: RecordedResponse, masks: Redactor) -> JSONObject:
     head = answer.head
     received = Headers.from_block(head.block)
     headers = masks.headers(received)
@@ -218,7 +218,7 @@ def _response(answer: Received, masks: Redactor) -> JSONObject:
     }
 
 
-def _content(answer: Received, headers: Headers, masks: Redactor) -> JSONObject:
+def _content(answer: RecordedResponse, headers: Headers, masks: Redactor) -> JSONObject:
     media_type = headers.get("content-type", "")
     content, coded = answer.content, headers.get_list("content-encoding")
     plain: bytes | None = content

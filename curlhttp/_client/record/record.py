@@ -1,4 +1,4 @@
-"""Records of what engines do: what users hold, and the file behind it."""
+"""Record what a client sends and receives to a HAR file, and play it back."""
 
 from __future__ import annotations
 
@@ -10,68 +10,75 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from curlhttp._client.record.engine import RecordingEngine
 from curlhttp._client.record.har import (
-    Exchanged,
     JSONObject,
     PlaybackEntry,
+    RecordedExchange,
+    RecordedResponse,
     empty_log,
     read_log,
     write_log,
 )
-from curlhttp._engine.engine import Engine
+from curlhttp._engine.engine import Engine, HedgePlan, Incoming, connector, reader_of
+from curlhttp._models.body import BytesBody, read_whole
 from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
-from curlhttp._models.errors import Unpicklable
+from curlhttp._models.errors import Unpicklable, client_closed
 from curlhttp._models.redaction import display_url
 from curlhttp._models.request import Request
+from curlhttp._models.response import Head, Response
+from curlhttp._models.timings import NO_TIME, Timings, make_timings
+from curlhttp.exceptions import RequestException, ResponseTooLarge
 
-__all__ = ["HarLog", "Record", "only"]
+if TYPE_CHECKING:
+    from curlhttp._engine.engine import ByteStream, Gate
+
+__all__ = ["HarLog", "Record"]
 
 
-# --- Which entry of a cassette answers a request, and which came nearest where none does ---
+# --- Which entry of a cassette matches a request, and which is nearest if none does ---
 
 Part: TypeAlias = Literal["method", "url", "body"]
 
 
 class Key(NamedTuple):
-    """What is compared of a request; secrets are masked."""
+    """The parts of a request that are compared, with secrets masked."""
 
     method: str
     url: str
     body: bytes
 
 
-def key_of(request: Request, body: bytes, masks: Redactor) -> Key:
-    """Return the key of a request that is to be sent."""
+def make_key(request: Request, body: bytes, masks: Redactor) -> Key:
+    """Return the key of a request to send."""
     media_type = request.get_header("content-type") or ""
     plain = decode_readable(body, request.read_headers().get_list("content-encoding"))
     masked = masks.body(plain, media_type)
     return Key(request.method, _sorted(masks.url(request.url)), _steady(masked, media_type))
 
 
-def key_of_entry(played: PlaybackEntry, masks: Redactor) -> Key:
-    """Return the key of an entry, whoever has written it."""
+def make_entry_key(played: PlaybackEntry, masks: Redactor) -> Key:
+    """Return the key of an entry, which another program may have written."""
     body = _steady(masks.body(played.body, played.media_type), played.media_type)
     return Key(played.method, _sorted(masks.url(played.url)), body)
 
 
 def _sorted(url: str) -> str:
-    """Return a URL with its parameters in order: some programs have them in a set."""
+    """Return a URL with sorted parameters: some programs send them in any order."""
     path, mark, query = url.partition("?")
     return path + mark + "&".join(sorted(query.split("&")))
 
 
 def _steady(body: bytes, media_type: str) -> bytes:
-    """Return a body without what chance has put there: the boundary of a form."""
+    """Return a body without the random boundary of a form."""
     found = parse_boundary(media_type)
     return body if found is None else body.replace(found.encode("latin-1", "replace"), b"-")
 
 
-def only(key: Key, parts: Collection[Part]) -> Key:
-    """Return a key that has the parts that count, and is equal where they are."""
+def keep_parts(key: Key, parts: Collection[Part]) -> Key:
+    """Return a key with only the parts to compare."""
     return Key(
         key.method if "method" in parts else "",
         key.url if "url" in parts else "",
@@ -79,8 +86,10 @@ def only(key: Key, parts: Collection[Part]) -> Key:
     )
 
 
-def nearest(key: Key, known: Sequence[Key], parts: Sequence[Part]) -> tuple[int, list[Part]] | None:
-    """Return the position of the key that is most like one, and the parts that differ."""
+def find_nearest(
+    key: Key, known: Sequence[Key], parts: Sequence[Part]
+) -> tuple[int, list[Part]] | None:
+    """Return the position of the most similar key, and the parts that differ."""
     if not known:
         return None
 
@@ -99,22 +108,22 @@ _PARTS: tuple[Part, ...] = ("method", "url", "body")
 
 
 class _Cassette:
-    """What was recorded since the file was read; it is written where anything was."""
+    """The exchanges recorded since the file was read."""
 
     def __init__(self, path: Path, masks: Redactor, log: JSONObject) -> None:
         self.path = path
         self._masks = masks
         self._log = log
-        self._exchanges: deque[Exchanged] = deque()
-        self._is_new = False  # there is more in the log than in the file
+        self._exchanges: deque[RecordedExchange] = deque()
+        self._is_new = False  # the log has more entries than the file
         self._lock = threading.Lock()
 
-    def add(self, exchange: Exchanged) -> None:
-        """Take down an exchange; without a lock, since a finalizer may do so."""
+    def add(self, exchange: RecordedExchange) -> None:
+        """Add an exchange. Takes no lock, because a finalizer may call this."""
         self._exchanges.append(exchange)
 
     def save(self, *, always: bool = False) -> None:
-        """Write the file, if there is anything new.
+        """Write the file if anything is new.
 
         Raises:
             OSError: it cannot be written.
@@ -131,22 +140,22 @@ class _Cassette:
 
 
 class _Recording(Unpicklable):
-    """What records have in common: the tape, and what engines ask of it."""
+    """Base class of Record and HarLog: a cassette and the decisions of its engine."""
 
     _why_not = "it is the one to write its file; make one a process, each with its own path"
 
-    def __init__(self, tape: _Cassette, *, keeps_errors: bool) -> None:
-        self._tape = tape
+    def __init__(self, cassette: _Cassette, *, keeps_errors: bool) -> None:
+        self._cassette = cassette
         self._keeps_errors = keeps_errors
         self._numbers = itertools.count()
 
     @property
     def records(self) -> bool:
-        """Return whether a request that no entry answers is sent."""
+        """Return whether requests without a matching entry are sent."""
         return True
 
     def around(self, engine: Engine) -> Engine:
-        """Return an engine that records what one does, or plays back."""
+        """Wrap an engine in one that records or plays back."""
         return RecordingEngine(self, engine)
 
     def find(self, request: Request, body: bytes) -> PlaybackEntry | None:
@@ -158,53 +167,54 @@ class _Recording(Unpicklable):
         return None
 
     def begin(self) -> int:
-        """Return the number of one more exchange."""
+        """Return the number of the next exchange."""
         return next(self._numbers)
 
-    def add(self, exchange: Exchanged) -> None:
-        """Take down an exchange that has ended."""
+    def add(self, exchange: RecordedExchange) -> None:
+        """Add an exchange that has ended."""
         if exchange.error is None or self._keeps_errors:
-            self._tape.add(exchange)
+            self._cassette.add(exchange)
 
     def save(self) -> None:
-        """Write what was recorded up to now; streams that are not over are not in it.
+        """Write everything recorded so far, without streams that have not ended.
 
         Raises:
             OSError: the file cannot be written.
         """
-        self._tape.save()
+        self._cassette.save()
 
     close = save
 
 
 class Record(_Recording):
-    """Record what happens on the wire into a file, and play it back.
+    """Record requests and responses to a file, and play them back.
 
         with curlhttp.Client(transport=curlhttp.Record("users.har")) as client:
             client.get("https://api.example.org/users")
 
-    The file is HAR 1.2, which the tools of browsers open. Each attempt is an entry, so that
-    redirects, challenges and retries play back one by one, each entry once. Credentials are masked
-    before they are written: of headers, parameters, forms and JSON, by their names. A request is
-    masked in the same way before it is compared, so any value of a masked parameter fits.
+    The file is HAR 1.2, which browser tools can open. Each attempt is one entry, so redirects,
+    challenges and retries play back one by one. Each entry plays back once. Credentials in headers,
+    parameters, forms and JSON are masked by name before they are written. A request is masked in
+    the same way before it is compared, so any value of a masked parameter matches.
 
-    Bodies of requests are read into memory, those of responses kept as they are read. A body that
-    was left early plays back as far as it was read. Requests that failed without a response are not
-    recorded: the next run tries them again.
+    Request bodies are read into memory. Response bodies are kept as you read them: a body that you
+    did not finish plays back as far as you read it. Requests that failed without a response are not
+    recorded, so the next run sends them again.
 
-    It is written when a client that has it closes, by save(), and when the program ends.
+    The file is written when a client that uses the Record closes, by save(), and at exit.
 
     Args:
         path: of the file.
-        mode: "once" records if there is no file, else plays back; "new" plays back, and records
-            what is not there; "none" plays back alone; "all" records all anew.
-        match: what of a request has to be the same: any of "method", "url" and "body". The order
-            of parameters, and the boundary of a form, do not count.
-        secrets: names of headers, parameters, form fields and members of JSON to be masked, beside
-            those that say it by themselves.
+        mode: "once" records if there is no file and otherwise plays back; "new" plays back and
+            records requests without an entry; "none" only plays back; "all" records everything
+            again.
+        match: the parts of a request to compare, any of "method", "url" and "body". The order of
+            parameters and the boundary of a form are ignored.
+        secrets: more names of headers, parameters, form fields and JSON members to mask, besides
+            the well-known ones.
 
     Raises:
-        ValueError: the file is no HAR 1.2; says where. Or the mode is none of these.
+        ValueError: the file is not HAR 1.2 (the message says where), or an argument is invalid.
         OSError: the file cannot be read.
     """
 
@@ -226,25 +236,25 @@ class Record(_Recording):
         self._match = tuple(match)
         self._has_file = mode != "all" and self.path.exists()
         log, played = read_log(self.path) if self._has_file else (empty_log(), [])
-        self._played = [(key_of_entry(each, self._masks), each) for each in played]
+        self._played = [(make_entry_key(each, self._masks), each) for each in played]
         self._left: dict[Key, deque[PlaybackEntry]] = {}
         for key, each in self._played:
-            self._left.setdefault(only(key, self._match), deque()).append(each)
+            self._left.setdefault(keep_parts(key, self._match), deque()).append(each)
         self._lock = threading.Lock()
-        tape = _Cassette(self.path, self._masks, log)
-        super().__init__(tape, keeps_errors=False)
-        weakref.finalize(self, tape.save)
+        cassette = _Cassette(self.path, self._masks, log)
+        super().__init__(cassette, keeps_errors=False)
+        weakref.finalize(self, cassette.save)
 
     @property
     def records(self) -> bool:
-        """Return whether a request that no entry answers is sent."""
+        """Return whether requests without a matching entry are sent."""
         return self.mode in ("all", "new") or (self.mode == "once" and not self._has_file)
 
     def find(self, request: Request, body: bytes) -> PlaybackEntry | None:
-        """Return the entry that answers a request and was not played back yet, else None."""
-        key = key_of(request, body, self._masks)
+        """Return a matching entry that was not played back yet, or None to record."""
+        key = make_key(request, body, self._masks)
         with self._lock:
-            left = self._left.get(only(key, self._match))
+            left = self._left.get(keep_parts(key, self._match))
             if left:
                 return left.popleft()
         if self.records:
@@ -254,7 +264,7 @@ class Record(_Recording):
     def _explain(self, request: Request, key: Key) -> str:
         said = f"{request}: no entry of {self.path} answers this, and mode {self.mode!r} records"
         said += " nothing new" if self._has_file else " nothing: there is no such file"
-        found = nearest(key, [known for known, _ in self._played], self._match)
+        found = find_nearest(key, [known for known, _ in self._played], self._match)
         if found is None:
             return said
         position, differing = found
@@ -272,13 +282,13 @@ class Record(_Recording):
 
 
 class HarLog(_Recording):
-    """What `client.har(path)` returns: use it in `with` or `async with`.
+    """The recording that `client.har(path)` returns: use it in `with` or `async with`.
 
     Args:
         path: of the file, which is written at the end.
-        secrets: names of what is masked as well.
-        put: puts this around the engines of the client.
-        take: takes it away again.
+        secrets: more names to mask.
+        put: adds this wrapper to the engines of the client.
+        take: removes it again.
     """
 
     def __init__(
@@ -298,10 +308,252 @@ class HarLog(_Recording):
 
     def __exit__(self, *exc: object) -> None:
         self._take(self)
-        self._tape.save(always=True)
+        self._cassette.save(always=True)
 
     async def __aenter__(self) -> HarLog:
         return self.__enter__()
 
     async def __aexit__(self, *exc: object) -> None:
         self.__exit__(*exc)
+
+
+# --- An engine around another one: it plays back recorded responses and records the others ---
+
+
+class RecordingEngine:
+    """Record or play back the exchanges of another engine."""
+
+    def __init__(self, recorder: _Recording, engine: Engine) -> None:
+        self._recorder = recorder
+        self._engine = engine
+        self.sleep = engine.sleep
+        self.now = engine.now
+        self.wall = engine.wall
+        self.gate: Callable[[], Gate] = engine.gate
+        self.close = engine.close
+
+    async def connect(self, request: Request) -> ByteStream:
+        """Open a connection for another protocol. Its traffic is not recorded.
+
+        Raises:
+            AssertionError: the mode forbids network access.
+        """
+        if not self._recorder.records:
+            raise AssertionError(
+                f"{request}: this is not HTTP, of which alone there is a recording"
+            )
+        return await connector(self._engine).connect(request)
+
+    def _find(self, request: Request, body: bytes) -> PlaybackEntry | None:
+        if getattr(self._engine, "is_closed", False):  # as the real one would say
+            raise client_closed(request)
+        return self._recorder.find(request, body)
+
+    async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
+        """Play the response back, or send the request and record its response."""
+        request, body = await _in_memory(request)
+        played = self._find(request, body)
+        if played is not None:
+            content = b"".join(_bounded(played, request))
+            return Response(request, played.head, content, NO_TIME)
+        recording = _RecordingExchange(self._recorder, self._engine, request, body)
+        try:
+            response = await (
+                self._engine.perform(request)
+                if plan is None
+                else self._engine.perform(request, plan)
+            )
+        except RequestException as error:
+            recording.fail(error)
+            raise
+        recording.take(response)
+        return response
+
+    async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
+        """Play the head of a response back, or send the request and record its response."""
+        request, body = await _in_memory(request)
+        played = self._find(request, body)
+        if played is not None:
+            return _PlaybackIncoming(played.head, _bounded(played, request))
+        recording = _RecordingExchange(self._recorder, self._engine, request, body)
+        try:
+            incoming = await (
+                self._engine.open(request) if plan is None else self._engine.open(request, plan)
+            )
+        except RequestException as error:
+            recording.fail(error)
+            raise
+        return _RecordingIncoming(recording, incoming, reader_of(incoming, self._engine))
+
+    async def read(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> bytes:
+        """Return the next piece of the body."""
+        return await incoming.read()
+
+    def abort(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> None:
+        """Abort a response. The part that was read is recorded."""
+        incoming.abort()
+
+    def abort_from_finalizer(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> None:
+        """Abort a response from a finalizer."""
+        incoming.abort(from_finalizer=True)
+
+
+async def _in_memory(request: Request) -> tuple[Request, bytes]:
+    """Return a request whose body is in memory, and the body."""
+    body = request.body
+    if body is None:
+        return request, b""
+    if body.data is not None:
+        return request, body.data
+    try:
+        data = await read_whole(body)
+    finally:
+        body.close()
+        await body.aclose()
+    request = request.copy()
+    request.body = BytesBody(data, body.content_type)
+    return request, data
+
+
+def _bounded(played: PlaybackEntry, request: Request) -> list[bytes]:
+    limit = request.max_response_size
+    if limit is not None and sum(map(len, played.pieces)) > limit:
+        raise ResponseTooLarge(
+            f"{request}: the response body is larger than max_response_size={limit} bytes",
+            request=request,
+            request_sent=True,
+        )
+    return [] if request.method == "HEAD" else played.pieces.copy()
+
+
+class _RecordingExchange:
+    """One exchange that is being recorded."""
+
+    def __init__(self, recorder: _Recording, engine: Engine, request: Request, body: bytes) -> None:
+        self.now = engine.now
+        self._recorder = recorder
+        self._request = request
+        self._body = body
+        self._number = recorder.begin()
+        self._begun = engine.wall()
+
+    def take(self, response: Response) -> None:
+        """Record a response whose body is in memory."""
+        request, timings = response.request, response.timings
+        # The engine decodes the body, except for followed redirects, whose body nobody reads.
+        is_decoded = bool(request.decode) and not (
+            request.follow_redirects and response.is_redirect
+        )
+        received = RecordedResponse(response._head, response._content or b"", is_decoded)
+        self.end(timings, timings.total - timings.first_byte, received)
+
+    def fail(self, error: RequestException) -> None:
+        """Record that no complete response was received."""
+        response = error.response
+        received = None
+        if response is not None and response._content is not None:
+            received = RecordedResponse(
+                response._head, response._content, is_decoded=False, is_whole=False
+            )
+        self.end(error.timings, 0.0, received, error)
+
+    def end(
+        self,
+        timings: Timings | None,
+        receive: float,
+        received: RecordedResponse | None,
+        error: RequestException | None = None,
+    ) -> None:
+        """Record how the exchange ended."""
+        exchange = RecordedExchange(
+            self._number, self._request, self._body, self._begun, timings, receive, received
+        )
+        if error is not None:
+            exchange.error = f"{type(error).__name__}: {error}"
+        self._recorder.add(exchange)
+
+
+class _RecordingIncoming:
+    """A response on the wire whose body is recorded as it is read."""
+
+    def __init__(self, recording: _RecordingExchange, incoming: Incoming, engine: Engine) -> None:
+        self._recording = recording
+        head = incoming.head
+        assert head is not None
+        self.head: Head = head  # kept, as the engine may use its own for another request
+        self._incoming = incoming
+        self._engine = engine
+        self._pieces: list[bytes] = []
+        self._is_over = False
+        times = incoming.timings()
+        self._times = times if isinstance(times, Timings) else make_timings(times)
+        self._since = recording.now()
+
+    @property
+    def done(self) -> bool:
+        """Return whether reading the rest does not wait."""
+        return self._incoming.done
+
+    def timings(self) -> Timings:
+        """Return where the time went up to the head."""
+        return self._times
+
+    def certificate(self) -> str | None:
+        """Return the server's certificate as PEM, if this opened the connection."""
+        return self._incoming.certificate()
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body, and keep it."""
+        try:
+            piece = await self._engine.read(self._incoming)
+        except RequestException as error:
+            self._end(error)
+            raise
+        except BaseException:  # a cancellation: the engine has aborted it
+            self._end()
+            raise
+        if piece:
+            self._pieces.append(piece)
+        else:
+            self._end(is_whole=True)
+        return piece
+
+    def abort(self, *, from_finalizer: bool = False) -> None:
+        """Drop the rest of the body."""
+        if from_finalizer:
+            self._engine.abort_from_finalizer(self._incoming)
+        else:
+            self._engine.abort(self._incoming)
+        self._end()
+
+    def _end(self, error: RequestException | None = None, *, is_whole: bool = False) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        sizes = tuple(map(len, self._pieces))
+        received = RecordedResponse(self.head, b"".join(self._pieces), False, sizes, is_whole)
+        self._recording.end(self._times, self._recording.now() - self._since, received, error)
+
+
+class _PlaybackIncoming:
+    """A response that is played back, piece by piece."""
+
+    def __init__(self, head: Head, pieces: list[bytes]) -> None:
+        self.head: Head = head
+        self.done: bool = True
+        self._pieces = pieces
+
+    def timings(self) -> Timings:
+        """Return that it took no time."""
+        return NO_TIME
+
+    def certificate(self) -> None:
+        """Return None: there was no TLS."""
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body."""
+        return self._pieces.pop(0) if self._pieces else b""
+
+    def abort(self, *, from_finalizer: bool = False) -> None:
+        """Drop the rest of the body."""
+        self._pieces.clear()

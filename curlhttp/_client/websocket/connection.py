@@ -22,8 +22,8 @@ from curlhttp._client.websocket.frames import BINARY, TEXT, FrameBuffer, pack_me
 from curlhttp._client.websocket.handshake import Settings
 from curlhttp._engine.engine import Gate, MakeGate
 from curlhttp._flow.upgrade import Upgraded
+from curlhttp._models.decoding import Parts
 from curlhttp._models.fork import register
-from curlhttp._models.parts import Parts
 from curlhttp._models.redaction import display_text, redact_text
 from curlhttp.exceptions import (
     ClientClosed,
@@ -110,7 +110,7 @@ _MOST_EMPTY = 10_000  # pieces without data in a message
 _INVALID, _VIOLATION = 1007, 1008  # close codes
 
 
-class Inbox:
+class MessageBuffer:
     """The messages that came in, and were not asked for yet.
 
     Attributes:
@@ -231,7 +231,7 @@ class WebSocketConnection:
         self._packs = not protocol.extensions  # messages go out as they are
         self._late_pong: bytes | None = None  # has to wait until the server takes more
         self._written = 0  # bytes
-        self.inbox: Inbox = Inbox()
+        self.inbox: MessageBuffer = MessageBuffer()
         self._is_at_end = False  # the server sends no more bytes
         self._receives = False
         self._enders: list[Gate] = []  # of callers that wait for the end

@@ -12,7 +12,7 @@ from struct import Struct
 
 from websockets.frames import apply_mask  # type: ignore[attr-defined]  # in C where it can be
 
-from curlhttp._models.parts import Parts
+from curlhttp._models.decoding import Parts
 
 __all__ = ["BINARY", "TEXT", "FrameBuffer", "pack_message"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from curlhttp._client.building import DownloadOptions
+from curlhttp._client.request_builder import DownloadOptions
 from curlhttp._engine.engine import Engine, Send
 from curlhttp._flow.upgrade import Upgraded, upgrade
 from curlhttp._models.redaction import display_text, display_url
@@ -26,7 +26,7 @@ from curlhttp.exceptions import (
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol
 
-    from curlhttp._client.base import Core
+    from curlhttp._client.base import BaseClient
 
 __all__ = ["Settings", "Wanted", "shake_hands"]
 
@@ -103,7 +103,7 @@ class Settings(NamedTuple):
 
 
 async def shake_hands(
-    core: Core,
+    client: BaseClient,
     choose: Callable[[], Engine],
     url: str | bytes | URL,
     settings: Settings,
@@ -112,7 +112,7 @@ async def shake_hands(
     """Shake hands with a server; return its response and what speaks the protocol from there.
 
     Args:
-        core: the client, whose layers the handshake goes through.
+        client: the client, whose layers the handshake goes through.
         choose: gives the engine.
         url: ws, wss, http or https, or relative to base_url.
         settings: what the caller wants.
@@ -122,15 +122,15 @@ async def shake_hands(
         WebSocketRefused: the server answered, and did not open one.
         RequestException: no answer came, or a wrong one.
     """
-    make_protocol = _protocol_maker(settings)
-    request = _request(core, url, options)
+    make_protocol = _make_protocol_factory(settings)
+    request = _request(client, url, options)
     handshake = _Handshake(make_protocol)
-    send = core.chain.ending_in(
-        upgrade(choose, core.clock.now),
-        core.clock,
-        core.gate,
+    send = client.chain.ending_in(
+        upgrade(choose, client.clock.now),
+        client.clock,
+        client.gate,
         within_retry=handshake.around,
-        plain=core.exchange,
+        plain=client.exchange,
     )
     response = await send(request)
     if not isinstance(response, Upgraded) or handshake.protocol is None:
@@ -147,7 +147,7 @@ class WebSocketRequest(Request):
         return super().__str__().replace(" http", " ws", 1)
 
 
-def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
+def _request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
     for name in options:
         if name not in DownloadOptions.__annotations__:
             from curlhttp._models.suggestions import no_option
@@ -157,7 +157,7 @@ def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Re
     if options.get("follow_redirects") or options.get("allow_redirects"):
         raise ValueError("redirects of a WebSocket's handshake are not followed")
     try:
-        request = core.build_request("GET", _as_http(url), stream=True, **options)
+        request = client.build_request("GET", _as_http(url), stream=True, **options)
     except InvalidSchema:
         raise InvalidSchema(
             f"{display_url(str(url))!r} is no WebSocket's URL: those begin with ws:// or wss://"
@@ -180,7 +180,7 @@ def _as_http(url: str | bytes | URL) -> str | URL:
     return text if found is None else f"http{found[1].lower()}:{text[found.end() :]}"
 
 
-def _protocol_maker(settings: Settings) -> Callable[[], ClientProtocol]:
+def _make_protocol_factory(settings: Settings) -> Callable[[], ClientProtocol]:
     """Return what makes a protocol for one attempt.
 
     Raises:

@@ -8,12 +8,13 @@ from contextlib import AbstractContextManager
 from contextvars import Context
 from types import TracebackType
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from curlhttp._client.websocket.handshake import Settings, Wanted, shake_hands
-from curlhttp._client.websocket.registry import WebSocketRegistry
-from curlhttp._engine.engine import Engine
+from curlhttp._engine.engine import Engine, Gate, MakeGate
 from curlhttp._engine.run import run_sync
 from curlhttp._models.errors import Unpicklable
+from curlhttp._models.fork import register
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 from curlhttp.exceptions import WebSocketClosed
@@ -21,19 +22,108 @@ from curlhttp.exceptions import WebSocketClosed
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol
 
-    from curlhttp._client.base import Core
-    from curlhttp._client.building import DownloadOptions
+    from curlhttp._client.base import BaseClient
+    from curlhttp._client.request_builder import DownloadOptions
     from curlhttp._client.websocket.connection import Message, WebSocketConnection
     from curlhttp._flow.upgrade import Upgraded
 
 __all__ = ["AsyncWebSocket", "OpeningWebSocket", "WebSocket", "open_async", "open_blocking"]
 
 
+# --- Answer pings on WebSockets that nobody reads, and send keepalive pings ---
+#
+# About once a second it lets each that nobody receives on read what is there, which answers pings
+# and notices the end; and it has each send its own pings. It decides nothing.
+
+_LEAST, _MOST = 0.01, 1.0  # seconds between two rounds
+
+
+class WebSocketRegistry:
+    """Answer pings on WebSockets that nobody reads, and send keepalive pings.
+
+    About once a second it lets each WebSocket without a receiver read what has arrived, which
+    answers pings and detects the end. It serves one client, or one event loop.
+
+    Args:
+        now: returns monotonic seconds.
+        gate: makes a gate of the engine.
+        start: runs a coroutine function in a new thread or task.
+
+    Attributes:
+        gate: makes a gate of the engine.
+        runs: some WebSockets are registered.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        gate: MakeGate,
+        start: Callable[[Callable[[], Coroutine[object, None, None]]], object],
+    ) -> None:
+        self._now = now
+        self.gate = gate
+        self._start = start
+        self._connections: WeakSet[WebSocketConnection] = WeakSet()
+        self._woken: Gate | None = None
+        self.runs = False
+        self._lock = threading.Lock()
+        register(self)
+
+    def add(self, connection: WebSocketConnection) -> None:
+        """Register a WebSocket."""
+        with self._lock:
+            self._connections.add(connection)
+            starts, self.runs = not self.runs, True
+        if starts:
+            self._start(self._run)
+        else:
+            self._wake()
+
+    def remove(self, connection: WebSocketConnection) -> None:
+        """Remove a WebSocket."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._wake()
+
+    def _wake(self) -> None:
+        woken = self._woken
+        if woken is not None:
+            woken.open()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                woken = self._woken = self.gate()
+                seconds = self._round()
+                with self._lock:
+                    if not self._connections:
+                        self.runs = False
+                        return
+                await woken.wait(seconds)
+        except BaseException:  # the event loop ends
+            self.runs = False
+            raise
+
+    def _round(self) -> float:
+        """Let each WebSocket do what is due, and return the seconds until the next round."""
+        now = self._now()
+        due = now + _MOST
+        for connection in tuple(self._connections):
+            due = min(due, connection.attend(now))
+        return max(_LEAST, due - self._now())
+
+    def after_fork_in_child(self) -> None:
+        """Leave the WebSockets to the parent, because its thread does not exist here."""
+        self._connections = WeakSet()
+        self._lock = threading.Lock()
+        self.runs, self._woken = False, None
+
+
 _NORMAL, _GONE, _FAILED = 1000, 1001, 1011
 
 
-class _WebSocket(Unpicklable):
-    """What both have in common."""
+class BaseWebSocket(Unpicklable):
+    """The properties of both WebSocket classes."""
 
     _why_not = "it holds a connection; open a new one where it is needed"
 
@@ -52,12 +142,12 @@ class _WebSocket(Unpicklable):
 
     @property
     def close_code(self) -> int | None:
-        """Return the close code: the server's, else ours, else 1006; None while it is open."""
+        """Return the close code: the server's, else ours, else 1006. None while it is open."""
         return self._connection.code if self._connection.has_ended else None
 
     @property
     def close_reason(self) -> str | None:
-        """Return the reason that belongs to the close code; None while it is open."""
+        """Return the reason sent with the close code; None while it is open."""
         return self._connection.reason if self._connection.has_ended else None
 
     @property
@@ -70,8 +160,8 @@ class _WebSocket(Unpicklable):
         return f"<curlhttp.{type(self).__name__} {self.response.request} [{state}]>"
 
 
-class WebSocket(_WebSocket):
-    """A WebSocket of `Client`; use it in `with`. One thread receives, any number may send."""
+class WebSocket(BaseWebSocket):
+    """A WebSocket of `Client`; use it in `with`. One thread may receive, any number may send."""
 
     def send(self, message: str | bytes) -> None:
         """Send a message: str as text, bytes as binary.
@@ -79,29 +169,29 @@ class WebSocket(_WebSocket):
         It waits while the server does not read.
 
         Args:
-            message: what to send; bytearray and memoryview are bytes, too.
+            message: str, bytes, bytearray or memoryview.
 
         Raises:
-            TypeError: it is something else.
+            TypeError: the message has another type.
             WebSocketClosed: the WebSocket is closed, or its connection broke.
         """
         run_sync(lambda: self._connection.send(message))
 
     def recv(self, timeout: float | None = None) -> Message:
-        """Return the next message: str of text, bytes of binary.
+        """Return the next message: str for text, bytes for binary.
 
         Args:
-            timeout: seconds to wait; None for as long as it takes. Nothing is lost by it.
+            timeout: seconds to wait, or None for no limit. A timeout loses no message.
 
         Raises:
-            ReadTimeout: no message came in time.
-            WebSocketClosed: there are no more.
-            RuntimeError: another thread receives on it.
+            ReadTimeout: no message arrived in time.
+            WebSocketClosed: no more messages will arrive.
+            RuntimeError: another thread is receiving.
         """
         return run_sync(lambda: self._connection.receive(timeout))
 
     def ping(self, data: bytes = b"") -> None:
-        """Send a ping, and do not wait for its pong; see `latency` for those of the keepalive.
+        """Send a ping without waiting for its pong; see `latency` for keepalive pings.
 
         Args:
             data: at most 125 bytes.
@@ -109,14 +199,14 @@ class WebSocket(_WebSocket):
         run_sync(lambda: self._connection.ping(data))
 
     def close(self, code: int = _NORMAL, reason: str = "") -> None:
-        """Close it, and wait up to close_timeout for the server to agree; may be called twice.
+        """Close the WebSocket, and wait up to close_timeout for the server's close frame.
 
         Args:
             code: 1000 to 1003, 1007 to 1014, or 3000 to 4999 (RFC 6455, section 7.4).
             reason: at most 123 bytes of UTF-8.
 
         Raises:
-            ValueError: code or reason cannot be sent.
+            ValueError: the code or the reason is invalid.
         """
         run_sync(lambda: self._connection.close(code, reason))
 
@@ -146,40 +236,40 @@ class WebSocket(_WebSocket):
             self._connection.abort(_GONE)  # Ctrl-C does not wait for the server
 
 
-class AsyncWebSocket(_WebSocket):
-    """A WebSocket of `AsyncClient`; use it in `async with`. One task receives, any may send."""
+class AsyncWebSocket(BaseWebSocket):
+    """A WebSocket of `AsyncClient`; use it in `async with`. One task may receive, any may send."""
 
     async def send(self, message: str | bytes) -> None:
         """Send a message: str as text, bytes as binary.
 
-        It waits while the server does not read. A message whose sender is cancelled then goes out
-        all the same, since a part of it may have gone.
+        It waits while the server does not read. If you cancel it then, the message is sent anyway,
+        because a part of it may have been sent.
 
         Args:
-            message: what to send; bytearray and memoryview are bytes, too.
+            message: str, bytes, bytearray or memoryview.
 
         Raises:
-            TypeError: it is something else.
+            TypeError: the message has another type.
             WebSocketClosed: the WebSocket is closed, or its connection broke.
         """
         await self._connection.send(message)
 
     async def recv(self, timeout: float | None = None) -> Message:
-        """Return the next message: str of text, bytes of binary.
+        """Return the next message: str for text, bytes for binary.
 
         Args:
-            timeout: seconds to wait; None for as long as it takes. Nothing is lost by it, nor by
-                the cancellation of this task.
+            timeout: seconds to wait, or None for no limit. Neither a timeout nor a cancellation
+                loses a message.
 
         Raises:
-            ReadTimeout: no message came in time.
-            WebSocketClosed: there are no more.
-            RuntimeError: another task receives on it.
+            ReadTimeout: no message arrived in time.
+            WebSocketClosed: no more messages will arrive.
+            RuntimeError: another task is receiving.
         """
         return await self._connection.receive(timeout)
 
     async def ping(self, data: bytes = b"") -> None:
-        """Send a ping, and do not wait for its pong; see `latency` for those of the keepalive.
+        """Send a ping without waiting for its pong; see `latency` for keepalive pings.
 
         Args:
             data: at most 125 bytes.
@@ -187,14 +277,14 @@ class AsyncWebSocket(_WebSocket):
         await self._connection.ping(data)
 
     async def close(self, code: int = _NORMAL, reason: str = "") -> None:
-        """Close it, and wait up to close_timeout for the server to agree; may be called twice.
+        """Close the WebSocket, and wait up to close_timeout for the server's close frame.
 
         Args:
             code: 1000 to 1003, 1007 to 1014, or 3000 to 4999 (RFC 6455, section 7.4).
             reason: at most 123 bytes of UTF-8.
 
         Raises:
-            ValueError: code or reason cannot be sent.
+            ValueError: the code or the reason is invalid.
         """
         await self._connection.close(code, reason)
 
@@ -221,7 +311,7 @@ class AsyncWebSocket(_WebSocket):
         if kind is None or issubclass(kind, Exception):
             await self.close(_NORMAL if kind is None else _FAILED)
         else:
-            self._connection.abort(_GONE)  # who is cancelled does not wait for the server
+            self._connection.abort(_GONE)  # a cancelled task does not wait for the server
 
 
 # --- client.websocket, for both clients: the handshake, and what looks after the result ---
@@ -230,7 +320,7 @@ class AsyncWebSocket(_WebSocket):
 
 
 class OpeningWebSocket(Unpicklable):
-    """What AsyncClient.websocket returns: await it, or use it in `async with`."""
+    """The result of AsyncClient.websocket: await it, or use it in `async with`."""
 
     def __init__(self, opened: Coroutine[object, None, AsyncWebSocket]) -> None:
         self._opened = opened
@@ -254,7 +344,7 @@ class OpeningWebSocket(Unpicklable):
 
 
 def open_blocking(
-    core: Core,
+    client: BaseClient,
     engine: Engine,
     url: str | bytes | URL,
     wanted: Wanted,
@@ -262,59 +352,65 @@ def open_blocking(
 ) -> WebSocket:
     """Open a WebSocket of a blocking client; the arguments are those of shake_hands."""
     settings = Settings.of(*wanted)
-    response, protocol = run_sync(lambda: shake_hands(core, lambda: engine, url, settings, options))
-    keeper = core.keepers.get(engine)
-    if keeper is None:
-        # In one step, as another thread may be here too.
-        new = WebSocketRegistry(core.clock.now, core.gate, _start_thread)
-        keeper = core.keepers.setdefault(engine, new)
-    return WebSocket(_connected(core, response, protocol, settings, keeper, threading.RLock()))
+    response, protocol = run_sync(
+        lambda: shake_hands(client, lambda: engine, url, settings, options)
+    )
+    registry = client.websocket_registries.get(engine)
+    if registry is None:
+        # In one step, because another thread may do the same.
+        new = WebSocketRegistry(client.clock.now, client.gate, _start_thread)
+        registry = client.websocket_registries.setdefault(engine, new)
+    return WebSocket(_connected(client, response, protocol, settings, registry, threading.RLock()))
 
 
 def _start_thread(run: Callable[[], Coroutine[object, None, None]]) -> None:
-    # A daemon: it must not keep a program from ending that left a WebSocket open.
+    # A daemon, so that an open WebSocket does not keep the program from ending.
     name = "curlhttp-websockets"
     threading.Thread(target=lambda: run_sync(run), daemon=True, name=name).start()
 
 
 def open_async(
-    core: Core,
+    client: BaseClient,
     choose: Callable[[], Engine],
     url: str | bytes | URL,
     wanted: Wanted,
     options: DownloadOptions,
 ) -> OpeningWebSocket:
     """Open a WebSocket of an async client; the arguments are those of shake_hands."""
-    return OpeningWebSocket(_open(core, choose, url, Settings.of(*wanted), options))
+    return OpeningWebSocket(_open(client, choose, url, Settings.of(*wanted), options))
 
 
 async def _open(
-    core: Core,
+    client: BaseClient,
     choose: Callable[[], Engine],
     url: str | bytes | URL,
     settings: Settings,
     options: DownloadOptions,
 ) -> AsyncWebSocket:
-    response, protocol = await shake_hands(core, choose, url, settings, options)
+    response, protocol = await shake_hands(client, choose, url, settings, options)
     from curlhttp._curl.engines.loops import background_tasks, running_loop
 
     loop = running_loop()
-    keeper = core.keepers.get(loop)
-    if keeper is None:
-        for other, idle in tuple(core.keepers.items()):
+    registry = client.websocket_registries.get(loop)
+    if registry is None:
+        for other, idle in tuple(client.websocket_registries.items()):
             if not idle.runs:  # its loop may have ended
-                del core.keepers[other]
+                del client.websocket_registries[other]
         tasks = background_tasks(loop, Context())
-        keeper = core.keepers[loop] = WebSocketRegistry(core.clock.now, tasks.gate, tasks.spawn)
-    return AsyncWebSocket(_connected(core, response, protocol, settings, keeper, threading.RLock()))
+        registry = client.websocket_registries[loop] = WebSocketRegistry(
+            client.clock.now, tasks.gate, tasks.spawn
+        )
+    return AsyncWebSocket(
+        _connected(client, response, protocol, settings, registry, threading.RLock())
+    )
 
 
 def _connected(
-    core: Core,
+    client: BaseClient,
     response: Upgraded,
     protocol: ClientProtocol,
     settings: Settings,
-    keeper: WebSocketRegistry,
+    registry: WebSocketRegistry,
     lock: AbstractContextManager[object],
 ) -> WebSocketConnection:
     from curlhttp._client.websocket.connection import WebSocketConnection
@@ -323,11 +419,11 @@ def _connected(
         response,
         protocol,
         settings,
-        now=core.clock.now,
-        gate=keeper.gate,
+        now=client.clock.now,
+        gate=registry.gate,
         lock=lock,
-        on_end=keeper.remove,
+        on_end=registry.remove,
     )
     if settings.ping_interval is not None:
-        keeper.add(connection)
+        registry.add(connection)
     return connection

@@ -11,19 +11,33 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, ProxyManager, poolmanager
+from urllib3 import (
+    HTTPConnectionPool,
+    HTTPResponse,
+    HTTPSConnectionPool,
+    PoolManager,
+    ProxyManager,
+    poolmanager,
+)
 from urllib3.connection import port_by_scheme
 from urllib3.exceptions import ClosedPoolError
+from urllib3.util import SKIP_HEADER
 
-from curlhttp._client.ssl_context import tls_version, trust_of
+from curlhttp import exceptions as e
+from curlhttp._client.ssl_context import get_tls_arguments, to_tls_version
 from curlhttp._models.config import TLS, Proxy, Transport
+from curlhttp._models.redaction import redact_text
 from curlhttp._models.url import URL, bracketed, parse_url
-from curlhttp.exceptions import SSLError
+from curlhttp.exceptions import RequestException, SSLError
+from curlhttp.requests._core_request import ip_version, timeout_of
 from curlhttp.requests._environment import for_plain_http
-from curlhttp.requests._transports import ip_version
+from curlhttp.requests._raw import RawResponse
+from curlhttp.requests._retries import as_urllib3
+from curlhttp.requests.models import PreparedRequest
+from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
     from urllib3._base_connection import BaseHTTPConnection
@@ -34,9 +48,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CannotCarry",
+    "CurlConnection",
     "CurlSOCKSProxyManager",
     "Owner",
-    "Route",
+    "PoolRoute",
     "adopt",
     "check_is_ours",
     "left_alone",
@@ -44,6 +59,7 @@ __all__ = [
     "pool_manager_for",
     "proxy_manager_for",
     "route_of",
+    "send_through",
 ]
 
 
@@ -245,7 +261,7 @@ _OURS: dict[str, type[HTTPConnectionPool]] = {
 
 
 @dataclass(frozen=True)
-class Route:
+class PoolRoute:
     """How a request travels that goes by a pool.
 
     Attributes:
@@ -269,7 +285,7 @@ def check_is_ours(pool: Any) -> None:
         raise CannotCarry(f"{type(pool).__name__} brings connections of its own")
 
 
-def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
+def route_of(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
     """Return how libcurl does what a pool would.
 
     Raises:
@@ -291,7 +307,7 @@ def route_of(pool: Any, url: URL, http2: HTTP2) -> Route:
         tuple(map(tuple, options)),
         ip_version(),
     )
-    return Route(_url_at(pool, url), transport, name)
+    return PoolRoute(_url_at(pool, url), transport, name)
 
 
 def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:
@@ -389,8 +405,8 @@ def _tls_of(pool: Any, kw: PoolKeywords) -> TLS:
     if pool.cert_file:
         files = (pool.cert_file, pool.key_file or pool.cert_file)
         found["cert"] = (*files, pool.key_password) if pool.key_password else files
-    lowest = tls_version(pool.ssl_minimum_version or pool.ssl_version)
-    highest = tls_version(pool.ssl_maximum_version or pool.ssl_version)
+    lowest = to_tls_version(pool.ssl_minimum_version or pool.ssl_version)
+    highest = to_tls_version(pool.ssl_maximum_version or pool.ssl_version)
     if lowest or highest:
         found["versions"] = (lowest, highest)
     return TLS(**found)
@@ -428,7 +444,7 @@ def _trust_of(context: Any) -> Any:
     known = _known.get(context)
     if known is None or known[0] != state:  # to read all authorities takes milliseconds
         try:
-            trust = trust_of(context)
+            trust = get_tls_arguments(context)
         except ValueError as error:
             raise CannotCarry(str(error)) from None
         # Python's own ciphers, too: they are fewer than libcurl's.
@@ -488,3 +504,187 @@ def _made(
         socket_options=options,
         ip_version=version,
     )
+
+
+# --- The connection of a pool that is used directly: urllib3's urlopen above, libcurl below ---
+
+
+class CurlConnection:
+    """Be one of a pool's connections, for one request; the sockets are libcurl's.
+
+    Attributes:
+        timeout: seconds, None for no limit: for connecting until request() was called, for silence
+            from then on.
+    """
+
+    is_curls = is_connected = is_verified = True
+    is_closed = proxy_is_verified = has_connected_to_proxy = False
+    proxy = sock = None
+    timeout: float | None = None
+
+    def __init__(self, pool: Any, adapter: HTTPAdapter) -> None:
+        """Take part in a pool.
+
+        Raises:
+            CannotCarry: libcurl cannot do what the pool asks for.
+        """
+        self.host, self.port = pool.host, pool.port
+        self._at = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
+        route_of(pool, parse_url(self._at), adapter._http2)  # can libcurl do that?
+        self._pool, self._adapter = pool, adapter
+
+    @cached_property
+    def _like(self) -> Any:
+        return self._pool._unused_connection()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._like, name)
+
+    def connect(self) -> None:
+        """Let urllib3 connect, for who wants its socket.
+
+        Raises:
+            ValueError: there is a guard.
+        """
+        self._adapter._check_unguarded()
+        self._like.connect()
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Any = None,
+        *,
+        chunked: bool = False,
+        preload_content: bool = True,
+        decode_content: bool = True,
+        enforce_content_length: bool = True,
+    ) -> None:
+        """Note what to send: getresponse knows the other time limit, too."""
+        self._request = _prepared(method, body, headers or {})
+        self._target, self._connect = url, self.timeout
+        self._options: dict[str, Any] = {
+            "preload_content": preload_content,
+            "decode_content": decode_content,
+            "enforce_content_length": enforce_content_length,
+        }
+
+    def getresponse(self) -> HTTPResponse:
+        """Send the request, and return the response.
+
+        Raises:
+            HTTPError: urllib3's, no response was received.
+        """
+        pool, request = self._pool, self._request
+        target = self._target
+        request.url = target if "://" in target else self._at[:-1] + target
+        route = route_of(pool, parse_url(request.url), self._adapter._http2)
+        limits = (self._connect, self.timeout)
+        is_streamed = not self._options["preload_content"]
+        try:
+            sent = self._adapter._made(
+                request, route.url, route.transport, limits, is_streamed, route.name
+            )
+            raw = RawResponse(self._adapter._attempt(sent))
+        except RequestException as error:
+            error.request = request  # type: ignore[assignment]
+            raise as_urllib3(error) from error
+        pool.num_connections += not raw.received.timings.reused
+        response = _as_urllib3s(raw, request, target, self._options)
+        response._adapter = self._adapter  # type: ignore[attr-defined]  # has what is to be read
+        return response
+
+    def close(self) -> None:
+        """Do nothing: libcurl has the connection."""
+
+
+def _prepared(method: str, body: Any, headers: Any) -> PreparedRequest:
+    request = PreparedRequest()
+    request.method, request.body = method, body
+    fields = CaseInsensitiveDict(headers.items())
+    # As http.client and urllib3 do it.
+    fields.setdefault("Accept-Encoding", "identity")
+    fields.setdefault("User-Agent", _user_agent())
+    request.headers = CaseInsensitiveDict(
+        (name, value) for name, value in fields.items() if value != SKIP_HEADER
+    )
+    return request
+
+
+def _user_agent() -> str:
+    import urllib3
+
+    return f"python-urllib3/{urllib3.__version__}"  # type: ignore[attr-defined]
+
+
+def _as_urllib3s(
+    raw: RawResponse, request: PreparedRequest, target: str, options: dict[str, Any]
+) -> HTTPResponse:
+    response = HTTPResponse(
+        body=raw._fp,
+        headers=raw.headers,
+        status=raw.status,
+        version=raw.version,
+        reason=raw.reason,
+        original_response=raw._original_response,
+        request_method=request.method,
+        request_url=target,
+        **options,
+    )
+    response.version_string = raw.version_string
+    response.chunked = False  # libcurl has taken the chunks apart
+    return response
+
+
+# --- Send a request through an adapter's own urllib3 pool instead of libcurl ---
+
+
+def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
+    """Send a request through a urllib3 pool, such as one for Unix sockets; return its response.
+
+    Raises:
+        ConnectionError, ConnectTimeout, ProxyError, ReadTimeout, RetryError, SSLError: no
+            response was received.
+    """
+    import urllib3
+
+    limits = timeout_of(timeout)
+    try:
+        return pool.urlopen(
+            method=request.method,
+            url=adapter.request_url(request, proxies),
+            body=request.body,
+            headers=request.headers,
+            redirect=False,
+            assert_same_host=False,
+            preload_content=False,
+            decode_content=False,
+            retries=adapter.max_retries,
+            timeout=urllib3.Timeout(limits.total, limits.connect, limits.read),
+            chunked=not (request.body is None or "Content-Length" in request.headers),
+        )
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        if isinstance(error, urllib3.exceptions.MaxRetryError) and error.url:
+            shown = redact_text(error.url)
+            error.args = (str(error).replace(error.url, shown),)
+            error.url = shown
+        raise _kind_of(error)(error, request=request) from error
+
+
+def _kind_of(error: Exception) -> type[e.RequestException]:
+    """Return which of our exceptions stands for one of urllib3's."""
+    from urllib3 import exceptions as names
+
+    reason = error.reason if isinstance(error, names.MaxRetryError) else error
+    if isinstance(reason, names.NewConnectionError):  # in urllib3 1 a ConnectTimeoutError, too
+        return e.ConnectionError
+    if isinstance(reason, names.ConnectTimeoutError):
+        return e.ConnectTimeout
+    if isinstance(error, names.ReadTimeoutError):  # as the reason of a MaxRetryError it is no more
+        return e.ReadTimeout
+    if isinstance(reason, names.ResponseError):
+        return e.RetryError
+    if isinstance(reason, names.ProxyError):
+        return e.ProxyError
+    return e.SSLError if isinstance(reason, names.SSLError) else e.ConnectionError

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import curlhttp.requests._internal_utils as _internal_utils
 from curlhttp._models.decoding import ACCEPT_ENCODING
@@ -12,6 +13,8 @@ from curlhttp.exceptions import InvalidHeader
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 __all__ = [
+    "are_known",
+    "check_header",
     "check_header_validity",
     "get_encoding_from_headers",
     "headers_of",
@@ -20,6 +23,7 @@ __all__ = [
     "parse_list_header",
     "unquote_header_value",
 ]
+
 
 _QUOTES = "\"'"
 
@@ -158,3 +162,37 @@ def _shown(header: tuple[str | bytes, str | bytes], part: object) -> str:
     name = header[0].decode("latin-1") if isinstance(header[0], bytes) else str(header[0])
     name = name.partition(":")[0].strip()  # all of "Authorization: ..." may be passed as the name
     return f"<hidden, of {name}>" if is_secret_header(name) else repr(part)
+
+
+# --- Which headers may go into a request; the good ones are remembered, for most come again ---
+
+_MOST_CHECKED = 1024  # headers that are remembered as good
+_LONGEST_CHECKED = 512  # characters of such a header
+_checked: set[tuple[str, str | bytes]] = set()
+
+
+def are_known(headers: Iterable[tuple[str, object]]) -> bool:
+    """Return whether all headers have been found good; False may only mean that nobody knows."""
+    try:
+        return _checked.issuperset(headers)
+    except TypeError:  # a value that cannot be hashed is no good one
+        return False
+
+
+def check_header(name: Any, value: Any) -> None:
+    """Check a header.
+
+    Raises:
+        InvalidHeader: name or value is not str or bytes, or would break the message.
+    """
+    if type(name) is str and isinstance(value, (str, bytes)) and (name, value) in _checked:
+        return
+
+    check_header_validity((name, value))
+    # The one control character that requests lets pass and that means an end to C code.
+    if any(("\0" if isinstance(text, str) else b"\0") in text for text in (name, value)):
+        raise InvalidHeader(f"A header must not contain NUL: {name!r}")
+    if type(name) is str and len(name) + len(value) <= _LONGEST_CHECKED:
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked.add((name, value))

@@ -47,7 +47,7 @@ def entered(script: list[Any], verb: str = "get", **settings: Any) -> list[tuple
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_plain_request_is_one_coroutine_of_the_flow(verb: str) -> None:
-    assert entered([200], verb) == [("hops", "through"), ("exchange", "send")]
+    assert entered([200], verb) == [("redirects", "through"), ("exchange", "send")]
 
 
 @pytest.mark.parametrize(

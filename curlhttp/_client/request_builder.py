@@ -1,9 +1,11 @@
-"""From a verb's arguments to a Request: complete, checked and framed. Nothing is sent here."""
+"""Build complete, validated requests from the arguments of the clients' methods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from inspect import Parameter, Signature
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp._client.routing import RouteOptions, Routing
@@ -11,6 +13,7 @@ from curlhttp._models.body import encode_body
 from curlhttp._models.config import HTTP2
 from curlhttp._models.headers import Headers, check_method
 from curlhttp._models.request import Fields, Request
+from curlhttp._models.signatures import DescribedDefault, set_signature, with_keywords
 from curlhttp._models.timeout import Timeout, TimeoutInput
 from curlhttp._models.url import URL, parse_url
 from curlhttp._policy.auth import NO_AUTH, BasicAuth, as_auth
@@ -42,9 +45,11 @@ __all__ = [
     "DownloadOptions",
     "RequestBuilder",
     "RequestOptions",
-    "checked_size",
-    "parser",
-    "unfollowed",
+    "disable_redirects",
+    "make_url_parser",
+    "show_constructor",
+    "show_verbs",
+    "validate_size",
 ]
 
 _STREAMED = {"stream": True}
@@ -83,10 +88,10 @@ class RequestOptions(DownloadOptions, total=False):
 
 
 class RequestBuilder:
-    """Build requests with a client's settings, which `Core` checks and sets."""
+    """Build requests with a client's settings, which `BaseClient` checks and sets."""
 
     clock: Clock
-    _parse: Callable[[str | bytes | URL], URL]  # what parser() returned
+    _parse: Callable[[str | bytes | URL], URL]  # what make_url_parser() returned
     _fields: Fields  # of a request that says nothing of its own
     _routing: Routing
     _route: Callable[[URL], Transport] | None  # the client's, where it depends on the URL
@@ -123,7 +128,7 @@ class RequestBuilder:
         progress: Progress | None = None,
         **route: Unpack[RouteOptions],
     ) -> Request:
-        """Return the request that the verbs would send; `send` sends it.
+        """Build the request that the methods send; pass it to `send`.
 
         Args:
             method: a token, such as "GET".
@@ -134,29 +139,28 @@ class RequestBuilder:
             content: a body as it is: bytes, str, file, iterable or, in AsyncClient, an async
                 iterable; a function that returns one of these makes it replayable.
             files: a mapping or pairs of field name and file, sent as multipart/form-data.
-            headers: they replace the client's of the same name; None takes one away.
-                Proxy-Authorization is never sent: credentials of a proxy belong into proxies.
-            cookies: for this request alone.
+            headers: replace the client's of the same name; None removes one. Proxy-Authorization
+                is never sent: pass a proxy's credentials in proxies.
+            cookies: for this request only.
             auth: (user, password), an Auth, a function of the request, or None for none, not
-                even what netrc holds. Without it: what the URL holds, else the client's, else
-                netrc's.
+                even from netrc. By default: from the URL, else from the client, else from netrc.
             timeout: seconds for connect and read, (connect, read), a Timeout, or None.
             follow_redirects: follow redirects.
             allow_redirects: follow redirects, as requests calls it.
-            stream: return once the head is in; the body is read from the response.
-            max_response_size: bytes that the body may have, on the wire and decoded.
+            stream: return when the response head arrives; read the body from the response.
+            max_response_size: the maximum size of the body in bytes, on the wire and decoded.
             retry: a RetryPolicy, a number of retries with the client's policy (or the default
                 one), or None to send it once.
-            progress: called with the bytes of the body that libcurl was given and those that it
-                has, or None: at the beginning, at the end, and 20 times a second between; from 0
-                again when the body starts over, for a redirect, a challenge or a retry. What it
-                raises ends the request. Such a body counts as streamed. For the response's body
-                there are stream and download.
-            route: how it travels, in place of the client's; see RouteOptions.
+            progress: called with the bytes of the body passed to libcurl and the total bytes, or
+                None if unknown: at the beginning, at the end, and 20 times a second in between. It
+                starts from 0 again when the body is replayed for a redirect, a challenge or a
+                retry. An exception from it ends the request. Such a body counts as streamed. For
+                the response body, use stream or download.
+            route: route settings that replace the client's; see RouteOptions.
 
         Raises:
-            RequestException: some of it cannot be sent as it is; nothing was.
-            ValueError: there is progress, and no body.
+            RequestException: the request is invalid; nothing was sent.
+            ValueError: there is progress but no body.
         """
         method = check_method(method)
         absolute = self._parse(url)
@@ -187,15 +191,15 @@ class RequestBuilder:
         if follows is not UNSET:
             request.follow_redirects = follows
         if max_response_size is not UNSET:
-            request.max_response_size = checked_size(max_response_size)
+            request.max_response_size = validate_size(max_response_size)
         if retry is not UNSET:
             request.retry = self._own_retry(retry)
         if route:
-            self._set_route(request, self._routing.route_of(route))
+            self._set_route(request, self._routing.make_route(route))
         return request
 
     def _request(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
-        """Return what a verb sends: mostly a plain request, which costs a third."""
+        """Build the request of a method: usually a plain one, which costs a third."""
         if not options and not self._overrides_build_request:
             return self._plain(method, self._parse(url))
         if options == _STREAMED and not self._overrides_build_request:
@@ -205,7 +209,7 @@ class RequestBuilder:
         return self.build_request(method, url, **options)
 
     def _request_by(self, method: str, url: str | bytes | URL, options: RequestOptions) -> Request:
-        """Return what `request` sends: by a verb's name what the verb does."""
+        """Build what `request` sends: for the name of a method, the same as that method."""
         if type(method) is str and method in _VERBS:
             return self._request(method, url, options)
         return self.build_request(method, url, **options)
@@ -234,7 +238,7 @@ class RequestBuilder:
 
         meter = ProgressMeter(progress, self.clock.now)
         if body is None:
-            raise ValueError("progress is that of the request's body, and there is none")
+            raise ValueError("progress reports the request body, but the request has none")
         return self._watch(body, meter)
 
     def _watch(self, body: Body, meter: ProgressMeter) -> Body:
@@ -255,8 +259,8 @@ class RequestBuilder:
         return RetryPolicy.of(retry, self._default_retry)
 
 
-def checked_size(size: int | None) -> int | None:
-    """Return a limit on sizes.
+def validate_size(size: int | None) -> int | None:
+    """Validate max_response_size.
 
     Raises:
         ValueError: it is negative.
@@ -266,14 +270,16 @@ def checked_size(size: int | None) -> int | None:
     return size
 
 
-def parser(base: URL | None, params: ParamsInput | None) -> Callable[[str | bytes | URL], URL]:
-    """Return the function that makes a verb's URL absolute.
+def make_url_parser(
+    base: URL | None, params: ParamsInput | None
+) -> Callable[[str | bytes | URL], URL]:
+    """Return a function that makes URLs absolute.
 
     Args:
-        base: what relative URLs are joined to, or None.
-        params: go into every query; or None.
+        base: joined with relative URLs, or None.
+        params: added to every query, or None.
     """
-    # Without either of them a request is spared the call in between.
+    # Without either of them, requests avoid the extra call.
     return parse_url if base is None and params is None else partial(_parsed, base, params)
 
 
@@ -308,7 +314,7 @@ def _announced_length(headers: Headers) -> int | None:
     """Return the Content-Length that the caller set.
 
     Raises:
-        InvalidHeader: it is no number, or there is a Transfer-Encoding as well.
+        InvalidHeader: it is not a number, or there is also a Transfer-Encoding.
     """
     value = headers.get("content-length")
     if value is None:
@@ -321,10 +327,10 @@ def _announced_length(headers: Headers) -> int | None:
 
 
 def _frame(request: Request) -> None:
-    """Add the body's Content-Type, and leave framing to libcurl: two voices would disagree.
+    """Add the body's Content-Type, and leave the framing headers to libcurl.
 
     Raises:
-        InvalidHeader: the caller announced what the body does not keep.
+        InvalidHeader: the caller's framing headers contradict the body.
         InvalidMethod: the method cannot have a body.
     """
     body = request.body
@@ -346,8 +352,83 @@ def _frame(request: Request) -> None:
         del request.headers["Transfer-Encoding"]
 
 
-def unfollowed(options: RequestOptions) -> RequestOptions:
-    """Return the options of a HEAD: redirects are not followed unless the caller asks for that."""
+def disable_redirects(options: RequestOptions) -> RequestOptions:
+    """Turn redirects off in the options of a HEAD, unless the caller sets them."""
     if "follow_redirects" not in options and "allow_redirects" not in options:
         options["follow_redirects"] = False
     return options
+
+
+# --- The signatures that help() and editors show for the clients' methods; no request runs this ---
+
+_VERB_METHODS = (
+    "request",
+    "get",
+    "options",
+    "head",
+    "post",
+    "put",
+    "patch",
+    "delete",
+    "stream",
+    "sse",
+)
+_BODILESS = ("download", "map", "websocket")
+_OF_BODIES = frozenset({"data", "json", "content", "files", "stream", "progress"})
+
+
+def show_verbs(client: type) -> None:
+    """Let the verbs of a class of clients show the keywords of its requests."""
+    for name in _VERB_METHODS:
+        set_signature(vars(client)[name], _of_verb)
+    for name in _BODILESS:
+        set_signature(vars(client)[name], _without_body)
+
+
+def show_constructor(constructor: object) -> None:
+    """Let the constructor of clients show its defaults by what they mean."""
+    set_signature(constructor, _of_constructor)
+
+
+def _of_verb(function: FunctionType) -> Signature:
+    keywords = list(_keywords())
+    defaults: dict[str, object] = {}
+    for each in keywords:
+        if repr(each.default) == "<the client's>":
+            defaults[each.name] = DescribedDefault(f"client.{each.name}")
+    defaults["allow_redirects"] = DescribedDefault("client.follow_redirects")
+    if function.__name__ == "head":
+        defaults["follow_redirects"] = defaults["allow_redirects"] = False
+    return with_keywords(function, keywords, defaults)
+
+
+def _without_body(function: FunctionType) -> Signature:
+    own = function.__kwdefaults__ or {}
+    found = _of_verb(function)
+    kept = [
+        each for name, each in found.parameters.items() if name in own or name not in _OF_BODIES
+    ]
+    return found.replace(parameters=kept)
+
+
+def _keywords() -> Iterator[Parameter]:
+    """Give the keywords of a request, those of its route last."""
+    from curlhttp._client.routing import RouteOptions
+
+    made: Callable[..., object] = RequestBuilder.build_request
+    for name, each in with_keywords(made, (), {}).parameters.items():
+        if name not in ("self", "method", "url"):
+            yield each
+    for name, annotation in RouteOptions.__annotations__.items():
+        shown = getattr(annotation, "__forward_arg__", annotation)
+        default = DescribedDefault(f"client.{name}")
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+
+
+def _of_constructor(function: FunctionType) -> Signature:
+    from curlhttp._models.config import Limits
+
+    limits = Limits()
+    defaults: dict[str, object] = {name: getattr(limits, name) for name in Limits.__slots__}
+    defaults["timeout"] = DescribedDefault("Timeout(connect=10, read=60)")
+    return with_keywords(function, (), defaults)

@@ -14,9 +14,10 @@ from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
 
 if TYPE_CHECKING:
-    from curlhttp.requests._response_body import ResponseBody
+    from curlhttp.requests.models import ResponseBody
 
 __all__ = ["content_of", "expect", "expect_hop", "expect_no_more", "goes_on", "set_aside", "use_up"]
+
 
 _KEPT = 64 * 1024  # bytes, on the wire and decoded; the engine stops there, too
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from curlhttp._client.download.partial_file import Checksum, PartialFile
+from curlhttp._client.partial_file import Checksum, PartialFile
 from curlhttp._engine.engine import Send
 from curlhttp._flow.streamed_response import BufferedBody, Streamed
 from curlhttp._models.decoding import parse_codings
@@ -38,18 +38,19 @@ from curlhttp.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from curlhttp._client.base import Core
-    from curlhttp._client.building import DownloadOptions
+    from curlhttp._client.base import BaseClient
+    from curlhttp._client.request_builder import DownloadOptions
     from curlhttp._engine.run import Offload
     from curlhttp._models.url import URL
 
 __all__ = ["download"]
 
+
 _OWN = ("Range", "If-Range", "Content-Range")
 
 
 async def download(
-    core: Core,
+    client: BaseClient,
     url: str | bytes | URL,
     path: str | os.PathLike[str],
     *,
@@ -62,17 +63,17 @@ async def download(
 ) -> Response:
     """Download a file; the arguments are those of Client.download, and three more.
 
-    `core` builds the request and has the flow that it goes through, `run_blocking` calls what may
+    `client` builds the request and has the flow that it goes through, `run_blocking` calls what may
     block, and `batch` bytes are gathered before they are written.
     """
     expected = None if checksum is None else Checksum.parse(checksum)
-    request = _request(core, url, options)
-    meter = ProgressMeter(progress, core.clock.now)
+    request = _request(client, url, options)
+    meter = ProgressMeter(progress, client.clock.now)
     part = PartialFile(path, resumes=resume)
     try:
-        task = _Download(request, part, meter, core.clock.wall, run_blocking, batch)
-        send = core.chain.ending_in(
-            core.exchange, core.clock, core.gate, retries=True, within_retry=task.around
+        task = _Download(request, part, meter, client.clock.wall, run_blocking, batch)
+        send = client.chain.ending_in(
+            client.exchange, client.clock, client.gate, retries=True, within_retry=task.around
         )
         response = await send(request)
         await task.accept(response)
@@ -88,8 +89,8 @@ async def download(
     return response
 
 
-def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Request:
-    from curlhttp._client.building import DownloadOptions
+def _request(client: BaseClient, url: str | bytes | URL, options: DownloadOptions) -> Request:
+    from curlhttp._client.request_builder import DownloadOptions
 
     for name in options:
         if name not in DownloadOptions.__annotations__:
@@ -97,7 +98,7 @@ def _request(core: Core, url: str | bytes | URL, options: DownloadOptions) -> Re
 
             other = "for other requests there is stream()"
             raise no_option("download()", name, DownloadOptions.__annotations__, other)
-    request = core.build_request("GET", url, stream=True, **options)
+    request = client.build_request("GET", url, stream=True, **options)
     for name in _OWN:
         if request.get_header(name) is not None:
             raise ValueError(f"download() asks for ranges by itself: leave the header {name} out")

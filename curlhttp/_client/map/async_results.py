@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from curlhttp._client.map.work import Item, Job, MapResult, Work
+from curlhttp._client.map.scheduler import Item, Job, MapResult, MapScheduler
 from curlhttp._curl.engines.loops import BackgroundTasks, background_tasks, running_loop
 from curlhttp._engine.engine import Gate
 from curlhttp._models.errors import Unpicklable
 
 if TYPE_CHECKING:
-    from curlhttp._client.base import Core
+    from curlhttp._client.base import BaseClient
     from curlhttp._models.response import Response
 
 __all__ = ["AsyncResults"]
+
 
 Self = TypeVar("Self", bound="AsyncResults")
 
 
 class AsyncResults(Unpicklable):
-    """The results of a map, one by one; requests go on whether or not they are waited for.
+    """Iterate over the results of a map, whose requests run in the background.
 
     Iterate over it once, in one task at a time. When that ends early, by `aclose`, at the end of
     an `async with`, when it is cancelled or dropped, requests under way are cancelled and no
@@ -39,8 +40,10 @@ class AsyncResults(Unpicklable):
 
     _why_not = "its requests are under way; pass on its results, which can be pickled"
 
-    def __init__(self, core: Core, work: Work, source: AsyncIterator[Item] | None) -> None:
-        self._run = _RunningMap(core, work, source)
+    def __init__(
+        self, client: BaseClient, scheduler: MapScheduler, source: AsyncIterator[Item] | None
+    ) -> None:
+        self._run = _RunningMap(client, scheduler, source)
 
     def __aiter__(self: Self) -> Self:
         return self
@@ -92,9 +95,11 @@ class _RunningMap:
     dropped, the map ends.
     """
 
-    def __init__(self, core: Core, work: Work, source: AsyncIterator[Item] | None) -> None:
-        self._core = core
-        self._work = work
+    def __init__(
+        self, client: BaseClient, scheduler: MapScheduler, source: AsyncIterator[Item] | None
+    ) -> None:
+        self._client = client
+        self._scheduler = scheduler
         self._source = source
         self._context = copy_context()
         self._ahead: Gate | None = None  # where the consumer waits
@@ -108,17 +113,17 @@ class _RunningMap:
 
     async def next(self) -> MapResult:
         """Return the next result, or raise what ends the map."""
-        work = self._work
+        scheduler = self._scheduler
         tasks = self.tasks or self._begin()
-        while not work.has_result:
-            if work.is_done:
-                raise work.end() or StopAsyncIteration
+        while not scheduler.has_result:
+            if scheduler.is_done:
+                raise scheduler.end() or StopAsyncIteration
             self._ahead = tasks.gate()
             try:
                 await self._ahead.wait()
             finally:
                 self._ahead = None
-        result = work.take()
+        result = scheduler.take()
         self._start_more()
         if self._room is not None:
             self._room.open()
@@ -133,20 +138,20 @@ class _RunningMap:
 
     def _start_more(self) -> None:
         """Start a task for each request that may be sent now."""
-        work, tasks = self._work, self.tasks
+        scheduler, tasks = self._scheduler, self.tasks
         assert tasks is not None
-        while (job := work.next()) is not None:
+        while (job := scheduler.next()) is not None:
             self._jobs.append(job)
             tasks.spawn(self._send)
         self._wake_consumer()
 
     def _take_job(self) -> Job | None:
         """Return the next job for a task that runs now; trio starts tasks in any order."""
-        return self._jobs.popleft() if self._jobs else self._work.next()
+        return self._jobs.popleft() if self._jobs else self._scheduler.next()
 
     def _wake_consumer(self) -> None:
         """Wake the consumer, if there is something for it."""
-        if self._ahead is not None and (self._work.has_result or self._work.is_done):
+        if self._ahead is not None and (self._scheduler.has_result or self._scheduler.is_done):
             self._ahead.open()
 
     def stop(self) -> None:
@@ -155,41 +160,41 @@ class _RunningMap:
         if self.tasks is not None:
             self.tasks.cancel()
         self._jobs.clear()
-        self._work.close()
+        self._scheduler.close()
 
     # the tasks
 
     async def _send(self) -> None:
-        work, core = self._work, self._core
+        scheduler, client = self._scheduler, self._client
         assert self.tasks is not None
         cancelled = self.tasks.cancelled
         job = self._take_job()
         while job is not None:
             outcome: Response | BaseException | None
             try:
-                outcome = await core.flow(job[1])
+                outcome = await client.flow(job[1])
             except cancelled:
                 if not self.is_over:  # not this map's doing; the consumer must not wait for ever
-                    work.settle(job, _cancelled())
+                    scheduler.settle(job, _cancelled())
                     self._wake_consumer()
                 raise
             except BaseException as error:
                 outcome = error
-            work.settle(job, outcome)
+            scheduler.settle(job, outcome)
             outcome = job = None  # both may be large, and the next may take long to come
             job = self._take_job()
             self._wake_consumer()
 
     async def _take_items(self, source: AsyncIterator[Item]) -> None:
         """Await items, as far as there is room for them."""
-        work = self._work
+        scheduler = self._scheduler
         assert self.tasks is not None
         failed: BaseException | None = None
         try:
             try:
                 while True:
                     await self._wait_for_room()
-                    work.put(await anext(source))
+                    scheduler.put(await anext(source))
                     self._start_more()
             finally:
                 if isinstance(source, AsyncGeneratorType):
@@ -202,12 +207,12 @@ class _RunningMap:
         except BaseException as error:
             failed = error
         finally:
-            work.put_end(failed)
+            scheduler.put_end(failed)
             self._start_more()
 
     async def _wait_for_room(self) -> None:
         assert self.tasks is not None
-        while not self._work.wants_items:
+        while not self._scheduler.wants_items:
             self._room = self.tasks.gate()
             try:
                 await self._room.wait()

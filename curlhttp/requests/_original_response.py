@@ -11,13 +11,12 @@ from curlhttp._engine.run import run_sync
 from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException
-from curlhttp.requests._raw_head import Head
+from curlhttp.requests._response_head import Head, Message
 
 if TYPE_CHECKING:
     import socket
 
     from curlhttp._client.stream import StreamedResponse
-    from curlhttp.requests._message import Message
 
 __all__ = [
     "BrokenOff",

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import io
+import math
+import os
+import socket
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from curlhttp._engine.network import now
 from curlhttp._models.body import BytesBody, open_body
@@ -14,22 +20,35 @@ from curlhttp._models.headers import Headers, check_method, without_userinfo
 from curlhttp._models.request import Request as CoreRequest
 from curlhttp._models.request import pack_fields
 from curlhttp._models.timeout import Timeout
+from curlhttp._models.timings import get_attempt_numbers, share_attempt_numbers
 from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
-from curlhttp.exceptions import InvalidHeader, InvalidMethod
-from curlhttp.requests._aside import goes_on
+from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidProxyURL
+from curlhttp.requests._unread_bodies import goes_on
 
 if TYPE_CHECKING:
+    import urllib3
+
     from curlhttp._models.body import Body
-    from curlhttp.requests._prepared import PreparedRequest
+    from curlhttp._models.timings import Timings
+    from curlhttp.requests import _types as t
     from curlhttp.requests._types import TimeoutInput
+    from curlhttp.requests.models import PreparedRequest, Response
 
 __all__ = [
+    "as_pair",
+    "ca_paths",
     "check_for",
+    "check_seconds",
     "core_request",
+    "go_on_numbering",
+    "hand_numbers_on",
     "header_text",
+    "ip_version",
+    "proxy_url",
     "tell_proxy",
     "timeout_of",
     "url_of",
+    "what_is_left",
     "with_target",
 ]
 
@@ -167,7 +186,6 @@ def _known_timeout(timeout: TimeoutInput) -> Timeout:
         return Timeout()
     if isinstance(timeout, Timeout):
         return timeout
-    from curlhttp.requests._timeouts import as_pair
 
     connect, read, total = as_pair(timeout)
     return Timeout(connect=connect, read=read, total=total)
@@ -228,3 +246,162 @@ class _Encoded:
         """Return the next piece."""
         text: str = self._file.read(size if size < 0 else max(1, size // 4))
         return text.encode()
+
+
+# --- What requests takes as `timeout=`, in numbers ---
+
+_NOTHING = 1e-3  # seconds: no limit can be 0
+
+
+def as_pair(timeout: TimeoutInput) -> tuple[float | None, float | None, float | None]:
+    """Return (connect, read, total) in seconds, None for no limit.
+
+    urllib3's total is none of the whole exchange: it bounds the wait for the connection and each
+    wait for bytes, so that is what becomes of it here.
+
+    Raises:
+        ValueError: it is none of these, or a limit is not positive.
+    """
+    if timeout is None:
+        return None, None, None
+    if isinstance(timeout, tuple):
+        try:
+            connect, read = timeout
+            return check_seconds("connect", connect), check_seconds("read", read), None
+        except ValueError:
+            raise ValueError(
+                f"Invalid timeout {timeout}. Pass a (connect, read) timeout tuple, "
+                "or a single float to set both timeouts to the same value."
+            ) from None
+    if isinstance(timeout, Timeout):
+        return timeout.connect, timeout.read, timeout.total
+    if hasattr(timeout, "_connect"):
+        return _of_urllib3(cast("urllib3.Timeout", timeout))
+    seconds = check_seconds("connect", timeout)
+    return seconds, seconds, None
+
+
+def what_is_left(timeout: TimeoutInput, spent: Timings | None) -> Callable[[], TimeoutInput]:
+    """Return what tells the limits of the next hop: a total is one of all hops together."""
+    if not isinstance(timeout, Timeout) or timeout.total is None:
+        return lambda: timeout
+    end = monotonic() + timeout.total - (0 if spent is None else spent.queue + spent.total)
+    return lambda: replace(timeout, total=max(end - monotonic(), _NOTHING))
+
+
+def check_seconds(name: str, value: Any) -> float | None:
+    """Return a limit as a number.
+
+    Raises:
+        ValueError: it is not a positive, finite number.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        raise ValueError("Timeout cannot be a boolean value. It must be an int, float or None.")
+    try:
+        seconds = float(value)
+        is_positive = value > 0
+    except (OverflowError, TypeError, ValueError):
+        raise ValueError(
+            f"Timeout value {name} was {value}, but it must be an int, float or None."
+        ) from None
+    if not math.isfinite(seconds):
+        raise ValueError(f"Timeout value {name} was {value}, but it must be a finite number.")
+    if not is_positive:
+        raise ValueError(
+            f"Attempted to set {name} timeout to {value}, but the timeout cannot be set to a "
+            "value less than or equal to 0."
+        )
+    return seconds
+
+
+def _of_urllib3(timeout: urllib3.Timeout) -> tuple[float | None, float | None, None]:
+    total = _given(timeout.total)
+    connect = _given(timeout._connect)
+    read = _given(timeout._read)  # the property read_timeout is for connections that are there
+    return _least(connect, total), _least(read, total), None
+
+
+def _given(value: object) -> float | None:
+    if value is None:
+        return None
+    # An object of its own stands for the default.
+    return float(value) if isinstance(value, (int, float)) else socket.getdefaulttimeout()
+
+
+def _least(first: float | None, second: float | None) -> float | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
+
+
+# --- From requests' settings (verify, cert, proxy) to the core's ---
+
+
+def proxy_url(url: str) -> str:
+    """Return a proxy's URL with a scheme and a host.
+
+    Raises:
+        InvalidProxyURL: it has none.
+    """
+    text = url if "://" in url else f"http://{url}"
+    host = text.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    if not host or host.startswith(":") or host.endswith(":"):
+        raise InvalidProxyURL(
+            "Please check proxy URL. It is malformed and could be missing the host."
+        )
+    return text
+
+
+def ip_version() -> Literal[4, 6] | None:
+    """Return 4 when the program has switched IPv6 off in urllib3, as many do, else None."""
+    module = sys.modules.get(_URLLIB3)
+    if module is None:
+        return None
+    if not getattr(module, "HAS_IPV6", True):
+        return 4
+    family = getattr(module, "allowed_gai_family", None)
+    # Only one that was put there by the program says something.
+    if family is not None and getattr(family, "__module__", _URLLIB3) != _URLLIB3:
+        return _VERSIONS.get(int(family()))
+    return None
+
+
+_URLLIB3 = "urllib3.util.connection"
+_VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address family
+
+
+def ca_paths(verify: t.VerifyInput) -> tuple[str | None, str | None]:
+    """Return the file and the folder of authorities that verify= stands for.
+
+    Raises:
+        OSError: there is neither at that path.
+    """
+    if verify is True:
+        import certifi
+
+        return certifi.where(), None
+    path = os.fspath(cast("str", verify))
+    if not os.path.exists(path):
+        raise OSError(f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}")
+    return (None, path) if os.path.isdir(path) else (path, None)
+
+
+# --- Continue the attempt numbers of a request over the redirects of a Session ---
+
+_NAME = "_numbers"
+
+
+def hand_numbers_on(response: Response, following: PreparedRequest) -> None:
+    """Let a hop know the numbers of the response that leads to it."""
+    received = getattr(response.raw, "received", None)  # of another library's pool, there is none
+    if received is not None:
+        following.__dict__[_NAME] = get_attempt_numbers(received.request)
+
+
+def go_on_numbering(request: PreparedRequest, sent: CoreRequest) -> None:
+    """Number a hop's attempts after those before it; whoever sends it once more starts again."""
+    numbers = request.__dict__.pop(_NAME, None)
+    if numbers is not None:
+        share_attempt_numbers(sent, numbers)

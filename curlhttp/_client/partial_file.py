@@ -1,4 +1,4 @@
-"""The partial file of a download: on disk beside the file that it becomes. Knows nothing of HTTP.
+"""The partial file of a download: on disk next to the file that it becomes. Knows nothing of HTTP.
 
 A thread may still be at work on it when its download was cancelled: each method holds the lock, so
 that none of them touches a descriptor that was closed.
@@ -146,7 +146,7 @@ class PartialFile:
         """
         with self._lock, _naming(self._part):
             self.stored = None
-            # In this order: a crash leaves no record of one file beside the bytes of another.
+            # In this order: a crash leaves no record of one file next to the bytes of another.
             has_room = _remove(self._record)
             self._file.truncate(0)
             self._file.seek(0)

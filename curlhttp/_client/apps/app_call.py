@@ -22,13 +22,13 @@ __all__ = [
     "ERROR",
     "AppCall",
     "Changes",
-    "RefusedMessage",
-    "asgi_scope",
+    "UnexpectedMessage",
     "check_asgi",
     "check_wsgi",
-    "head_of",
-    "head_of_wsgi",
-    "request_fields",
+    "get_request_fields",
+    "make_scope",
+    "parse_asgi_head",
+    "parse_wsgi_head",
 ]
 
 
@@ -114,14 +114,16 @@ class AppCall:
 _BREAKS = re.compile(rb"[\r\n\0]").search
 
 
-class RefusedMessage(RuntimeError):
+class UnexpectedMessage(RuntimeError):
     """An app sends what it must not, or not now."""
 
     def __init__(self, kind: object) -> None:
         super().__init__(f"the app sent {kind!r}, which has no place here")
 
 
-def head_of(message: dict[str, Any]) -> Head:  # Any: what a message holds depends on its type
+def parse_asgi_head(
+    message: dict[str, Any],
+) -> Head:  # Any: what a message holds depends on its type
     """Return the head that http.response.start asks for.
 
     Raises:
@@ -139,7 +141,7 @@ def head_of(message: dict[str, Any]) -> Head:  # Any: what a message holds depen
     return Head(b"\r\n".join([*lines, b"", b""]))
 
 
-def head_of_wsgi(status: str, headers: list[tuple[str, str]]) -> Head:
+def parse_wsgi_head(status: str, headers: list[tuple[str, str]]) -> Head:
     """Return the head that start_response asks for.
 
     Raises:
@@ -207,7 +209,7 @@ def _takes(app: object) -> int | None:
 _ANNOUNCES_NO_BODY = ("PATCH", "POST", "PUT")  # with Content-Length: 0 (RFC 9110, section 8.6)
 
 
-def request_fields(request: Request) -> list[tuple[str, str]]:
+def get_request_fields(request: Request) -> list[tuple[str, str]]:
     """Return all header fields of a request, with those that libcurl would add."""
     fields = request.headers.multi_items()
     names = {name.lower() for name, _ in fields}
@@ -224,7 +226,7 @@ def request_fields(request: Request) -> list[tuple[str, str]]:
     return fields
 
 
-def asgi_scope(
+def make_scope(
     kind: str,
     request: Request,
     *,
@@ -254,7 +256,7 @@ def asgi_scope(
         "root_path": root_path,
         "headers": [
             (name.lower().encode("latin-1"), value.encode("latin-1"))
-            for name, value in request_fields(request)
+            for name, value in get_request_fields(request)
         ],
         "client": None if client is None else tuple(client),
         "server": (url.host, url.port),

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from curlhttp._client.map.work import MapResult, Work
+from curlhttp._client.map.scheduler import MapResult, MapScheduler
 from curlhttp._curl.engines.stepped import SteppedEngine
 from curlhttp._engine.engine import Clock, Exchange, HedgePlan
 from curlhttp._engine.run import send_sync
@@ -18,14 +18,14 @@ from curlhttp._models.response import Response
 from curlhttp.exceptions import ConnectionError
 
 if TYPE_CHECKING:
-    from curlhttp._client.base import Core
+    from curlhttp._client.base import BaseClient
 
-__all__ = ["Results", "Senders"]
+__all__ = ["Results", "SenderPool"]
 
 
-# --- What a blocking map sends its requests on: an engine for many at once, and the way there ---
+# --- The senders of a blocking map: an engine for many requests at once, and the flow to it ---
 #
-# A sender serves one map at a time. It stays with its client, so that the next map finds open
+# A sender serves one map at a time. The client keeps it, so that the next map can reuse its
 # connections.
 
 Finish: TypeAlias = "Callable[[Response | BaseException], object]"
@@ -62,26 +62,26 @@ class Sender(Protocol):
         """Close all connections."""
 
 
-class Senders:
-    """The senders of a client that no map uses now.
+class SenderPool:
+    """The idle senders of a client. A map acquires one, and releases it at its end.
 
     Args:
-        core: the client's.
+        client: the client's.
         inline: requests go through the client's own engine, one after another.
     """
 
-    def __init__(self, core: Core, *, inline: bool) -> None:
-        self._core = core
-        self._kind = InlineSender if inline else SteppedSender
+    def __init__(self, client: BaseClient, *, inline: bool) -> None:
+        self._client = client
+        self._kind = SequentialSender if inline else MultiSender
         self._idle: list[Sender] = []
 
-    def take(self) -> Sender:
-        """Return a sender that is the caller's until it gives it back.
+    def acquire(self) -> Sender:
+        """Return a sender for the caller alone, until it releases it.
 
         Raises:
             ClientClosed: the client was closed.
         """
-        if self._core.is_closed:
+        if self._client.is_closed:
             raise client_closed()
         while self._idle:
             try:
@@ -90,16 +90,16 @@ class Senders:
                 break
             if not sender.is_lost:
                 return sender
-        return self._kind(self._core)
+        return self._kind(self._client)
 
-    def give(self, sender: Sender) -> None:
+    def release(self, sender: Sender) -> None:
         """Keep a sender for the next map."""
         self._idle.append(sender)
-        if self._core.is_closed:  # perhaps just now
+        if self._client.is_closed:  # perhaps just now
             self.close()
 
     def close(self) -> None:
-        """Close the idle senders; a map's own is closed when it comes back."""
+        """Close the idle senders. One in use is closed when it is released."""
         while self._idle:
             try:
                 sender = self._idle.pop()
@@ -108,15 +108,15 @@ class Senders:
             sender.close()
 
 
-class SteppedSender:
-    """A sender on a curl_multi of its own."""
+class MultiSender:
+    """Send requests concurrently on a separate curl_multi."""
 
-    def __init__(self, core: Core) -> None:
-        engine = SteppedEngine(core.limits, multiplexes=core.multiplexes)
+    def __init__(self, client: BaseClient) -> None:
+        engine = SteppedEngine(client.limits, multiplexes=client.multiplexes)
         self._engine = engine
         clock = Clock(engine.now, engine.wall, engine.sleep)
         # Each item may bring a policy.
-        self._flow = core.chain.ending_in(_last(engine, core), clock, engine.gate, retries=True)
+        self._flow = client.chain.ending_in(_last(engine, client), clock, engine.gate, retries=True)
         self.run_ready = engine.run_ready
         self.run_once = engine.run_once
         self.cancel = engine.cancel
@@ -131,32 +131,32 @@ class SteppedSender:
         return True
 
 
-def _last(engine: SteppedEngine, core: Core) -> Exchange:
+def _last(engine: SteppedEngine, client: BaseClient) -> Exchange:
     """Return the last step of a map's flow: what a middleware streams goes on the client's own."""
     own = exchange(engine, engine.now, Streamed)
 
     def send(request: Request, plan: HedgePlan | None = None) -> Awaitable[Response]:
         if request.stream:
-            return core.exchange(request, plan)
-        around = core.around(engine)  # which may change from one request to the next
+            return client.exchange(request, plan)
+        around = client.around(engine)  # which may change from one request to the next
         last = own if around is engine else exchange(around, engine.now, Streamed)
         return last(request, plan)
 
     return send
 
 
-class InlineSender:
-    """A sender on an engine of the user's, which never suspends."""
+class SequentialSender:
+    """Send requests one after another on the user's engine, which never suspends."""
 
     is_lost = False
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, client: BaseClient) -> None:
+        self._client = client
 
     def start(self, request: Request, finish: Finish) -> bool:
         outcome: Response | Exception
         try:
-            outcome = send_sync(self._core.flow, request)
+            outcome = send_sync(self._client.flow, request)
         except Exception as error:
             outcome = error
         finish(outcome)
@@ -172,7 +172,7 @@ Self = TypeVar("Self", bound="Results")
 
 
 class Results(Unpicklable):
-    """The results of a map, one by one; those that are not wanted are not waited for.
+    """Iterate over the results of a map.
 
     Iterate over it once, in one thread at a time. When that ends early, by `close`, at the end of
     a `with` or when it is dropped, requests under way are cancelled and no others are sent.
@@ -180,9 +180,9 @@ class Results(Unpicklable):
 
     _why_not = "its requests are under way; pass on its results, which can be pickled"
 
-    def __init__(self, senders: Senders, work: Work) -> None:
-        self._senders = senders
-        self._work = work
+    def __init__(self, sender_pool: SenderPool, scheduler: MapScheduler) -> None:
+        self._sender_pool = sender_pool
+        self._scheduler = scheduler
         self._sender: Sender | None = None
         self._is_running = self._is_closed = False
 
@@ -207,20 +207,23 @@ class Results(Unpicklable):
             self._is_running = False
 
     def _advance(self) -> MapResult:
-        work, sender = self._work, self._sender
+        scheduler, sender = self._scheduler, self._sender
         if sender is None:
-            sender = self._sender = self._senders.take()
+            sender = self._sender = self._sender_pool.acquire()
         elif sender.is_lost:
             raise ConnectionError("this map belongs to the process that this one was forked from")
         sender.run_ready()
         while True:
-            while (job := work.next()) is not None:
-                if not sender.start(job[1], partial(work.settle, job)) and work.has_result:
+            while (job := scheduler.next()) is not None:
+                if (
+                    not sender.start(job[1], partial(scheduler.settle, job))
+                    and scheduler.has_result
+                ):
                     break
-            if work.has_result:
-                return work.take()
-            if work.is_done:
-                raise work.end() or StopIteration
+            if scheduler.has_result:
+                return scheduler.take()
+            if scheduler.is_done:
+                raise scheduler.end() or StopIteration
             sender.run_once()
 
     def close(self) -> None:
@@ -237,7 +240,7 @@ class Results(Unpicklable):
         if sender is not None and sender.is_lost:
             return  # all is the parent's
         try:
-            self._work.close()
+            self._scheduler.close()
         finally:
             if sender is not None:
                 self._release(sender, reusable)
@@ -249,7 +252,7 @@ class Results(Unpicklable):
             sender.close()
             raise
         if reusable:
-            self._senders.give(sender)
+            self._sender_pool.release(sender)
         else:
             sender.close()
 

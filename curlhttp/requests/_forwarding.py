@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 __all__ = ["Names", "names_of"]
 
+
 Names: TypeAlias = Callable[[str], Any]
 """A module's __getattr__."""
 

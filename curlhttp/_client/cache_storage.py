@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import logging
+import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import hishel
+from hishel import BaseStorage, RedisStorage, SqliteStorage
 
 from curlhttp._models import fork as _fork
+from curlhttp._models.redaction import redact_url
 from curlhttp._policy.cache import StoredResponse, has_body, is_sealed, seal, twins
 
 if TYPE_CHECKING:
-    from hishel import BaseStorage
+    from redis import Redis
 
-__all__ = ["ResponseStore", "StoragePlace"]
+__all__ = ["ResponseStore", "open_redis", "open_sqlite"]
+
 
 _PAUSE = 5.0  # seconds for which a store that failed is left alone
 
 
-class StoragePlace(NamedTuple):
+class StorageBackend(NamedTuple):
     """Where responses are kept.
 
     Attributes:
@@ -50,7 +56,7 @@ class ResponseStore:
         OSError: it cannot be opened.
     """
 
-    def __init__(self, place: StoragePlace, max_body: int) -> None:
+    def __init__(self, place: StorageBackend, max_body: int) -> None:
         self.max_body = max_body
         self.where: str = place.where
         self.is_quick: bool = place.is_quick
@@ -87,11 +93,13 @@ class ResponseStore:
                 stored = storage.create_entry(entry.request, response, key)
                 for _ in stored.response.stream or ():  # type: ignore[union-attr]
                     pass  # it stores what is read
-                return _faults.seen is None and stored.response.stream is not response.stream
+                return (
+                    _storage_errors.seen is None and stored.response.stream is not response.stream
+                )
         return False
 
     def update(self, key: str, entry: hishel.Entry) -> None:
-        """Store the fields of a response anew."""
+        """Store the fields of a response again."""
         with self._guarded() as storage:
             if storage is not None:
                 seal(entry, key)
@@ -131,7 +139,7 @@ class ResponseStore:
             storage.close()
 
     def after_fork_in_child(self) -> None:
-        """Open it anew with the next request; the parent's connection is left alone."""
+        """Open it again with the next request; the parent's connection is left alone."""
         # Not closed either: that would take the parent's locks on the file away.
         self._left.append(self._storage)
         self._storage, self._lock = None, threading.Lock()
@@ -142,14 +150,14 @@ class ResponseStore:
         if self._resumes_at and time.monotonic() < self._resumes_at:
             yield None
             return
-        _faults.is_heard = True
+        _storage_errors.is_heard = True
         try:
             yield self._opened()
         except Exception as error:  # whatever it is, the request goes on
-            _faults.seen = error
+            _storage_errors.seen = error
         finally:
-            _faults.is_heard = False
-            seen, _faults.seen = _faults.seen, None
+            _storage_errors.is_heard = False
+            seen, _storage_errors.seen = _storage_errors.seen, None
             if seen is not None:
                 self._pause(seen)
 
@@ -197,7 +205,7 @@ def _sealed(storage: BaseStorage, key: str) -> list[hishel.Entry]:
     return intact
 
 
-class _Faults(threading.local):
+class _StorageErrors(threading.local):
     """What hishel logs in this thread while a ResponseStore calls it; it raises little."""
 
     is_heard = False
@@ -211,6 +219,123 @@ class _Faults(threading.local):
         return False
 
 
-_faults = _Faults()
+_storage_errors = _StorageErrors()
 for _name in ("_sync_sqlite", "_sync_redis"):
-    logging.getLogger(f"hishel._core._storages.{_name}").addFilter(_faults)
+    logging.getLogger(f"hishel._core._storages.{_name}").addFilter(_storage_errors)
+
+
+# --- Responses in a file of SQLite, or in memory, by hishel's storage ---
+
+_BUSY = 250  # milliseconds that a write waits for another process; then it is given up
+_LOG = 4 * 2**20  # bytes to which the write-ahead log is cut
+# Seconds after its last use in which a response is not evicted, so that none goes while it is
+# written or read. Half of that is how exactly the last use is known: few hits write anything.
+_IN_USE = 1.0
+
+
+def open_sqlite(path: str, max_size: int) -> StorageBackend:
+    """Return a place in a file; it is opened by a call of what is returned.
+
+    Args:
+        path: of the file, or ":memory:".
+        max_size: bytes above which responses are evicted.
+    """
+    opening: Callable[[], BaseStorage] = partial(_open_file, path, max_size)
+    return StorageBackend(path, opening, _clear_sqlite, is_quick=path == ":memory:")
+
+
+def _open_file(path: str, max_size: int) -> BaseStorage:
+    in_memory = path == ":memory:"
+    try:
+        if not in_memory:
+            # Private responses are for their owner. SQLite's other files take its mode.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise OSError(f"the cache {path!r} cannot be opened: {error}") from error
+    try:
+        # Is it a database at all? hishel would ask in a thread, where the error would be lost.
+        connection.execute("PRAGMA schema_version")
+        storage = SqliteStorage(connection=connection, max_size=max_size, soft_delete_ttl=_IN_USE)
+        storage._ensure_connection()  # is it a cache?
+        connection.execute(f"PRAGMA busy_timeout={_BUSY}")
+        connection.execute(f"PRAGMA journal_size_limit={_LOG}")
+        connection.execute("UPDATE entries SET tti = NULL WHERE FALSE")  # may it be written?
+    except (sqlite3.Error, RuntimeError) as error:
+        connection.close()
+        if isinstance(error, sqlite3.OperationalError):
+            raise OSError(f"the cache {path!r} cannot be used: {error}") from error
+        raise ValueError(f"{path!r} is no cache of responses: {error}") from error
+    return storage
+
+
+def _clear_sqlite(storage: BaseStorage) -> None:
+    connection = cast(SqliteStorage, storage)._ensure_connection()
+    connection.execute("DELETE FROM entries")
+    connection.execute("VACUUM")
+
+
+# --- Responses in Redis, by hishel's storage ---
+
+_KEYS = "curlhttp:cache"  # what all names in Redis begin with
+_KEPT = 30 * 24 * 3600.0  # seconds
+_TIMEOUT = 1.0  # seconds: a cache that answers later is of no use
+
+
+def open_redis(given: str | Redis, max_body: int) -> StorageBackend:
+    """Return a place in Redis; it connects with the first request.
+
+    Args:
+        given: a URL, or a client of redis-py.
+        max_body: bytes that a body may have.
+
+    Raises:
+        ImportError: redis is not installed.
+        TypeError: it is an async client, or one that decodes what it reads.
+    """
+    try:
+        import redis
+    except ImportError as error:
+        raise ImportError("redis= needs redis-py: pip install 'curlhttp[cache]' redis") from error
+    if isinstance(given, str):
+        url = given
+        make = partial(
+            redis.Redis.from_url, url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
+        )
+        make()  # a URL that is none is refused now
+        return StorageBackend(
+            redact_url(url), lambda: _redis_storage(make(), max_body), _clear_redis, is_quick=False
+        )
+    if not isinstance(given, redis.Redis):
+        raise TypeError(
+            f"redis= takes a URL or a redis.Redis, not {type(given).__module__}."
+            f"{type(given).__name__}: async clients use the same one, in threads"
+        )
+    if given.connection_pool.connection_kwargs.get("decode_responses"):
+        raise TypeError("redis= takes a client without decode_responses: bodies are bytes")
+    # Its owner closes it, and it knows of forks by itself.
+    return StorageBackend(
+        "Redis",
+        lambda: _redis_storage(given, max_body, _NonClosingRedisStorage),
+        _clear_redis,
+        is_quick=False,
+    )
+
+
+class _NonClosingRedisStorage(RedisStorage):
+    """A storage on a client that is its owner's to close."""
+
+    def close(self) -> None:
+        """Leave the client open."""
+
+
+def _redis_storage(
+    client: Redis, max_body: int, kind: type[RedisStorage] = RedisStorage
+) -> BaseStorage:
+    return kind(client, default_ttl=_KEPT, max_stream_size=max_body, key_prefix=_KEYS)
+
+
+def _clear_redis(storage: BaseStorage) -> None:
+    client = cast(RedisStorage, storage)._client
+    for name in client.scan_iter(f"{_KEYS}:*", count=1000):
+        client.delete(name)

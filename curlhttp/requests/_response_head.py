@@ -1,11 +1,14 @@
-"""Header fields as http.client gives them: what `response.raw` has of email's Message."""
+"""The head of a response in the terms of http.client, made when it is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TypeVar
 
-__all__ = ["Message"]
+from curlhttp._models.response import Response
+
+__all__ = ["Head", "Message"]
 
 _Default = TypeVar("_Default")
 
@@ -51,3 +54,42 @@ class Message:
 
     def __len__(self) -> int:
         return len(self._fields)
+
+
+_VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20, "HTTP/3": 30}
+
+
+class Head:
+    """What http.client's response and urllib3's have in common.
+
+    Args:
+        received: the response that the engine gave.
+    """
+
+    def __init__(self, received: Response) -> None:
+        self.received = received
+
+    @cached_property
+    def status(self) -> int:
+        """Return the status code."""
+        return self.received.status_code
+
+    @cached_property
+    def reason(self) -> str:
+        """Return the reason phrase."""
+        return self.received.reason
+
+    @cached_property
+    def version(self) -> int:
+        """Return 10, 11, 20 or 30."""
+        return _VERSIONS.get(self.received.http_version, 11)
+
+    @cached_property
+    def msg(self) -> Message:
+        """Return the header fields as http.client gives them."""
+        return Message(self.received.headers.multi_items())
+
+    @cached_property
+    def chunked(self) -> bool:
+        """Return whether the body comes in chunks."""
+        return "chunked" in self.received.headers.get("transfer-encoding", "").lower()

@@ -10,17 +10,18 @@ from collections.abc import Iterable, Iterator
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from curlhttp._client.building import DownloadOptions, RequestOptions
+from curlhttp._client.request_builder import DownloadOptions, RequestOptions
 from curlhttp._models.request import Request
 from curlhttp._models.response import Response
 from curlhttp._models.url import URL
 from curlhttp.exceptions import ClientClosed, RequestException, UnrewindableBodyError
 
 if TYPE_CHECKING:
-    from curlhttp._client.base import Core
-    from curlhttp.requests import Request as UserRequest
+    from curlhttp._client.base import BaseClient
+    from curlhttp._models.inputs import UserRequest
 
-__all__ = ["Item", "Job", "MapResult", "Work"]
+__all__ = ["Item", "Job", "MapResult", "MapScheduler"]
+
 
 Item: TypeAlias = "str | bytes | URL | Request | UserRequest"
 MapResult: TypeAlias = Response | RequestException
@@ -30,15 +31,15 @@ _URLS = (str, bytes, URL)
 _END: Any = object()  # Any: it stands among the items
 
 
-class Work:
-    """Take items, make them requests, and keep what came of them until the consumer wants it.
+class MapScheduler:
+    """Build requests from items, and keep their results until the consumer takes them.
 
     Args:
-        core: builds the requests.
+        client: builds the requests.
         requests: URLs and requests.
         queued: a task awaits them and puts them into the queue.
-        concurrency: how many may be under way at once. Together with the results ahead of the
-            consumer there may be twice as many.
+        concurrency: the maximum number of running requests. Running requests and results ahead
+            of the consumer are twice as many at most.
         ordered: results come in the order of the items.
         return_exceptions: an error is a result like others; else it is raised.
         options: of the requests that are made of URLs.
@@ -54,7 +55,7 @@ class Work:
 
     def __init__(
         self,
-        core: Core,
+        client: BaseClient,
         requests: Iterable[Item],
         *,
         queued: bool = False,
@@ -69,7 +70,7 @@ class Work:
             raise ValueError(f"concurrency must be a number from 1 on, not {concurrency!r}")
         if options:
             _check(options)
-            core.build_request("GET", "http://localhost/", **options)  # raises now, if it must
+            client.build_request("GET", "http://localhost/", **options)  # raises now, if it must
         self.running: int = 0
         self.queue: deque[Item] | None = None
         if queued:
@@ -77,7 +78,7 @@ class Work:
             self._items: Iterator[Item] = iter(self.queue.popleft, _END)
         else:
             self._items = iter(requests)
-        self._core = core
+        self._client = client
         self._options = cast("RequestOptions", options)  # of which these are a part
         self._most = concurrency
         self._window = 2 * concurrency
@@ -109,7 +110,7 @@ class Work:
     def _may_take(self) -> bool:
         if self._is_over or self.running + len(self._results) >= self._window:
             return False
-        if self._core.is_closed:
+        if self._client.is_closed:
             self.fail(ClientClosed("the client was closed before all requests were sent"))
             return False
         return self.queue is None or bool(self.queue)
@@ -131,10 +132,10 @@ class Work:
 
     def _request(self, item: Item) -> Request:
         if isinstance(item, _URLS):
-            return self._core._request("GET", item, self._options)
+            return self._client._request("GET", item, self._options)
         if not isinstance(item, Request) and not hasattr(item, "prepare"):
             raise TypeError(f"map takes URLs and requests, not {type(item).__name__}")
-        request = self._core.complete(item)
+        request = self._client.complete(item)
         if request.stream:
             raise ValueError(
                 f"{request}: map gives whole responses; send what is to be streamed by itself"
@@ -200,17 +201,17 @@ class Work:
         else:
             self._results.put(number, outcome)
 
-    def _failure(self, error: BaseException, item: Item) -> RequestException | _Raised:
+    def _failure(self, error: BaseException, item: Item) -> RequestException | _ErrorResult:
         """Return what stands for an error among the results."""
         if isinstance(error, RequestException):
             if error.request is None:
-                made = UnsentItem(item) if isinstance(item, _URLS) else item
+                made = UnbuiltRequest(item) if isinstance(item, _URLS) else item
                 error.request = made  # type: ignore[assignment]  # for people, and as documented
             if self._return_exceptions:
                 # Its frames hold this map and all that it has; a raise begins a new traceback.
                 return error.with_traceback(None)
         self._is_over = True
-        return _Raised(error)
+        return _ErrorResult(error)
 
     @property
     def has_result(self) -> bool:
@@ -226,10 +227,10 @@ class Work:
         """Return the next result, of which there is one.
 
         Raises:
-            BaseException: that is what came of it.
+            BaseException: that is its outcome.
         """
         result = self._results.take()
-        if isinstance(result, _Raised):
+        if isinstance(result, _ErrorResult):
             raise result.error
         return result
 
@@ -246,8 +247,8 @@ class Work:
             items.close()
 
 
-class _Raised:
-    """An error in the place of a result."""
+class _ErrorResult:
+    """An error among the results."""
 
     __slots__ = ("error",)
 
@@ -255,17 +256,17 @@ class _Raised:
         self.error = error
 
 
-class _Unordered(deque[MapResult | _Raised]):
+class _Unordered(deque[MapResult | _ErrorResult]):
     """Results as they come."""
 
     is_ready = deque.__len__
     take = deque.popleft
 
-    def put(self, number: int, result: MapResult | _Raised) -> None:
+    def put(self, number: int, result: MapResult | _ErrorResult) -> None:
         self.append(result)
 
 
-class _Ordered(dict[int, MapResult | _Raised]):
+class _Ordered(dict[int, MapResult | _ErrorResult]):
     """Results in the order of the items."""
 
     put = dict.__setitem__
@@ -274,7 +275,7 @@ class _Ordered(dict[int, MapResult | _Raised]):
     def is_ready(self) -> bool:
         return self._next in self
 
-    def take(self) -> MapResult | _Raised:
+    def take(self) -> MapResult | _ErrorResult:
         result = self.pop(self._next)
         self._next += 1
         return result
@@ -289,7 +290,7 @@ def _check(options: DownloadOptions) -> None:
         raise no_option("map()", wrong[0], DownloadOptions.__annotations__, other)
 
 
-class UnsentItem:
+class UnbuiltRequest:
     """Stand in an error for the request that an item could not be made to.
 
     Args:

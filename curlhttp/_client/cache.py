@@ -1,0 +1,251 @@
+"""The response cache of RFC 9111, and how one client uses it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Protocol
+
+from curlhttp._client.stream import AsyncStreamedResponse, StreamedResponse
+from curlhttp._engine.run import Offload, run_here, run_sync
+from curlhttp._models import fork as _fork
+from curlhttp.exceptions import RequestException
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from curlhttp._client.cache_storage import ResponseStore
+    from curlhttp._curl.engines.loops import BackgroundTasks, Loop
+    from curlhttp._engine.engine import Clock, Exchange, MakeGate, Send
+    from curlhttp._flow.chain import Chain
+    from curlhttp._flow.streamed_response import Streamed
+    from curlhttp._models.config import Transport
+    from curlhttp._policy.cache import CachePolicy
+
+__all__ = ["Cache", "ClientCaching"]
+
+
+_MAX_SIZE = 256 * 2**20
+_LEAST_SIZE = 2**17  # below that, SQLite's own pages leave no room
+_MAX_BODY = 32 * 2**20
+
+
+class Cache:
+    """Store responses by RFC 9111 for one or several clients; needs the extra `cache`.
+
+        client = curlhttp.Client(cache=curlhttp.Cache("http.db"))
+
+    Several blocking and async clients, threads and processes may share one file. It contains the
+    bodies and header fields of responses, so only its owner may read it. It contains URLs and
+    credentials of requests only as digests.
+
+    Args:
+        path: of a file, or ":memory:".
+        redis: a URL or a redis.Redis, in place of a path. The server limits the size with its
+            setting maxmemory. Entries expire after 30 days.
+        shared: the cache serves several users, like that of a proxy: it stores nothing private,
+            and applies s-maxage and proxy-revalidate.
+        max_size: the maximum size in bytes, 256 MiB by default. The least recently used responses
+            are removed first.
+        max_body_size: the maximum size of a stored body in bytes, at most an eighth of max_size.
+
+    Raises:
+        ImportError: the extra is not installed.
+        ValueError: the file is not a cache, or an argument is out of range.
+        OSError: the file cannot be opened or written.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        redis: str | Redis | None = None,
+        shared: bool = False,
+        max_size: int | None = None,
+        max_body_size: int = _MAX_BODY,
+    ) -> None:
+        if (path is None) == (redis is None):
+            raise ValueError('a Cache needs a path, such as "http.db" or ":memory:", or redis=')
+        if redis is not None and max_size is not None:
+            raise ValueError("max_size is for files: that of Redis is its own setting maxmemory")
+        size = _MAX_SIZE if max_size is None else max_size
+        if size < _LEAST_SIZE or max_body_size < 1:
+            raise ValueError(
+                f"max_size must be at least {_LEAST_SIZE} bytes, and max_body_size at least 1"
+            )
+        try:
+            from curlhttp._client.cache_storage import ResponseStore
+            from curlhttp._policy.cache import CachePolicy
+        except ImportError as error:
+            raise ImportError("Cache needs hishel: pip install 'curlhttp[cache]'") from error
+        self._shared = shared
+        self.policy: CachePolicy = CachePolicy(shared)
+        if redis is not None:
+            from curlhttp._client.cache_storage import open_redis
+
+            place, body = open_redis(redis, max_body_size), max_body_size
+        else:
+            from curlhttp._client.cache_storage import open_sqlite
+
+            body = min(max_body_size, size // 8)
+            name = os.fspath(path)  # type: ignore[arg-type]  # not None here
+            place = open_sqlite(name, size - body)
+        self.store: ResponseStore = ResponseStore(place, body)
+
+    def clear(self) -> None:
+        """Remove all responses, including those of other clients and processes."""
+        self.store.clear_all()
+
+    def close(self) -> None:
+        """Close the file or the connections. Clients that use it continue without a cache."""
+        self.store.close()
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<curlhttp.Cache{' shared' if self._shared else ''} in {self.store.where}>"
+
+
+# --- How one client uses a cache: where the store may block, and what runs in the background ---
+
+_log = logging.getLogger("curlhttp")
+
+_MOST = 8  # refreshes of one client at once; other responses stay stale
+
+
+class CachingClient(Protocol):
+    """What ClientCaching needs of a client, so that this module does not import clients."""
+
+    is_closed: bool
+    chain: Chain
+    exchange: Exchange
+    clock: Clock
+    gate: MakeGate
+
+
+class ClientCaching:
+    """Use a cache in one client, and refresh stale responses in the background.
+
+    Args:
+        client: sends the refreshes.
+        cache: from the user.
+        with_guard: adds the client's address guard to a Transport.
+        run_blocking: runs blocking calls for the client.
+        is_async: the client is an AsyncClient.
+
+    Raises:
+        TypeError: `cache` is not a Cache.
+    """
+
+    def __init__(
+        self,
+        client: CachingClient,
+        cache: Cache,
+        *,
+        with_guard: Callable[[Transport], Transport],
+        run_blocking: Offload,
+        is_async: bool,
+    ) -> None:
+        if not isinstance(cache, Cache):
+            raise TypeError(
+                f"cache must be a curlhttp.Cache, not {type(cache).__name__}: "
+                'Client(cache=curlhttp.Cache("http.db"))'
+            )
+        self._client = client
+        self.policy = cache.policy
+        self.store = cache.store
+        self.over = with_guard
+        # A store that never waits needs no thread.
+        self.offload: Offload = run_here if self.store.is_quick else run_blocking
+        self.streamed: type[Streamed] = StreamedResponse
+        self._running: set[object] = set()
+        self._threads: set[threading.Thread] = set()
+        self._tasks: dict[Loop, BackgroundTasks] = {}
+        self._is_async = is_async
+        if is_async:
+            self.streamed = AsyncStreamedResponse
+        _fork.register(self)
+
+    def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
+        """Run work(send) in the background, unless work of that name is running."""
+        client = self._client
+        if name in self._running or len(self._running) >= _MOST or client.is_closed:
+            return
+        self._running.add(name)
+        send = client.chain.below_cache(client.exchange, client.clock, client.gate)
+
+        async def run() -> None:
+            try:
+                await work(send)
+            except RequestException as error:
+                # The response stays stale, so the next request refreshes it.
+                _log.debug("a stored response was not refreshed: %s", type(error).__name__)
+            except Exception:  # a user's function raised: trio would end with such a task
+                _log.exception("a stored response was not refreshed")
+            finally:
+                self._running.discard(name)
+
+        try:
+            if self._is_async:
+                self._own_tasks().spawn(run)
+            else:
+                self._in_thread(run)
+        except BaseException as error:
+            self._running.discard(name)
+            if not isinstance(
+                error, RuntimeError
+            ):  # no thread can be started: the cache hit still succeeds
+                raise
+
+    def _in_thread(self, run: Callable[[], Awaitable[None]]) -> None:
+        def target() -> None:
+            try:
+                run_sync(run)
+            finally:
+                self._threads.discard(thread)
+
+        # A daemon, so that a program can end without closing its client.
+        thread = threading.Thread(target=target, daemon=True, name="curlhttp-cache")
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except BaseException:
+            self._threads.discard(thread)
+            raise
+
+    def _own_tasks(self) -> BackgroundTasks:
+        """Return the background tasks of the running loop."""
+        from curlhttp._curl.engines.loops import background_tasks, running_loop
+
+        loop = running_loop()
+        tasks = self._tasks.get(loop)
+        if tasks is None:
+            self._tasks.clear()  # mostly those of ended loops
+            tasks = self._tasks[loop] = background_tasks(loop, Context())
+        return tasks
+
+    def close(self) -> None:
+        """Wait for the refreshes of a blocking client. Timeouts end their requests."""
+        for thread in tuple(self._threads):
+            thread.join()
+
+    async def aclose(self) -> None:
+        """Cancel the refreshes of the running loop."""
+        if self._tasks:
+            from curlhttp._curl.engines.loops import running_loop
+
+            tasks = self._tasks.pop(running_loop(), None)
+            if tasks is not None:
+                tasks.cancel()
+                await tasks.wait_until_done()
+
+    def after_fork_in_child(self) -> None:
+        """Forget the refreshes of the parent process."""
+        self._running, self._threads, self._tasks = set(), set(), {}

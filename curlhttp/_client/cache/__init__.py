@@ -1,1 +1,0 @@
-"""The cache of responses: where they are kept, and how a client uses it."""
