@@ -17,7 +17,7 @@ from curlhttp._client.request_builder import (
 )
 from curlhttp._client.stream import AsyncStreamedResponse
 from curlhttp._engine import network as _network
-from curlhttp._engine.engine import Clock, Engine, check_transport
+from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._flow.exchange import exchange_in_loops
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
@@ -101,7 +101,7 @@ class AsyncClient(BaseClient):
         self._run_blocking = _loops.in_thread_or_leave
         self._engines: dict[Loop, EventLoopEngine] = {}
         if transport is not None:
-            check_transport(transport, "AsyncClient")
+            validate_transport(transport, "AsyncClient")
         self._given = transport
         now = _network.now if transport is None else transport.now
         wall = _network.wall if transport is None else transport.wall

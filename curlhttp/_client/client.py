@@ -15,7 +15,7 @@ from curlhttp._client.request_builder import (
     show_verbs,
 )
 from curlhttp._client.stream import StreamedResponse
-from curlhttp._engine.engine import Clock, Engine, check_transport
+from curlhttp._engine.engine import Clock, Engine, validate_transport
 from curlhttp._engine.run import run_here, run_sync, send_sync
 from curlhttp._flow.exchange import exchange
 from curlhttp._models.request import Request
@@ -98,7 +98,7 @@ class Client(BaseClient):
             from curlhttp._curl.engines.blocking import BlockingEngine
 
             transport = BlockingEngine(self._limits)
-        check_transport(transport, "Client")
+        validate_transport(transport, "Client")
         self._engine: Engine = transport
         self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
         self.gate: MakeGate = transport.gate

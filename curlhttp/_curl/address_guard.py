@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from curlhttp._curl.options import addresses_of, dialled
+from curlhttp._curl.options import get_addresses, get_connect_target
 from curlhttp._engine.engine import ByteStream, Engine, Gate, HedgePlan, Incoming, connector
 from curlhttp._engine.network import network
 from curlhttp._models.config import CheckedAddress, Transport
@@ -78,16 +78,16 @@ class AddressChecker:
             RequestException: no address is left, or none was found in time.
         """
         transport, url = request.transport, request.url
-        host, port = dialled(transport, url.host, url.port)
+        host, port = get_connect_target(transport, url.host, url.port)
         family = _FAMILIES[transport.ip_version]
         assert transport.proxy is not None
         if transport.proxy.url.startswith("socks4"):
             family = socket.AF_INET  # it knows no other
-        addresses = list(addresses_of(transport, host, port))
+        addresses = list(get_addresses(transport, host, port))
         if not addresses:
             addresses = await self._addresses(request, host, family, engine)
         # Again for each request, as of connections.
-        address = _first_judged(request, addresses, port)
+        address = _find_allowed(request, addresses, port)
         return self._told(transport, judged=CheckedAddress(url.host, url.port, address, port))
 
     async def _addresses(
@@ -117,10 +117,10 @@ class AddressChecker:
         )
 
 
-def _first_judged(request: Request, addresses: list[str], port: int) -> str:
+def _find_allowed(request: Request, addresses: list[str], port: int) -> str:
     first: BlockedAddress | None = None
     for address in addresses:
-        error = blocked_target(request, address, port)
+        error = check_target(request, address, port)
         if error is None:
             return address
         first = first or error
@@ -226,7 +226,7 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
     if guard.https_only and url.scheme != "https":
         return _not_https(request)
     if transport.proxy is None:
-        return blocked_target(request, address, port)
+        return check_target(request, address, port)
     # The proxy's own address is the user's choice. What it is to dial was judged before.
     judged = transport.judged
     if guard.trusts_proxies or (judged is not None and judged[:2] == (url.host, url.port)):
@@ -234,7 +234,7 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
     return _error(request, "", url.port, "a proxy would resolve the name again")
 
 
-def blocked_target(request: Request, address: str, port: int) -> BlockedAddress | None:
+def check_target(request: Request, address: str, port: int) -> BlockedAddress | None:
     """Return the error for an address that a request must not be sent to, None if it may.
 
     Args:

@@ -17,11 +17,16 @@ from typing import NoReturn
 
 import pycurl
 
-from curlhttp._curl.connection_state import Connection, Connections, shut_down
-from curlhttp._curl.errors import found_no_connection, naming_lack, no_head, raised_in_callback
-from curlhttp._curl.head import switches_unasked
+from curlhttp._curl.connection_state import Connection, OpenConnections, shut_down
+from curlhttp._curl.errors import (
+    head_error,
+    no_connection_error,
+    report_descriptor_shortage,
+    unwrap_callback_error,
+)
+from curlhttp._curl.head import has_unasked_upgrade
 from curlhttp._curl.poller import make_poller
-from curlhttp._curl.read_timeouts import ReadTimeouts, first_limit
+from curlhttp._curl.read_timeouts import ReadTimeouts, get_first_limit
 from curlhttp._curl.result import finish
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
@@ -44,22 +49,22 @@ class Multiplexing:
     """What one driver knows of the protocols of origins.
 
     Attributes:
-        found: what origins speak that were just heard of, for `take_found`.
+        news: what origins speak that were just heard of, for `take_news`.
         has_http2: there may be connections of HTTP/2.
         on_shared: called with an origin whose connections carry many requests at once, as soon as
             that is known; or None.
     """
 
-    __slots__ = ("_by_origin", "_generations", "found", "has_http2", "on_shared")
+    __slots__ = ("_by_origin", "_generations", "has_http2", "news", "on_shared")
 
     def __init__(self) -> None:
-        self.found: dict[str, bool] = {}
+        self.news: dict[str, bool] = {}
         self.has_http2 = False
         self.on_shared: Callable[[str], object] | None = None
         self._by_origin: dict[str, bool] = {}  # on TLS: do its connections multiplex
         self._generations: dict[str, int] = {}  # of connections, by origins that left one
 
-    def decide_pipewait(self, transfer: Transfer, origin: str) -> None:
+    def set_pipewait(self, transfer: Transfer, origin: str) -> None:
         """Let a transfer wait for another's connection unless the origin speaks HTTP/1.1 alone.
 
         Args:
@@ -81,10 +86,10 @@ class Multiplexing:
             if transfer.sends_once:
                 transfer.read_log()
 
-    def leave(self, connection: Connection) -> None:
+    def drain(self, connection: Connection) -> None:
         """Keep further requests off a quarantined connection that still carries some."""
-        if not connection.is_left:
-            connection.is_left = True
+        if not connection.is_draining:
+            connection.is_draining = True
             if len(self._generations) >= _ORIGINS:
                 self._generations.clear()
             last = self._generations.get(connection.origin, 0)
@@ -93,10 +98,10 @@ class Multiplexing:
     def _on_alpn(self, origin: str, shares: bool) -> None:
         if len(self._by_origin) >= _ORIGINS:  # forgetting costs the log of one more request each
             self._by_origin.clear()
-        self._by_origin[origin] = self.found[origin] = shares
+        self._by_origin[origin] = self.news[origin] = shares
         self.has_http2 = self.has_http2 or shares
 
-    def take_found(self, transfers: Iterable[Transfer]) -> list[Transfer]:
+    def take_news(self, transfers: Iterable[Transfer]) -> list[Transfer]:
         """Tell of the origins that were heard of; return who waits in vain to share a connection.
 
         Not in libcurl's callback: whoever is told may start further transfers.
@@ -104,7 +109,7 @@ class Multiplexing:
         Args:
             transfers: all that run.
         """
-        news, self.found = self.found, {}
+        news, self.news = self.news, {}
         for origin, shares in news.items():
             if shares and self.on_shared is not None:
                 self.on_shared(origin)
@@ -122,7 +127,7 @@ _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name
 _BRIEF = 0.1  # seconds of silence that are no sign of a dead connection
 _ON_ITS_WAY = 0.25  # of the time that a request waited: what came by then was sent before it
 _LONG = 1.0  # seconds without a sign of life that make a request that was given up suspicious
-_MOST_STARTS = 100  # of one attempt: after a restart each of a hundred kept connections may be dead
+_MAX_STARTS = 100  # of one attempt: after a restart each of a hundred kept connections may be dead
 _SLICE = 0.02  # seconds of a turn for transfers that pause: their servers never run dry
 _QUIET = 0.1  # seconds from an event to the next look at its outcome
 
@@ -151,19 +156,19 @@ class Driver:
 
     def __init__(self, limits: Limits, connections: int) -> None:
         self.running: dict[object, Transfer] = {}  # by pycurl's handle
-        with naming_lack():
+        with report_descriptor_shortage():
             self.poller = self._make_poller()
             self.multi = multi = pycurl.CurlMulti()
         self.multiplexing = Multiplexing()
         self.broken: BaseException | None = None
         self.unanswered: dict[int, Connection] = {}
-        self._acts_at: float | None = None  # when libcurl wants to act, as it said last
+        self._libcurl_due: float | None = None  # when libcurl wants to act, as it said last
         # Registered descriptors of which libcurl wants nothing for now; most are wanted again soon.
         self._idle: set[int] = set()
         self._has_forked = False  # a child has copies of the sockets
         self._last_event: dict[int, float] = {}  # by socket
         self._last_read: dict[int, float] = {}  # by socket: when it had something to read
-        self._left: list[tuple[Connection, Connections]] = []  # at this turn, see _leave
+        self._draining: list[tuple[Connection, OpenConnections]] = []  # at this turn, see _drain
         self._seen = 0.0  # up to when it was looked at the outcome of events
         self._check_at = math.inf  # before this no transfer needs a look of ours
         self._to_resume: deque[tuple[Transfer, Request | None]] = deque()  # at the next turn
@@ -182,7 +187,7 @@ class Driver:
         try:
             if what == _REMOVE:
                 if self.unanswered:
-                    self._look_at_end(descriptor)
+                    self._check_for_alert(descriptor)
                 self._idle.add(descriptor)
                 if self._has_forked:
                     self.poller.forget(descriptor)
@@ -190,37 +195,37 @@ class Driver:
                 self._idle.discard(descriptor)
                 self.poller.watch(descriptor, what)
         except BaseException as error:
-            self.broken = raised_in_callback(error)
+            self.broken = unwrap_callback_error(error)
 
-    def _look_at_end(self, descriptor: int) -> None:
+    def _check_for_alert(self, descriptor: int) -> None:
         """Look at a new connection once more, because libcurl may be about to close its socket."""
         connection = self.unanswered.get(descriptor)
         if connection is not None:
-            connection.look_at_end()
+            connection.check_for_alert()
 
-    def _give_up(self, error: BaseException) -> NoReturn:
+    def _break(self, error: BaseException) -> NoReturn:
         """Raise what was raised in a callback, such as KeyboardInterrupt."""
-        self.broken = raised_in_callback(error)
+        self.broken = unwrap_callback_error(error)
         self._act_at_once()  # the other transfers must not wait for ever
         raise self.broken
 
     # libcurl's timer is asked for: it would tell of every change, two for each request
 
     def _act_at_once(self) -> None:
-        self._acts_at = 0.0
-        if self._fires > 0.0:
+        self._libcurl_due = 0.0
+        if self._timer_due > 0.0:
             self.rearm(0.0)
 
     def _read_timer(self) -> None:
         milliseconds = self.multi.timeout()
         if milliseconds < 0:
-            self._acts_at = None
+            self._libcurl_due = None
             return
-        due = self._acts_at = monotonic() + milliseconds / 1000 if milliseconds else 0.0
-        if due < self._fires:
+        due = self._libcurl_due = monotonic() + milliseconds / 1000 if milliseconds else 0.0
+        if due < self._timer_due:
             self.rearm(due)
 
-    _fires = -math.inf  # when the owner's timer does; with this one it is never set earlier
+    _timer_due = -math.inf  # when the owner's timer does; with this one it is never set earlier
 
     def rearm(self, due: float) -> None:
         """Make sure that the driver runs at a time; for owners that sleep meanwhile.
@@ -242,19 +247,19 @@ class Driver:
         request = transfer.request
         assert request is not None
         if transfer.handle.multiplexes:
-            self.multiplexing.decide_pipewait(transfer, request.url.origin)
+            self.multiplexing.set_pipewait(transfer, request.url.origin)
         easy = transfer.easy
         self.multi.add_handle(easy)
         self._act_at_once()
         self.running[easy] = transfer
         transfer.attached = self
-        self._watch_silence(transfer, request)
+        self._start_read_timeout(transfer, request)
         if self.broken is not None:
             self.fail_all()
 
-    def _watch_silence(self, transfer: Transfer, request: Request) -> None:
+    def _start_read_timeout(self, transfer: Transfer, request: Request) -> None:
         timeout = request.timeout
-        limit = timeout.read if timeout.write is None else first_limit(request)
+        limit = timeout.read if timeout.write is None else get_first_limit(request)
         if limit is not None:
             check = self._read_timeouts.start(transfer, limit)
             if check < self._check_at:
@@ -273,7 +278,7 @@ class Driver:
             request.timeout = replace(request.timeout, read=seconds)
             transfer.last_activity = monotonic()
             self._read_timeouts.stop(transfer)
-            self._watch_silence(transfer, request)
+            self._start_read_timeout(transfer, request)
 
     def use_own_connection(self, transfer: Transfer) -> None:
         """Let a transfer that was added wait no longer for a connection that it might share."""
@@ -282,7 +287,7 @@ class Driver:
 
     def restart(self, transfer: Transfer) -> None:
         """Start a transfer over that was added, and not sent yet."""
-        self._take_off(transfer)
+        self._remove_handle(transfer)
         self.multi.add_handle(transfer.easy)
         self._act_at_once()
 
@@ -291,19 +296,19 @@ class Driver:
         if not transfer.attached:
             return
         if not transfer.done and transfer.sends and transfer.last_activity < monotonic() - _LONG:
-            self._suspect(transfer)  # its caller gave up before its timeouts did
+            self._retire_if_silent(transfer)  # its caller gave up before its timeouts did
         transfer.attached = None
         del self.running[transfer.easy]
         self._read_timeouts.stop(transfer)
         if transfer.is_new_connection and transfer.connection is not None:
             self.unanswered.pop(transfer.connection.descriptor, None)
-        self._take_off(transfer)
+        self._remove_handle(transfer)
 
-    def _take_off(self, transfer: Transfer) -> None:
+    def _remove_handle(self, transfer: Transfer) -> None:
         try:
             self.multi.remove_handle(transfer.easy)
         except SystemError as error:
-            self._give_up(error)
+            self._break(error)
         except pycurl.error:
             if not self._is_collected(transfer):
                 raise
@@ -329,7 +334,7 @@ class Driver:
                 if error.args[0] != pycurl.E_BAD_FUNCTION_ARGUMENT:
                     self._finish(transfer.easy, *error.args)
             except BaseException as error:
-                self._give_up(error)
+                self._break(error)
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
             self._collect()
             self._read_timer()
@@ -358,7 +363,7 @@ class Driver:
         except pycurl.error as error:
             self.broken = self.broken or error
         except BaseException as error:
-            self._give_up(error)
+            self._break(error)
 
     # time
 
@@ -370,8 +375,8 @@ class Driver:
     def due(self) -> float | None:
         """Return the monotonic time of the next timer, libcurl's or ours."""
         check = self._check_at
-        if self._acts_at is not None and self._acts_at < check:
-            return self._acts_at
+        if self._libcurl_due is not None and self._libcurl_due < check:
+            return self._libcurl_due
         return None if check == math.inf else check
 
     def run_once(self, wait: float | None = 0) -> None:
@@ -407,11 +412,11 @@ class Driver:
 
     def run_due(self) -> None:
         """Begin what was added and do what is due, without a look at the sockets."""
-        if self._acts_at is not None and self._acts_at <= monotonic():
-            self._acts_at = None
+        if self._libcurl_due is not None and self._libcurl_due <= monotonic():
+            self._libcurl_due = None
             self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        if self.multiplexing.found:
-            for transfer in self.multiplexing.take_found(self.running.values()):
+        if self.multiplexing.news:
+            for transfer in self.multiplexing.take_news(self.running.values()):
                 self.use_own_connection(transfer)
         self._collect()
         self._read_timer()
@@ -437,24 +442,24 @@ class Driver:
             return  # given up meanwhile: the next one found that a callback had failed
         finish(transfer, code, message)
         if transfer.restarts:
-            if transfer.starts < _MOST_STARTS:
+            if transfer.starts < _MAX_STARTS:
                 self._start_over(transfer)
                 return
             assert transfer.request is not None
-            transfer.failed = transfer.failed or found_no_connection(transfer.request)
+            transfer.failed = transfer.failed or no_connection_error(transfer.request)
         transfer.done = True
         if code:
-            self._look_at_connection(transfer, code)
+            self._check_connection(transfer, code)
         if code or not transfer.handle.connects_only:  # else this would close the connection
             self.remove(transfer)
         if transfer.wake is not None:
             transfer.wake()
 
-    def _look_at_connection(self, transfer: Transfer, code: int) -> None:
+    def _check_connection(self, transfer: Transfer, code: int) -> None:
         if code in _BREAKS_HPACK:
             _end_broken_http2(transfer)
         elif code == pycurl.E_OPERATION_TIMEDOUT:
-            self._suspect(transfer)
+            self._retire_if_silent(transfer)
 
     def _start_over(self, transfer: Transfer) -> None:
         """Start a transfer over that has to go out on another connection."""
@@ -465,7 +470,7 @@ class Driver:
             self._drop_idle_socket(connection, transfer)
         self.add(transfer)
 
-    def _suspect(self, transfer: Transfer) -> None:
+    def _retire_if_silent(self, transfer: Transfer) -> None:
         """Quarantine the connection of a request that gave up, if it gave nothing to any other.
 
         A NAT or a load balancer may have forgotten it. HTTP/1.1 loses the connection of a request
@@ -480,17 +485,17 @@ class Driver:
             return
         # What was under way when the request went out says nothing of the time after that.
         if self._last_read.get(connection.descriptor, 0.0) <= since + (now - since) * _ON_ITS_WAY:
-            connection.quarantine()
-            self._leave(connection, transfer)
+            connection.retire()
+            self._drain(connection, transfer)
 
-    def _leave(self, connection: Connection, transfer: Transfer) -> bool:
+    def _drain(self, connection: Connection, transfer: Transfer) -> bool:
         """Keep requests off a connection that carries others; the last one closes it."""
         used = [one for one in self._users(connection) if one is not transfer]
         for one in used:
             one.handle.end_connection()
         if used:
-            self.multiplexing.leave(connection)
-            self._left.append((connection, transfer.connections))
+            self.multiplexing.drain(connection)
+            self._draining.append((connection, transfer.connections))
             self._check_at = 0.0  # at the next turn
             self._act_at_once()
         return bool(used)
@@ -498,26 +503,26 @@ class Driver:
     def _users(self, connection: Connection) -> list[Transfer]:
         return [one for one in self.running.values() if one.connection is connection]
 
-    def _end_left(self) -> None:
+    def _end_drained(self) -> None:
         """End the connections that were left and carry no request any more.
 
         libcurl closes one with its last request, but not if it was done with that before it was
         told so.
         """
-        left, self._left = self._left, []
+        left, self._draining = self._draining, []
         for connection, connections in left:
             if not self._users(connection):
                 connections.end(connection)
 
     def _drop_idle_socket(self, connection: Connection, transfer: Transfer) -> None:
         """Make libcurl notice that an HTTP/2 connection has ended, and not offer it any more."""
-        if connection.is_quarantined and self._leave(connection, transfer):
+        if connection.is_retired and self._drain(connection, transfer):
             return
         # Enough where another transfer uses the connection.
         self._socket_action(connection.descriptor, pycurl.CSELECT_IN)
-        if not connection.is_buried and connection.has_ended():
-            connection.is_buried = True
-            transfer.handle.bury()
+        if not connection.is_discarded and connection.has_ended():
+            connection.is_discarded = True
+            transfer.handle.discard_next()
 
     def fail_all(self) -> None:
         """Give up: after one failed callback nothing may be reported."""
@@ -527,21 +532,21 @@ class Driver:
     # silence, and what is no answer
 
     def _check(self, now: float) -> None:
-        self._end_left()
-        self._look_again()
+        self._end_drained()
+        self._end_stuck_transfers()
         for transfer, error in self._read_timeouts.take_silent(now, self._last_event):
-            self._suspect(transfer)
+            self._retire_if_silent(transfer)
             self._fail(transfer, error)
         self._check_at = self._read_timeouts.next_check()
 
-    def _look_again(self) -> None:
+    def _end_stuck_transfers(self) -> None:
         """End what the last events decided, and libcurl (8.23) would leave to the read timeout."""
         seen, self._seen = self._seen, monotonic()
         for transfer in list(self.running.values()):
             lines, request = transfer.lines, transfer.request
             assert request is not None
-            if lines and switches_unasked(lines, request):
-                self._fail(transfer, no_head(lines, request))
+            if lines and has_unasked_upgrade(lines, request):
+                self._fail(transfer, head_error(lines, request))
         if self.multiplexing.has_http2:
             # A peer that breaks HTTP/2 is told so, but the request that noticed goes on waiting
             # until there is something more to read.

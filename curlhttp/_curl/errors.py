@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 import pycurl
 
 from curlhttp import exceptions as e
-from curlhttp._curl.head import is_odd, switches_unasked
-from curlhttp._curl.libcurl_log import stream_reset_by_us
+from curlhttp._curl.head import has_unasked_upgrade, lacks_status_line
+from curlhttp._curl.libcurl_log import get_stream_reset
 from curlhttp._models.config import Transport
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.timings import Timings
@@ -33,17 +33,17 @@ __all__ = [
     "INTERNAL",
     "LACKS_CERTIFICATE",
     "TransferFailure",
-    "body_differs",
-    "came_early",
-    "error_for",
-    "found_no_connection",
-    "named_lack",
-    "naming_lack",
-    "no_head",
-    "raised_in_callback",
-    "refused_tls",
-    "silence",
-    "too_large",
+    "body_length_error",
+    "early_response_error",
+    "find_descriptor_shortage",
+    "find_tls_refusal",
+    "head_error",
+    "make_error",
+    "no_connection_error",
+    "read_timeout_error",
+    "report_descriptor_shortage",
+    "too_large_error",
+    "unwrap_callback_error",
 ]
 
 
@@ -74,7 +74,9 @@ class TransferFailure(NamedTuple):
     deadline_passed: bool
     aborted_resend: bool  # our guard stopped libcurl from sending a request twice
     refused: bool = False  # the server said that it did not process the request
-    is_odd: bool = False  # what libcurl took for a head does not begin with a status line
+    lacks_status_line: bool = (
+        False  # what libcurl took for a head does not begin with a status line
+    )
     is_connected: bool = True  # a connection was there that it could go out on
     refusal: str = ""  # why the server refused TLS, where that is known of the connection
 
@@ -160,14 +162,14 @@ INTERNAL = frozenset(
 ) - {*_TABLE, *_BY_FACTS, pycurl.E_OK}
 
 
-def error_for(failure: TransferFailure) -> e.RequestException:
+def make_error(failure: TransferFailure) -> e.RequestException:
     """Return the exception for a failed transfer."""
     kind, what = _kind(failure)
-    if kind is e.ChunkedEncodingError and failure.is_odd:
+    if kind is e.ChunkedEncodingError and failure.lacks_status_line:
         kind, what = e.RemoteProtocolError, NOT_HTTP
     request = failure.request
     error = kind(
-        f"{request}: {what} (curl error {failure.code}{_words_of(failure)})",
+        f"{request}: {what} (curl error {failure.code}{_get_message(failure)})",
         request=request,
         curl_code=failure.code,
         request_sent=failure.sent,
@@ -179,10 +181,10 @@ def error_for(failure: TransferFailure) -> e.RequestException:
     return error
 
 
-def _words_of(failure: TransferFailure) -> str:
+def _get_message(failure: TransferFailure) -> str:
     """Return libcurl's words without functions of ngtcp2 and errors of nghttp2's callbacks."""
     message = _FUNCTIONS_OF_QUIC.sub("QUIC: ", failure.message)
-    return f": {message}" if message and not stream_reset_by_us(message) else ""
+    return f": {message}" if message and not get_stream_reset(message) else ""
 
 
 def _note_facts(error: e.RequestException, failure: TransferFailure) -> None:
@@ -214,7 +216,7 @@ def _kind(failure: TransferFailure) -> tuple[_Kind, str]:
         return e.ConnectionError, "the server refused the request before it processed any of it"
     if code == pycurl.E_COULDNT_CONNECT or _lacks_connection(failure):
         return _not_connected(failure)
-    why = failure.refusal or refused_tls(failure.message, failure.request.transport)
+    why = failure.refusal or find_tls_refusal(failure.message, failure.request.transport)
     if why and not _is_of_proxy(failure):
         return e.SSLError, why
     if code == pycurl.E_SSL_CONNECT_ERROR:
@@ -294,7 +296,7 @@ def _is_left_unanswered(failure: TransferFailure) -> bool:
     """Return whether the server left a stream of HTTP/2 unanswered, as on a reload."""
     if failure.code != HTTP2_STREAM or failure.has_head or not failure.sent:
         return False
-    return stream_reset_by_us(failure.message) > 0
+    return get_stream_reset(failure.message) > 0
 
 
 def _ended(failure: TransferFailure) -> tuple[_Kind, str]:
@@ -382,7 +384,7 @@ LACKS_CERTIFICATE = (_WANTS_CERTIFICATE, _MAY_WANT_CERTIFICATE)
 _ABOUT_CERTIFICATES = ("certificate", "unknown ca", "access denied")
 
 
-def refused_tls(message: str, transport: Transport, is_hidden: bool = False) -> str:
+def find_tls_refusal(message: str, transport: Transport, is_hidden: bool = False) -> str:
     """Return why a server refused TLS, if it did; "" if not.
 
     In TLS 1.3 it refuses a client certificate, or the lack of one, when the client is done with
@@ -444,7 +446,7 @@ def _cut_off(failure: TransferFailure) -> tuple[_Kind, str]:
     return e.ConnectionError, "the connection broke before the answer was complete"
 
 
-def raised_in_callback(error: BaseException) -> BaseException:
+def unwrap_callback_error(error: BaseException) -> BaseException:
     """Return what a signal's handler raised in a callback of libcurl, from its outcome.
 
     libcurl may call others meanwhile, and pycurl return as if nothing had happened: Python then
@@ -458,7 +460,7 @@ def raised_in_callback(error: BaseException) -> BaseException:
 # --- The exceptions for answers that libcurl takes for good, and that we reject ---
 
 
-def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
+def head_error(lines: list[bytes], request: Request) -> RemoteProtocolError:
     """Return the exception for a response that has no whole, final head.
 
     Args:
@@ -467,9 +469,9 @@ def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
     """
     # A head that ended early may be odd as well, and is no HTTP then.
     is_cut = False
-    if is_odd(lines):
+    if lacks_status_line(lines):
         what = NOT_HTTP
-    elif switches_unasked(lines, request):
+    elif has_unasked_upgrade(lines, request):
         what = "the server switches to a protocol that nobody asked for"
     else:
         what, is_cut = "the response ended within its header block", True
@@ -478,7 +480,7 @@ def no_head(lines: list[bytes], request: Request) -> RemoteProtocolError:
     return error
 
 
-def body_differs(request: Request, size: int) -> ChunkedEncodingError:
+def body_length_error(request: Request, size: int) -> ChunkedEncodingError:
     """Return the exception for a body of a size that its head does not announce."""
     return ChunkedEncodingError(
         f"{request}: the response body ended after {size} bytes, "
@@ -487,7 +489,7 @@ def body_differs(request: Request, size: int) -> ChunkedEncodingError:
     )
 
 
-def too_large(request: Request) -> ResponseTooLarge:
+def too_large_error(request: Request) -> ResponseTooLarge:
     """Return the exception for a body beyond the request's max_response_size."""
     return ResponseTooLarge(
         f"{request}: the response body is larger than "
@@ -495,7 +497,7 @@ def too_large(request: Request) -> ResponseTooLarge:
     )
 
 
-def found_no_connection(request: Request) -> ConnectionError:
+def no_connection_error(request: Request) -> ConnectionError:
     """Return the exception for a request for which no connection stayed open until it was sent."""
     return ConnectionError(
         f"{request}: every connection to the server ended, or was not clean, before the request "
@@ -505,7 +507,7 @@ def found_no_connection(request: Request) -> ConnectionError:
     )
 
 
-def came_early(request: Request) -> RemoteProtocolError:
+def early_response_error(request: Request) -> RemoteProtocolError:
     """Return the exception for an answer that was there before its request."""
     return RemoteProtocolError(
         f"{request}: the server had sent the answer before the request, "
@@ -516,7 +518,7 @@ def came_early(request: Request) -> RemoteProtocolError:
     )
 
 
-def silence(request: Request, *, has_head: bool) -> ReadTimeout:
+def read_timeout_error(request: Request, *, has_head: bool) -> ReadTimeout:
     """Return the exception for a server that is silent for longer than the read timeout.
 
     Args:
@@ -533,7 +535,7 @@ def silence(request: Request, *, has_head: bool) -> ReadTimeout:
     )
 
 
-def stalled_upload(request: Request) -> WriteTimeout:
+def write_timeout_error(request: Request) -> WriteTimeout:
     """Return the exception for a server that takes no more of the body than it took so far."""
     return WriteTimeout(
         f"{request}: no byte of the body went out for {request.timeout.write} s; the server may "
@@ -549,8 +551,8 @@ def stalled_upload(request: Request) -> WriteTimeout:
 # A connection takes a socket, the look-up of its name some files, TLS that of the authorities.
 # libcurl reports the failure of each as if the host, its name or the file were to blame.
 
-_LACKS = (errno.EMFILE, errno.ENFILE)
-_TAKES = 4  # files that a request may have had open when it failed, and has closed by now
+_SHORTAGES = (errno.EMFILE, errno.ENFILE)
+_MAX_CLOSED = 4  # files that a request may have had open when it failed, and has closed by now
 _OF_FILES = frozenset({pycurl.E_SSL_CERTPROBLEM, pycurl.E_SSL_CACERT_BADFILE})
 # What libcurl makes of a socket, a thread, a name or a file that it did not get.
 _SUSPICIOUS = _OF_FILES | {
@@ -562,22 +564,22 @@ _SUSPICIOUS = _OF_FILES | {
 }
 
 
-def _lack() -> str:
+def _find_shortage() -> str:
     """Return why no more files can be opened, "" where they can."""
     opened: list[int] = []
     try:
-        while len(opened) < _TAKES:
+        while len(opened) < _MAX_CLOSED:
             opened.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
-        if error.errno in _LACKS:
-            return _in_words(error.errno, len(opened))
+        if error.errno in _SHORTAGES:
+            return _describe_shortage(error.errno, len(opened))
     finally:
         for descriptor in opened:
             os.close(descriptor)
     return ""
 
 
-def _in_words(number: int | None, left: int) -> str:
+def _describe_shortage(number: int | None, left: int) -> str:
     words = f"{left or 'no'} file descriptor{'' if left == 1 else 's'} left: "
     if number == errno.ENFILE:
         return f"{words}the system has too many open files"
@@ -589,7 +591,7 @@ def _in_words(number: int | None, left: int) -> str:
     return f"{words}the process has too many open files, and may have {limit} (ulimit -n)"
 
 
-def named_lack(
+def find_descriptor_shortage(
     request: Request, code: int, message: str, os_errno: int
 ) -> ConnectionError | SSLError | None:
     """Return the exception for an attempt that failed for lack of descriptors, None for others.
@@ -600,10 +602,10 @@ def named_lack(
         message: libcurl's words for it.
         os_errno: what the system said of connecting, 0 where no socket was there for it.
     """
-    was_refused = code == pycurl.E_COULDNT_CONNECT and os_errno not in (0, *_LACKS)
+    was_refused = code == pycurl.E_COULDNT_CONNECT and os_errno not in (0, *_SHORTAGES)
     if code not in _SUSPICIOUS or was_refused:
         return None
-    lack = _lack()
+    lack = _find_shortage()
     if not lack:
         return None
     error = (SSLError if code in _OF_FILES else ConnectionError)(
@@ -615,7 +617,7 @@ def named_lack(
 
 
 @contextmanager
-def naming_lack() -> Iterator[None]:
+def report_descriptor_shortage() -> Iterator[None]:
     """Turn what is raised where something of the system could not be had into our exception.
 
     Raises:
@@ -626,6 +628,6 @@ def naming_lack() -> Iterator[None]:
     except RequestException:
         raise
     except (OSError, pycurl.error) as error:
-        lacking = ConnectionError(f"no connection can be made: {_lack() or error}")
+        lacking = ConnectionError(f"no connection can be made: {_find_shortage() or error}")
         lacking.is_local = True
         raise lacking from error

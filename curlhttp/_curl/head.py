@@ -13,13 +13,13 @@ from curlhttp._models.response import Head, has_body
 
 __all__ = [
     "ENDS",
-    "answer_head",
-    "contradicts",
-    "final_head",
+    "contradicts_length",
+    "has_unasked_upgrade",
     "is_final",
-    "is_odd",
-    "is_unasked",
-    "switches_unasked",
+    "is_unasked_upgrade",
+    "lacks_status_line",
+    "parse_final_head",
+    "parse_response_head",
 ]
 
 ENDS = (b"\r\n", b"\n")  # what ends a head
@@ -33,7 +33,7 @@ def is_final(head: Head) -> bool:
     return head.status_code >= 200 or head.status_code == _SWITCHING_PROTOCOLS
 
 
-def final_head(lines: list[bytes]) -> Head | None:
+def parse_final_head(lines: list[bytes]) -> Head | None:
     """Return the head behind all informational ones, with its trailers.
 
     Args:
@@ -56,24 +56,24 @@ def final_head(lines: list[bytes]) -> Head | None:
     return None
 
 
-def answer_head(lines: list[bytes], request: Request) -> Head | None:
+def parse_response_head(lines: list[bytes], request: Request) -> Head | None:
     """Return the final head if it is complete and an answer to the request, else None.
 
     libcurl takes a head that was cut for a whole one.
 
     Args:
-        lines: see final_head.
+        lines: see parse_final_head.
         request: what the server was asked.
     """
     if lines.count(_END) == 1 and lines[-1] == _END:  # as most are
         head = Head(b"".join(lines))
         if head.status_code >= 200:
             return head
-    whole = final_head(lines)
-    return None if whole is not None and is_unasked(whole, request) else whole
+    whole = parse_final_head(lines)
+    return None if whole is not None and is_unasked_upgrade(whole, request) else whole
 
 
-def is_unasked(head: Head, request: Request) -> bool:
+def is_unasked_upgrade(head: Head, request: Request) -> bool:
     """Return whether the server goes over to a protocol that nobody asked for.
 
     libcurl takes what follows for a body, up to the end of the connection.
@@ -83,15 +83,15 @@ def is_unasked(head: Head, request: Request) -> bool:
     return head.status_code == _SWITCHING_PROTOCOLS and request.get_header("upgrade") is None
 
 
-def switches_unasked(lines: list[bytes], request: Request) -> bool:
-    """Return whether the final head among the lines is one that `is_unasked`."""
+def has_unasked_upgrade(lines: list[bytes], request: Request) -> bool:
+    """Return whether the final head among the lines is one that `is_unasked_upgrade`."""
     if not any(line[8:12] == b" 101" for line in lines):
         return False
-    head = final_head(lines)
-    return head is not None and is_unasked(head, request)
+    head = parse_final_head(lines)
+    return head is not None and is_unasked_upgrade(head, request)
 
 
-def is_odd(lines: list[bytes]) -> bool:
+def lacks_status_line(lines: list[bytes]) -> bool:
     """Return whether a head, complete or not, does not begin with a status line.
 
     Args:
@@ -109,7 +109,7 @@ def is_odd(lines: list[bytes]) -> bool:
     return False
 
 
-def contradicts(head: Head, method: str, size: int) -> bool:
+def contradicts_length(head: Head, method: str, size: int) -> bool:
     """Return whether the head announces another body than the one that libcurl gave.
 
     libcurl passes over a Content-Length beyond 63 bits, and fields with a blank before the colon;

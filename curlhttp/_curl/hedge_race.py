@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.result import head_of, raise_failure, status_of
+from curlhttp._curl.result import get_head, get_status, raise_failure
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import AttemptResult, HedgePlan
 from curlhttp._models.request import Request
@@ -49,7 +49,7 @@ class HedgeRace:
         after = self._plan.after
         self._due = None if after is None or not self._left else now + after
 
-    async def run_out(
+    async def run(
         self,
         wait: Callable[[float | None], Awaitable[None]],
         join: Callable[[], Awaitable[None]],
@@ -66,7 +66,7 @@ class HedgeRace:
             # Asked again: the wait may have ended because an attempt moved.
             if self._is_due():
                 await join()
-        self._settle(winner)
+        self._finish(winner)
         return winner
 
     def _wait_seconds(self) -> float | None:
@@ -77,7 +77,7 @@ class HedgeRace:
         """Return whether it is time for one more attempt."""
         if self._due is None or monotonic() < self._due - _EARLY:
             return False
-        if any(status_of(transfer) for transfer in self.running):  # a slow body is no reason
+        if any(get_status(transfer) for transfer in self.running):  # a slow body is no reason
             self._due = None
         return self._due is not None
 
@@ -121,29 +121,29 @@ class HedgeRace:
                 continue
             if len(self.running) == 1 or self._is_good(transfer):
                 return transfer
-            self._leave(transfer, _outcome(transfer))
+            self._drop_attempt(transfer, _outcome(transfer))
         return None
 
-    def _settle(self, winner: Transfer) -> None:
+    def _finish(self, winner: Transfer) -> None:
         """Let go of all but the winner."""
         # The first attempt alone is a fair sample: the others run where it was slow.
         assert winner.request is not None
         self._plan.surfaces(winner.request)
         first = self._first
-        if first is not None and status_of(first):
+        if first is not None and get_status(first):
             self._plan.timed(make_timings(first.timings()).first_byte)
         elif first is not None and first is not winner:
             self._plan.timed(monotonic() - self._begun)
         for transfer in tuple(self.running):
             if transfer is not winner:
-                self._leave(transfer, None)
+                self._drop_attempt(transfer, None)
 
     def abandon(self) -> Transfer:
         """Let go of all but one attempt, and return that."""
         # One is left for the caller to drop: whoever leaves hands it what they shared.
         last = self.running[-1]
         for transfer in self.running[:-1]:
-            self._leave(transfer, None)
+            self._drop_attempt(transfer, None)
         return last
 
     def _is_good(self, transfer: Transfer) -> bool:
@@ -152,10 +152,10 @@ class HedgeRace:
             return not isinstance(failed, Exception)  # Ctrl-C ends everything
         if transfer.code and not transfer.is_cut_short:
             return False
-        status = status_of(transfer)
+        status = get_status(transfer)
         return status > 0 and self._plan.is_good(status)
 
-    def _leave(self, transfer: Transfer, result: AttemptResult) -> None:
+    def _drop_attempt(self, transfer: Transfer, result: AttemptResult) -> None:
         self.running.remove(transfer)
         if transfer is self._first:
             self._first = None
@@ -177,7 +177,7 @@ def _outcome(transfer: Transfer) -> AttemptResult:
     assert transfer.request is not None
     try:
         raise_failure(transfer)
-        return Response(transfer.request, head_of(transfer), b"", transfer.timings())
+        return Response(transfer.request, get_head(transfer), b"", transfer.timings())
     # Ctrl-C is no outcome of an attempt, and goes on to the caller.
     except Exception as error:
         return error

@@ -1,6 +1,6 @@
 """Read libcurl's debug output (CURLOPT_DEBUGFUNCTION).
 
-`WireLog` collects it for one attempt and logs it when the attempt ends: heads as they were on the
+`DebugLog` collects it for one attempt and logs it when the attempt ends: heads as they were on the
 wire, and of bodies only the number of bytes. Some facts are reported nowhere else, so they are
 parsed from the text: refused streams, GOAWAY, ALPN.
 """
@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pycurl
 
+from curlhttp._engine.log import get_request_log
 from curlhttp._engine.log import log as watch_log
-from curlhttp._engine.log import watch_of
 from curlhttp._models.redaction import HeadRedactor, escape_bytes, redact_log_line
 
 if TYPE_CHECKING:
     from curlhttp._curl.transfer import Transfer
     from curlhttp._models.request import Request
 
-__all__ = ["LogNews", "WireLog", "is_left_out_by_goaway", "listen", "news_in", "stream_reset_by_us"]
+__all__ = [
+    "DebugLog",
+    "LogNews",
+    "collect_log",
+    "get_stream_reset",
+    "is_excluded_by_goaway",
+    "parse_news",
+]
 
 
 _MOST = 64 * 1024  # bytes of one attempt: a server may send heads without end
@@ -35,7 +42,7 @@ _BODIES = {int(pycurl.INFOTYPE_DATA_IN): "received", int(pycurl.INFOTYPE_DATA_OU
 _MARKS = {_TEXT_LINE: "*", _HEAD_IN: "<", _HEAD_OUT: ">"}
 
 
-class WireLog:
+class DebugLog:
     """Collects the log of one attempt, up to 64 KiB of it.
 
     Args:
@@ -81,9 +88,9 @@ class WireLog:
         """Return the lines so far, and collect no more."""
         found, left, self._left = self._found, self._left, 0
         self._found = []
-        return self._told(found, left)
+        return self._format(found, left)
 
-    def _told(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
+    def _format(self, found: list[tuple[float, int, bytes]], left: int) -> Iterator[str]:
         masks = watch_log.masks
         heads = {kind: HeadRedactor(self._sensitive) for kind in (_HEAD_IN, _HEAD_OUT)}
         for since, kind, raw in found:
@@ -100,11 +107,11 @@ class WireLog:
             yield f"* the rest is left out: it is more than {_MOST} bytes"
 
 
-def listen(transfer: Transfer, request: Request) -> None:
+def collect_log(transfer: Transfer, request: Request) -> None:
     """Collect the log of a request that is about to go out, if somebody watches it."""
-    watch = watch_of(request)
+    watch = get_request_log(request)
     if watch is not None:
-        log = WireLog(transfer._on_log, request.sensitive)
+        log = DebugLog(transfer._on_log, request.sensitive)
         watch.add(log)
         transfer.handle.read_log(log)
 
@@ -121,7 +128,7 @@ _RESET_BY_US = re.compile(r"HTTP/2 stream (\d+) reset by curl(?: \(error 0x([0-9
 _OWN_REASONS = frozenset({0x1, 0x2, 0x3, 0x5, 0x6, 0x7, 0x8, 0x9})
 
 
-def news_in(kind: int, text: bytes) -> tuple[LogNews, int] | None:
+def parse_news(kind: int, text: bytes) -> tuple[LogNews, int] | None:
     """Return what a line of the log tells, None for nothing that counts here.
 
     refused      the server processed nothing of the request: REFUSED_STREAM, or a GOAWAY that
@@ -151,7 +158,7 @@ def news_in(kind: int, text: bytes) -> tuple[LogNews, int] | None:
     return None
 
 
-def stream_reset_by_us(message: str) -> int:
+def get_stream_reset(message: str) -> int:
     """Return the number of the HTTP/2 stream that libcurl says it has ended, 0 for none.
 
     It does so with those that a GOAWAY leaves out which has an error.
@@ -160,7 +167,7 @@ def stream_reset_by_us(message: str) -> int:
     return 0 if found is None else int(found[1])
 
 
-def is_left_out_by_goaway(message: str) -> bool:
+def is_excluded_by_goaway(message: str) -> bool:
     """Return whether libcurl ended a stream for a reason that only a GOAWAY can have given.
 
     It ends those beyond the last stream that the server may have processed.

@@ -14,24 +14,24 @@ from math import inf
 
 import pycurl
 
-from curlhttp._curl.errors import silence, stalled_upload
-from curlhttp._curl.head import answer_head
+from curlhttp._curl.errors import read_timeout_error, write_timeout_error
+from curlhttp._curl.head import parse_response_head
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.body import Body
 from curlhttp._models.request import Request
 from curlhttp.exceptions import Timeout
 
-__all__ = ["ReadTimeouts", "first_limit"]
+__all__ = ["ReadTimeouts", "get_first_limit"]
 
-_LOOKS = 4  # in a write timeout, which ends so much later at most where other streams are busy
+_CHECKS = 4  # in a write timeout, which ends so much later at most where other streams are busy
 
 
-def first_limit(request: Request) -> float | None:
+def get_first_limit(request: Request) -> float | None:
     """Return after how many seconds of silence a request needs its first look; None for never."""
     read, write = request.timeout.read, request.timeout.write
     if write is None or request.body is None:
         return read
-    return min(write / _LOOKS, inf if read is None else read)
+    return min(write / _CHECKS, inf if read is None else read)
 
 
 class ReadTimeouts:
@@ -53,7 +53,7 @@ class ReadTimeouts:
 
         Args:
             transfer: as it was prepared.
-            seconds: the shortest of its limits, see first_limit.
+            seconds: the shortest of its limits, see get_first_limit.
 
         Returns:
             The monotonic time of the first look at it.
@@ -86,7 +86,7 @@ class ReadTimeouts:
         for transfer in self._take_due(now):
             request = transfer.request
             assert request is not None
-            due, sends = _next_look(transfer, request, now, last_event)
+            due, sends = _get_next_check(transfer, request, now, last_event)
             if due <= now:
                 found.append((transfer, _failure(transfer, request, sends=sends)))
             else:
@@ -126,7 +126,7 @@ class ReadTimeouts:
         self._rechecks.clear()
 
 
-def _next_look(
+def _get_next_check(
     transfer: Transfer, request: Request, now: float, last_event: Mapping[int, float]
 ) -> tuple[float, bool]:
     """Return when to look again, or when its time was over; and whether it is the write timeout."""
@@ -134,21 +134,23 @@ def _next_look(
     if write is not None and body is not None:
         uploaded = transfer.easy.getinfo(pycurl.SIZE_UPLOAD_T)
         if _has_more(transfer, body, uploaded):
-            due = _last_upload(transfer, uploaded, now, last_event) + write
+            due = _get_last_upload(transfer, uploaded, now, last_event) + write
             if due > now:
                 # The body may have gone out by then, and the read timeout be a shorter one.
-                due = min(due, now + write / _LOOKS, inf if read is None else now + read)
+                due = min(due, now + write / _CHECKS, inf if read is None else now + read)
             return due, True
     if read is None:  # libcurl may yet send the body again, on another connection
         assert write is not None
         return now + write, False
-    return _last_sign(transfer, now, last_event) + read, False
+    return _get_last_activity(transfer, now, last_event) + read, False
 
 
 def _failure(transfer: Transfer, request: Request, *, sends: bool) -> Timeout:
     if sends:
-        return stalled_upload(request)
-    return silence(request, has_head=answer_head(transfer.lines, request) is not None)
+        return write_timeout_error(request)
+    return read_timeout_error(
+        request, has_head=parse_response_head(transfer.lines, request) is not None
+    )
 
 
 def _has_more(transfer: Transfer, body: Body, uploaded: int) -> bool:
@@ -164,7 +166,7 @@ def _has_more(transfer: Transfer, body: Body, uploaded: int) -> bool:
     return not transfer.is_read_out or uploaded < transfer.fed
 
 
-def _last_upload(
+def _get_last_upload(
     transfer: Transfer, uploaded: int, now: float, last_event: Mapping[int, float]
 ) -> float:
     """Return when a part of the body went out last, or when it could not have done so."""
@@ -184,7 +186,7 @@ def _waits_for_us(transfer: Transfer) -> bool:
     return transfer.wake is None or transfer.paused or transfer.starving or not transfer.sends
 
 
-def _last_sign(transfer: Transfer, now: float, last_event: Mapping[int, float]) -> float:
+def _get_last_activity(transfer: Transfer, now: float, last_event: Mapping[int, float]) -> float:
     """Return when a transfer last moved; one that waits for its caller always does."""
     if _waits_for_us(transfer):
         return now

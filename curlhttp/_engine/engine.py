@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from curlhttp._models.timings import CurlTimings, Timings
 
 __all__ = [
-    "DRAINED",
+    "MAX_DRAINED",
     "AttemptResult",
     "ByteStream",
     "Clock",
@@ -32,12 +32,12 @@ __all__ = [
     "MakeGate",
     "Middleware",
     "Send",
-    "check_transport",
     "connector",
-    "reader_of",
+    "get_reader",
+    "validate_transport",
 ]
 
-DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
+MAX_DRAINED = 64 * 1024  # bytes of an unwanted body that are worth keeping its connection for
 
 AttemptResult: TypeAlias = "Response | Exception | None"
 """The outcome of an attempt: its response without the body, its error, None if it was cancelled."""
@@ -264,7 +264,7 @@ def connector(engine: Engine) -> Connector:
     return cast("Connector", engine)
 
 
-def reader_of(incoming: Incoming, engine: Engine) -> Engine:
+def get_reader(incoming: Incoming, engine: Engine) -> Engine:
     """Return the engine that reads a response.
 
     What a stand-in for the network opened is read by it, even after its time.
@@ -277,7 +277,7 @@ def reader_of(incoming: Incoming, engine: Engine) -> Engine:
     return found
 
 
-def check_transport(transport: Engine, client: str) -> None:
+def validate_transport(transport: Engine, client: str) -> None:
     """Look whether an engine is for a kind of client; most are for both.
 
     Args:

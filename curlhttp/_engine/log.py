@@ -22,7 +22,7 @@ from curlhttp._models.timings import Timings
 if TYPE_CHECKING:
     from logging import Logger
 
-__all__ = ["DEBUG", "INFO", "RequestLog", "log", "watch_of"]
+__all__ = ["DEBUG", "INFO", "RequestLog", "get_request_log", "log"]
 
 INFO, DEBUG = 20, 10  # as in `logging`
 _KEY = "curlhttp.watch"  # in the extensions of a request that an engine has
@@ -65,7 +65,7 @@ class Log:
 log = Log()
 
 
-def watch_of(request: Request) -> RequestLog | None:
+def get_request_log(request: Request) -> RequestLog | None:
     """Return what collects the DEBUG lines of a request that an engine has, None for nothing."""
     extensions = request.extensions
     found = None if extensions is None else extensions.get(_KEY)

@@ -55,13 +55,13 @@ class Network:
         stand_in: takes their requests, or None; what the engines ask.
         mocked: what takes the requests in the end: a mock, or None.
         skipped: seconds that a stand-in let go by in no time.
-        numbers_sends: how many want to know which attempt of a request each one is.
+        counts_sends: how many want to know which attempt of a request each one is.
     """
 
     stand_in: NetworkOverride | None = None
     mocked: NetworkOverride | None = None
     skipped: float = 0.0
-    numbers_sends: int = 0
+    counts_sends: int = 0
     _watcher: Instrumentation | None = None
 
     def mock(self, stand_in: NetworkOverride | None) -> None:

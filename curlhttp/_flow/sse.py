@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from curlhttp._engine.engine import DRAINED, Clock, Gate, MakeGate, Send
+from curlhttp._engine.engine import MAX_DRAINED, Clock, Gate, MakeGate, Send
 from curlhttp._engine.network import network
 from curlhttp._flow.hooks import AttemptEvent, Hooks, log
 from curlhttp._flow.streamed_response import BufferedBody, Read, Streamed
@@ -321,7 +321,7 @@ async def _with_start(response: Streamed) -> Response:
     if response.is_error or "content-length" in response.headers:
         read = response._decoding()
         try:
-            while len(body) < DRAINED and (piece := await read()):
+            while len(body) < MAX_DRAINED and (piece := await read()):
                 body += piece
         except RequestException as error:
             log().debug("the body of a refused stream of events: %s", type(error).__name__)

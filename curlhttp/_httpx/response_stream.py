@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-from curlhttp._engine.engine import Engine, Incoming, reader_of
+from curlhttp._engine.engine import Engine, Incoming, get_reader
 from curlhttp._engine.log import RequestLog
 from curlhttp._engine.run import run_sync
 from curlhttp._httpx.request import Event, Trace, body_events
@@ -61,7 +61,7 @@ class WireStream:
         request: RequestLike,
     ) -> None:
         self._incoming: Incoming | None = incoming
-        self._engine: Engine = reader_of(incoming, engine)
+        self._engine: Engine = get_reader(incoming, engine)
         self._owner = owner
         self._binding = binding
         self._request = request

@@ -123,11 +123,11 @@ def _check_open_files(problems: list[str]) -> dict[str, int | None] | None:
         import resource
     except ImportError:
         return None
-    from curlhttp._curl.connection_pool import open_files_bound
+    from curlhttp._curl.connection_pool import limit_by_open_files
     from curlhttp._models.config import Limits
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = open_files_bound(2**31)
+    most = limit_by_open_files(2**31)
     default = Limits().max_connections
     if most < default:
         problems.append(

@@ -68,11 +68,11 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         tracing = Tracing(tracer_provider, meter_provider, request_hook, response_hook)
         self._end = observe_connections(tracing.meter, meter_provider, registered)
         network.watch(NetworkTracing(tracing))
-        network.numbers_sends += 1
+        network.counts_sends += 1
 
     def _uninstrument(self, **others: object) -> None:
         network.watch(None)
-        network.numbers_sends -= 1
+        network.counts_sends -= 1
         self._end()
 
     def instrument_client(
@@ -111,7 +111,7 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
         end.atexit = False
         self._clients[client] = watch, end
         client._add_wrapper(watch)
-        network.numbers_sends += 1
+        network.counts_sends += 1
 
     def uninstrument_client(self, client: Client | AsyncClient) -> None:
         """Trace and measure one client no more; without instrument_client before, do nothing."""
@@ -124,4 +124,4 @@ class CurlhttpInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # its own i
 
 def _leave(end: Callable[[], None]) -> None:
     end()
-    network.numbers_sends -= 1
+    network.counts_sends -= 1

@@ -704,7 +704,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
     ) -> CoreRequest:
         """Return the core's request; name is what the certificate is for, if not the URL's host."""
         sent = core_request(request, url, transport, timeout, stream)
-        if network.numbers_sends:
+        if network.counts_sends:
             go_on_numbering(request, sent)
         if url.scheme == "https":
             if name is not None:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import anyio.lowlevel
 
-from curlhttp._curl.errors import silence
+from curlhttp._curl.errors import read_timeout_error
 from curlhttp._engine.engine import Engine, Gate
 from curlhttp._models.request import Request
 from curlhttp._models.response import Head, get_reason_phrase
@@ -82,7 +82,7 @@ class AppCall:
         self.check_deadline()
         read = self.request.timeout.read
         if read is not None and monotonic() - since > read - early:
-            raise silence(self.request, has_head=self.head is not None)
+            raise read_timeout_error(self.request, has_head=self.head is not None)
 
     def check_deadline(self) -> None:
         """Raise what the total ends the call with, if it has run out.

@@ -28,8 +28,8 @@ from curlhttp._client.apps.lifespan import Lifespan
 from curlhttp._client.apps.websocket import AppSocket
 from curlhttp._curl.engines.event_loop import SharedGate, next_piece
 from curlhttp._curl.engines.loops import BackgroundTasks, Loop, background_tasks, running_loop
-from curlhttp._curl.errors import body_differs, too_large
-from curlhttp._curl.head import contradicts
+from curlhttp._curl.errors import body_length_error, too_large_error
+from curlhttp._curl.head import contradicts_length
 from curlhttp._curl.result import decode_body
 from curlhttp._engine.engine import Engine, HedgePlan
 from curlhttp._models.errors import client_closed, closed_while_reading
@@ -215,11 +215,11 @@ class AppExchange(AppCall):
             self.begin_answer(head)
         limit = request.max_response_size
         if limit is not None and self._size > limit:
-            self.failed, self._is_gone = too_large(request), True
+            self.failed, self._is_gone = too_large_error(request), True
         elif not more:
             self._has_all = True
-            if contradicts(head, request.method, self._size):
-                self.failed, self._is_gone = body_differs(request, self._size), True
+            if contradicts_length(head, request.method, self._size):
+                self.failed, self._is_gone = body_length_error(request, self._size), True
         self.changes.tell()
 
     # the client's side

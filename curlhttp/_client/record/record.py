@@ -21,7 +21,7 @@ from curlhttp._client.record.har import (
     read_log,
     write_log,
 )
-from curlhttp._engine.engine import Engine, HedgePlan, Incoming, connector, reader_of
+from curlhttp._engine.engine import Engine, HedgePlan, Incoming, connector, get_reader
 from curlhttp._models.body import BytesBody, read_whole
 from curlhttp._models.body_redaction import Redactor, parse_boundary
 from curlhttp._models.decoding import decode_readable
@@ -383,7 +383,7 @@ class RecordingEngine:
         except RequestException as error:
             recording.fail(error)
             raise
-        return _RecordingIncoming(recording, incoming, reader_of(incoming, self._engine))
+        return _RecordingIncoming(recording, incoming, get_reader(incoming, self._engine))
 
     async def read(self, incoming: _PlaybackIncoming | _RecordingIncoming) -> bytes:
         """Return the next piece of the body."""

@@ -17,14 +17,14 @@ from weakref import WeakSet
 
 import pycurl
 
-from curlhttp._curl.connection_pool import Key, ThreadPool
-from curlhttp._curl.connection_state import Connections, Quarantine, shut_down
+from curlhttp._curl.connection_pool import ConnectionPool, Key
+from curlhttp._curl.connection_state import OpenConnections, Quarantine, shut_down
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.errors import raised_in_callback
+from curlhttp._curl.errors import unwrap_callback_error
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.poller import PollSockets, SelectorSockets, make_small_poller
-from curlhttp._curl.result import check_opened, raise_failure, response_of, take_piece
+from curlhttp._curl.result import check_opened, make_response, raise_failure, read_piece
 from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
 from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, connector
 from curlhttp._engine.network import network, now, wall
@@ -54,10 +54,10 @@ class BlockingEngine:
         register(self)
 
     def _open(self) -> None:
-        self._pool = ThreadPool(self._limits, self._make)
+        self._pool = ConnectionPool(self._limits, self._make)
         self._drivers = DriverPool(self._limits)
         self._streams: WeakSet[ByteStream] = WeakSet()
-        self._suspects = Quarantine()
+        self._quarantine = Quarantine()
         # Of streamed responses; each change is one step of the interpreter, so there is no lock.
         self._opened: set[Transfer] = set()
 
@@ -67,7 +67,7 @@ class BlockingEngine:
         share = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
         transfer = Transfer(self._limits, Shares(share))
-        transfer.connections = Connections(self._suspects)
+        transfer.connections = OpenConnections(self._quarantine)
         return transfer
 
     # buffered exchanges
@@ -89,15 +89,15 @@ class BlockingEngine:
         try:
             while not transfer.done:
                 driver.step()
-            response = response_of(transfer)
+            response = make_response(transfer)
             transfer.clean()
-            driver.give_back(transfer)
+            driver.release(transfer)
         except BaseException:
             self._pool.drop(transfer)
             raise
         held = [transfer]
         try:
-            self._pool.give(held)
+            self._pool.release(held)
         except BaseException:  # Ctrl-C
             self._drop_held(held)
             raise
@@ -110,13 +110,13 @@ class BlockingEngine:
 
     def _start(self, request: Request) -> Transfer:
         begun = monotonic()
-        transfer = self._pool.take(request)
+        transfer = self._pool.acquire(request)
         try:
             transfer.prepare(request)
             transfer.queue_seconds = transfer.last_activity - begun
-            driver = transfer.driver = self._drivers.lend()
+            driver = transfer.driver = self._drivers.acquire()
             transfer.wake = _ignore
-            driver.begin(transfer)
+            driver.start(transfer)
         except BaseException as error:
             self._pool.drop(transfer)
             if isinstance(error, RequestException) and error.request is None:
@@ -147,7 +147,7 @@ class BlockingEngine:
             check_opened(transfer)
             self._opened.add(transfer)
         except BaseException:
-            self._take_from_opened(transfer)
+            self._remove_opened(transfer)
             self._pool.drop(transfer)
             raise
         return transfer
@@ -173,28 +173,28 @@ class BlockingEngine:
                 while not (incoming.pieces or incoming.done):
                     driver.step()
             is_open = incoming in self._opened
-            piece = take_piece(incoming) if is_open else b""
+            piece = read_piece(incoming) if is_open else b""
             if piece:
                 incoming.wake = None
                 if incoming in self._opened:
                     return piece
-            if not self._take_from_opened(incoming):
+            if not self._remove_opened(incoming):
                 raise closed_while_reading(request)
             # Where the body was cut short, its connection has ended: there is nothing to keep.
             is_spent = incoming.is_cut_short
             if not is_spent:
                 incoming.clean()
         except BaseException:
-            self._take_from_opened(incoming)
+            self._remove_opened(incoming)
             self._pool.drop(incoming)
             raise
         if is_spent:
             self._pool.drop(incoming)
         else:
-            driver.give_back(incoming)
+            driver.release(incoming)
             held = [incoming]
             try:
-                self._pool.give(held)
+                self._pool.release(held)
             except BaseException:  # Ctrl-C
                 self._drop_held(held)
                 raise
@@ -218,7 +218,7 @@ class BlockingEngine:
         """Let go of a response, in any thread; its connection is closed."""
         # A thread that reads says so before it looks whether the response is open still. So it
         # finds that it is not, or is found here: then the transfer is for it to drop.
-        if not self._take_from_opened(incoming):
+        if not self._remove_opened(incoming):
             return
         if incoming.wake is None:
             self._pool.drop(incoming)
@@ -226,14 +226,14 @@ class BlockingEngine:
         driver: PooledDriver | None = incoming.driver
         incoming.done = True
         if driver is not None:
-            driver.hang_up(incoming)
+            driver.shut_down_sockets(incoming)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
         """Let go of a response from a finalizer, in whatever thread that runs."""
-        self._take_from_opened(incoming)
+        self._remove_opened(incoming)
         self._pool.drop_from_finalizer(incoming)
 
-    def _take_from_opened(self, transfer: Transfer) -> bool:
+    def _remove_opened(self, transfer: Transfer) -> bool:
         """Take a streamed response out, and return whether it was there; one caller has it."""
         try:
             self._opened.remove(transfer)
@@ -256,12 +256,12 @@ class BlockingEngine:
 
         race: HedgeRace | None = None
         try:
-            race = begun = HedgeRace(plan, first, partial(self._leave, driver))
-            driver.expect(1 + plan.most)
-            winner = await race.run_out(wait, lambda: self._join(begun, driver))
-            driver.expect(1)
+            race = started = HedgeRace(plan, first, partial(self._drop_loser, driver))
+            driver.set_max_connections(1 + plan.most)
+            winner = await race.run(wait, lambda: self._join(started, driver))
+            driver.set_max_connections(1)
         except BaseException:
-            driver.expect(1)  # it may be lent again
+            driver.set_max_connections(1)  # it may be lent again
             self._pool.drop(first if race is None else race.abandon())
             raise
         return winner
@@ -270,16 +270,16 @@ class BlockingEngine:
         """Send one more attempt, unless it had to wait for its turn."""
         # A rival that had to wait for a slot would come too late to help.
         origin = race.request.url.origin
-        if not self._pool.take_slot(origin):
+        if not self._pool.acquire_slot(origin):
             return race.stop()
         try:
             request, first = await race.next(), race.running[0]
             rival = None if request is None else Transfer(self._limits, first.shares)
         except BaseException:
-            self._pool.give_slot(origin)
+            self._pool.release_slot(origin)
             raise
         if request is None or rival is None:
-            return self._pool.give_slot(origin)
+            return self._pool.release_slot(origin)
         self._pool.add_in_slot(rival, first)
         try:
             rival.connections = first.connections
@@ -292,9 +292,9 @@ class BlockingEngine:
                 self._pool.drop(rival)
             raise
 
-    def _leave(self, driver: PooledDriver, loser: Transfer, other: Transfer) -> None:
+    def _drop_loser(self, driver: PooledDriver, loser: Transfer, other: Transfer) -> None:
         """Let go of an attempt; if the driver was lent to it, the other one inherits it."""
-        driver.leave(loser)
+        driver.remove_unfinished(loser)
         if loser.driver is not None:
             loser.driver, other.driver = None, driver
         connection = loser.connection
@@ -318,9 +318,9 @@ class BlockingEngine:
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await connector(other).connect(request)
         from curlhttp._curl.streams.blocking import ThreadStream
-        from curlhttp._curl.streams.stream import connection_to
+        from curlhttp._curl.streams.stream import make_connection_request
 
-        transfer = self._start(connection_to(request))
+        transfer = self._start(make_connection_request(request))
         try:
             # Its driver stays with it: taken off that, libcurl would close the connection.
             while not transfer.done:
@@ -364,7 +364,7 @@ class BlockingEngine:
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.
 
-        Connections for other protocols end at once, because they know no exchange; unless this
+        OpenConnections for other protocols end at once, because they know no exchange; unless this
         engine leaves them to those who use them.
         """
         self._pool.close()
@@ -425,7 +425,7 @@ class DriverPool:
 
     # No lock: the interpreter takes from a list and puts into it in one step each.
 
-    def lend(self) -> PooledDriver:
+    def acquire(self) -> PooledDriver:
         """Return a driver that nobody uses."""
         try:
             return self._idle.pop()
@@ -434,9 +434,9 @@ class DriverPool:
             self.all.add(driver)
             return driver
 
-    def take_back(self, driver: PooledDriver) -> None:
+    def release(self, driver: PooledDriver) -> None:
         """Take back a driver on which nothing runs any more."""
-        if driver.resolves or driver.broken is not None:
+        if driver.is_resolving or driver.broken is not None:
             self.all.discard(driver)
             # libcurl's close waits for the resolver, which knows no time limit.
             _start_thread(driver.close)
@@ -474,46 +474,46 @@ class PooledDriver(Driver):
         owner: where it comes from, and goes back to.
 
     Attributes:
-        resolves: a name may be being looked up still, for a transfer that was taken off.
+        is_resolving: a name may be being looked up still, for a transfer that was taken off.
     """
 
     poller: PollSockets | SelectorSockets
     _make_poller = staticmethod(make_small_poller)
 
-    def __init__(self, limits: Limits, owner: DriverPool) -> None:
+    def __init__(self, limits: Limits, pool: DriverPool) -> None:
         super().__init__(limits, 1)
-        self.expect(1)
-        self._owner = owner
-        self.resolves = False
+        self.set_max_connections(1)
+        self._pool = pool
+        self.is_resolving = False
 
     def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
         # Forgetting costs nothing here, and the next transfer has other sockets.
         try:
             if what == _REMOVE:
                 if self.unanswered:
-                    self._look_at_end(descriptor)
+                    self._check_for_alert(descriptor)
                 self.poller.forget(descriptor)
             else:
                 self.poller.watch(descriptor, what)
         except BaseException as error:
-            self.broken = raised_in_callback(error)
+            self.broken = unwrap_callback_error(error)
 
     def _read_timer(self) -> None:
         if self.running:  # else the next transfer has another time
             super()._read_timer()
 
-    def expect(self, connections: int) -> None:
+    def set_max_connections(self, connections: int) -> None:
         """Let a transfer and its rivals have so many connections at once."""
         # Both hold for each share: those of a transfer and its rivals are in one.
         self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
         self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
 
-    def begin(self, transfer: Transfer) -> None:
+    def start(self, transfer: Transfer) -> None:
         """Start a prepared transfer, alone; many are done when this returns."""
         request, easy = transfer.request, transfer.easy
         assert request is not None
         if transfer.handle.multiplexes:
-            self.multiplexing.decide_pipewait(transfer, request.url.origin)
+            self.multiplexing.set_pipewait(transfer, request.url.origin)
         self.multi.add_handle(easy)
         self.running[easy] = transfer
         transfer.attached = self
@@ -523,19 +523,19 @@ class PooledDriver(Driver):
         self._collect()
         if self.running:  # it has to wait: only from here on can there be a silence
             self._read_timer()
-            self._watch_silence(transfer, request)
+            self._start_read_timeout(transfer, request)
 
     def step(self) -> None:
         """Wait until a socket is ready or something is due, and handle that."""
         self.run_once(self.wait_seconds())
 
-    def leave(self, transfer: Transfer) -> None:
+    def remove_unfinished(self, transfer: Transfer) -> None:
         """Take a transfer off in whatever state it is."""
         self.remove(transfer)
         if not transfer.sends and _is_resolving(transfer):
-            self.resolves = True
+            self.is_resolving = True
 
-    def hang_up(self, transfer: Transfer) -> None:
+    def shut_down_sockets(self, transfer: Transfer) -> None:
         """End a transfer's connection, from any thread; the one that waits for it goes on."""
 
         def is_its_own(descriptor: int) -> bool:
@@ -545,19 +545,19 @@ class PooledDriver(Driver):
         for descriptor in self.poller.descriptors():
             shut_down(descriptor, is_its_own)
 
-    def give_back(self, transfer: Transfer) -> None:
+    def release(self, transfer: Transfer) -> None:
         """End the loan that a transfer held; it has ended."""
         transfer.driver = None
-        self._owner.take_back(self)
+        self._pool.release(self)
 
-    def give_up(self, transfer: Transfer) -> None:
+    def abandon(self, transfer: Transfer) -> None:
         """Take a transfer off in whatever state it is, and end the loan that it held."""
         transfer.driver = None
         try:
-            self.leave(transfer)
+            self.remove_unfinished(transfer)
         finally:
             self._to_resume.clear()
-            self._owner.take_back(self)
+            self._pool.release(self)
 
 
 def _is_resolving(transfer: Transfer) -> bool:

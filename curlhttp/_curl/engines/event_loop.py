@@ -33,7 +33,7 @@ __all__ = [
     "SharedGate",
     "WakeOrder",
     "next_piece",
-    "wait_so_long",
+    "wait_at_most",
 ]
 
 
@@ -76,7 +76,7 @@ class SharedGate:
         return self._gate.wait(seconds)
 
 
-async def wait_so_long(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
+async def wait_at_most(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
     """Await what a function returns, for so many seconds at most."""
     with anyio.move_on_after(seconds):
         await wait()
@@ -124,7 +124,7 @@ class EventLoopEngine(MultiEngine):
         while race is None:
             while not transfer.done and transfer.head is None:
                 await self._wait_for(transfer)
-            if not transfer.done or not transfer.goes_elsewhere():
+            if not transfer.done or not transfer.rewind_if_unprocessed():
                 break
             assert transfer.request is not None
             self._set_feed(transfer, transfer.request.body)
@@ -194,9 +194,9 @@ class EventLoopEngine(MultiEngine):
         """
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await connector(other).connect(request)
-        from curlhttp._curl.streams.stream import connection_to
+        from curlhttp._curl.streams.stream import make_connection_request
 
-        request = connection_to(request)
+        request = make_connection_request(request)
         transfer = await self._start(request)
         try:
             while not transfer.done:
@@ -230,7 +230,7 @@ class EventLoopEngine(MultiEngine):
         if self.is_closed:
             return
         self._shut()
-        self._pool.slots.lift()
+        self._pool.slots.lift_limits()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._free)
 
@@ -299,7 +299,7 @@ class EventGate:
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
         """Return what ends when it is open, or after so many seconds."""
         wait = self._wait
-        return wait() if seconds is None else wait_so_long(wait, seconds)
+        return wait() if seconds is None else wait_at_most(wait, seconds)
 
     async def _wait(self) -> None:
         await self._event.wait()

@@ -14,18 +14,18 @@ from time import monotonic
 from weakref import WeakMethod
 
 from curlhttp._curl.connection_pool import (
-    Caller,
+    QueuedRequest,
     Slots,
     TransferPool,
-    Waited,
-    no_free_slot,
-    open_files_bound,
+    Wakeable,
+    limit_by_open_files,
+    no_slot_error,
 )
-from curlhttp._curl.connection_state import Connections, Quarantine
+from curlhttp._curl.connection_state import OpenConnections, Quarantine
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
-from curlhttp._curl.result import check_opened, response_of, take_piece
+from curlhttp._curl.result import check_opened, make_response, read_piece
 from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
 from curlhttp._engine.engine import Gate, HedgePlan, Incoming
 from curlhttp._engine.network import network, now, wall
@@ -50,8 +50,8 @@ class MultiEngine(ABC):
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
         self._limits = limits
-        self._bound = open_files_bound(limits.max_connections)
-        slots = Slots(self._bound, limits.max_connections_per_host, self._go)
+        self._max_connections = limit_by_open_files(limits.max_connections)
+        slots = Slots(self._max_connections, limits.max_connections_per_host, self._start_queued)
         self._pool = TransferPool(self._make, slots)
         self._shares = Shares()
         self._multiplexes = multiplexes
@@ -70,11 +70,11 @@ class MultiEngine(ABC):
         """Return the driver, with whatever waits on it."""
 
     @abstractmethod
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> Awaitable[object]:
+    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> Awaitable[object]:
         """Return what ends when one of them has something to look at; sets their wake."""
 
     @abstractmethod
-    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
         """Wait likewise, for so many seconds at most."""
 
     @abstractmethod
@@ -108,23 +108,23 @@ class MultiEngine(ABC):
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.perform(request, plan)
         if plan is None:
-            transfer = self._start_at_once(request)
+            transfer = self._try_start(request)
         else:
             transfer = await self._race(request, plan)
         if transfer is None:
             is_fed = request.body is not None and request.body.data is None
-            caller = self._line_up(request, keeps=is_fed)
+            queued = self._enqueue(request, keeps_transfer=is_fed)
             try:
                 # Not in a coroutine of its own, of which there may be thousands.
-                if (seconds := request.pool_seconds(caller.came)) is not None:
-                    await self._wait_for_turn(caller, seconds)
-                while not caller.is_over:
-                    await self._wait_for(caller)
-                if caller.response is not None:
-                    return caller.response
-                transfer = caller.take_transfer()
+                if (seconds := request.pool_seconds(queued.queued_at)) is not None:
+                    await self._wait_for_slot(queued, seconds)
+                while not queued.is_finished:
+                    await self._wait_for(queued)
+                if queued.response is not None:
+                    return queued.response
+                transfer = queued.get_transfer()
             except BaseException:
-                self._leave(caller)
+                self._abandon(queued)
                 raise
         try:
             # Where there was a race, it has fed the body of the attempt that surfaced.
@@ -132,11 +132,11 @@ class MultiEngine(ABC):
                 await self._pump(transfer)
             while not transfer.done:
                 await self._wait_for(transfer)
-            response = response_of(transfer)
+            response = make_response(transfer)
         except BaseException:
             self._drop(transfer)
             raise
-        self._keep(transfer)
+        self._release(transfer)
         return response
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
@@ -179,12 +179,12 @@ class MultiEngine(ABC):
                 while not incoming.pieces and not incoming.done:
                     await self._wait_for(incoming)
                 incoming.wake = None
-            piece = take_piece(incoming)
+            piece = read_piece(incoming)
         except BaseException:
             self._drop(incoming)
             raise
         if not piece:
-            self._keep(incoming)
+            self._release(incoming)
         return piece
 
     def abort(self, incoming: Transfer) -> None:
@@ -217,12 +217,12 @@ class MultiEngine(ABC):
             if seconds is None:
                 await self._wait_for(*race.running)
             else:
-                await self._wait_for_at_most(seconds, *race.running)
+                await self._wait_at_most(seconds, *race.running)
 
         try:
             if first.feed is not None:
                 await self._pump(first, race)
-            return await race.run_out(wait, lambda: self._join(race))
+            return await race.run(wait, lambda: self._join(race))
         except BaseException:
             self._drop(race.abandon())
             raise
@@ -230,17 +230,17 @@ class MultiEngine(ABC):
     async def _join(self, race: HedgeRace) -> None:
         """Send one more attempt, unless it had to wait for its turn."""
         # Who waits for a slot goes first: a rival is for what may be spared.
-        slot = self._slot_of(race.request)
-        if self.is_closed or not self._pool.slots.take(slot):
+        slot = self._get_slot_origin(race.request)
+        if self.is_closed or not self._pool.slots.acquire(slot):
             return race.stop()
         try:
             request = await race.next()
         except BaseException:
-            self._pool.slots.give(slot)
+            self._pool.slots.release(slot)
             raise
         # A middleware may have waited, and the race may be decided since.
         if request is None or self.is_closed or race.winner() is not None:
-            return self._pool.slots.give(slot)
+            return self._pool.slots.release(slot)
         rival = self._start_in_slot(request, slot)
         race.add(rival, self._driver)
         if rival.feed is not None:
@@ -253,56 +253,60 @@ class MultiEngine(ABC):
     # the pool
 
     def _start_driver(self) -> Driver:
-        self._connections = Connections(Quarantine())
-        driver = self._make_driver(self._limits, self._bound)
+        self._connections = OpenConnections(Quarantine())
+        driver = self._make_driver(self._limits, self._max_connections)
         # Until it is known, requests to an origin count as connections: libcurl serves those that
         # wait for one in no order, and counts their wait as time to connect.
-        unbind = WeakMethod(self._pool.slots.unbind)  # the loop holds the driver, not the engine
+        lift_limit = WeakMethod(
+            self._pool.slots.lift_origin_limit
+        )  # the loop holds the driver, not the engine
 
         def on_shared(origin: str) -> None:
-            if (call := unbind()) is not None:
+            if (call := lift_limit()) is not None:
                 call(origin)
 
         driver.multiplexing.on_shared = on_shared
         return driver
 
-    def _start_at_once(self, request: Request) -> Transfer | None:
+    def _try_start(self, request: Request) -> Transfer | None:
         """Start a transfer, unless others run or wait that go first."""
         if self.is_closed:
             raise client_closed(request)
         # A request that need not wait pays for no caller in line.
         slots = self._pool.slots
-        origin = "" if slots.per_origin is None else self._slot_of(request)
-        return self._start_in_slot(request, origin) if slots.take(origin) else None
+        origin = "" if slots.per_origin is None else self._get_slot_origin(request)
+        return self._start_in_slot(request, origin) if slots.acquire(origin) else None
 
     async def _start(self, request: Request) -> Transfer:
         """Start a transfer when it is its turn."""
-        transfer = self._start_at_once(request)
+        transfer = self._try_start(request)
         if transfer is None:
-            caller = self._line_up(request, keeps=True)
+            queued = self._enqueue(request, keeps_transfer=True)
             try:
-                if (seconds := request.pool_seconds(caller.came)) is not None:
-                    await self._wait_for_turn(caller, seconds)
-                while not caller.is_over:
-                    await self._wait_for(caller)
-                return caller.take_transfer()
+                if (seconds := request.pool_seconds(queued.queued_at)) is not None:
+                    await self._wait_for_slot(queued, seconds)
+                while not queued.is_finished:
+                    await self._wait_for(queued)
+                return queued.get_transfer()
             except BaseException:
-                self._leave(caller)
+                self._abandon(queued)
                 raise
         return transfer
 
-    def _line_up(self, request: Request, *, keeps: bool) -> Caller:
-        """Return a caller that waits for its turn; see Caller."""
-        caller = Caller(request, self._slot_of(request), monotonic(), keeps=keeps)
-        self._pool.slots.wait(caller)
-        return caller
+    def _enqueue(self, request: Request, *, keeps_transfer: bool) -> QueuedRequest:
+        """Return a caller that waits for its turn; see QueuedRequest."""
+        queued = QueuedRequest(
+            request, self._get_slot_origin(request), monotonic(), keeps_transfer=keeps_transfer
+        )
+        self._pool.slots.wait(queued)
+        return queued
 
-    async def _wait_for_turn(self, caller: Caller, seconds: float) -> None:
-        await self._wait_for_at_most(seconds, caller)
-        if not caller.granted:
-            raise no_free_slot(caller.request, self._bound)
+    async def _wait_for_slot(self, queued: QueuedRequest, seconds: float) -> None:
+        await self._wait_at_most(seconds, queued)
+        if not queued.granted:
+            raise no_slot_error(queued.request, self._max_connections)
 
-    def _slot_of(self, request: Request) -> str:
+    def _get_slot_origin(self, request: Request) -> str:
         if self._pool.slots.per_origin is None:
             return ""
         transport = request.transport
@@ -315,7 +319,7 @@ class MultiEngine(ABC):
         try:
             return self._launch(request, origin)
         except BaseException:
-            self._pool.slots.give(origin)
+            self._pool.slots.release(origin)
             raise
 
     def _launch(self, request: Request, origin: str) -> Transfer:
@@ -334,11 +338,11 @@ class MultiEngine(ABC):
             try:
                 self._driver.remove(transfer)
             finally:
-                self._lay_by(transfer)
+                self._store_idle(transfer)
             raise
         return transfer
 
-    def _go(self, caller: Caller) -> None:
+    def _start_queued(self, queued: QueuedRequest) -> None:
         """Start the transfer of the first in line, in whatever task gave the slot back.
 
         What fails is the caller's alone. So is the slot then: the next in line might fail likewise,
@@ -346,37 +350,37 @@ class MultiEngine(ABC):
         """
         try:
             if self.is_closed:
-                raise client_closed(caller.request)
-            transfer = caller.transfer = self._launch(caller.request, caller.origin)
-            transfer.queue_seconds = transfer.last_activity - caller.came
+                raise client_closed(queued.request)
+            transfer = queued.transfer = self._launch(queued.request, queued.origin)
+            transfer.queue_seconds = transfer.last_activity - queued.queued_at
         except BaseException as error:
-            caller.error = error
-        if caller.error is not None or caller.keeps or transfer.done:
-            caller.go_on()
+            queued.error = error
+        if queued.error is not None or queued.keeps_transfer or transfer.done:
+            queued.finish()
         else:
-            transfer.wake = partial(self._finish, caller)
+            transfer.wake = partial(self._finish_queued, queued)
 
-    def _finish(self, caller: Caller) -> None:
+    def _finish_queued(self, queued: QueuedRequest) -> None:
         """Make the response as soon as the transfer has ended, and let the next in line have it."""
-        transfer = caller.transfer
+        transfer = queued.transfer
         assert transfer is not None
         if transfer.failed is None and not transfer.code:
             try:
-                caller.response = response_of(transfer)
+                queued.response = make_response(transfer)
             except BaseException as error:  # to be raised in the caller's own task
                 transfer.failed = error
             else:
-                caller.transfer = None
-                self._keep(transfer)
-        caller.go_on()
+                queued.transfer = None
+                self._release(transfer)
+        queued.finish()
 
-    def _leave(self, caller: Caller) -> None:
+    def _abandon(self, queued: QueuedRequest) -> None:
         """Let go of what a caller has: a place in line, a slot, or a transfer in any state."""
-        transfer, caller.transfer = caller.transfer, None
+        transfer, queued.transfer = queued.transfer, None
         if transfer is not None:
             self._drop(transfer)
-        elif caller.response is None:
-            self._pool.slots.leave(caller)
+        elif queued.response is None:
+            self._pool.slots.leave(queued)
 
     def _renew(self) -> None:
         """Start over with a driver whose callbacks have not failed."""
@@ -389,11 +393,11 @@ class MultiEngine(ABC):
         """Return how many connections are open; may be called from any thread."""
         return count_connections([self._connections], tuple(self._driver.running.values()))
 
-    def _keep(self, transfer: Transfer) -> None:
-        self._lay_by(transfer)
-        self._pool.slots.give(transfer.origin)
+    def _release(self, transfer: Transfer) -> None:
+        self._store_idle(transfer)
+        self._pool.slots.release(transfer.origin)
 
-    def _lay_by(self, transfer: Transfer) -> None:
+    def _store_idle(self, transfer: Transfer) -> None:
         if self.is_closed:  # and the handle maybe, too: its loop was closed by hand
             self._pool.drop(transfer)
         else:
@@ -405,7 +409,7 @@ class MultiEngine(ABC):
         try:
             self._driver.remove(transfer)
         finally:
-            self._keep(transfer)
+            self._release(transfer)
 
     # the end
 

@@ -10,9 +10,9 @@ from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING
 
-from curlhttp._curl.connection_pool import Waited
+from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_so_long
+from curlhttp._curl.engines.event_loop import EventLoopEngine, wait_at_most
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
@@ -38,7 +38,7 @@ class FutureGate:
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
         """Return what ends when it is open, or after so many seconds."""
-        return self._future if seconds is None else wait_so_long(lambda: self._future, seconds)
+        return self._future if seconds is None else wait_at_most(lambda: self._future, seconds)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -60,12 +60,12 @@ class _LoopDriver(Driver):
         self._loop = loop
         self._soon = False
         self._timer: asyncio.TimerHandle | None = None
-        self._fires = math.inf
+        self._timer_due = math.inf
         super().__init__(limits, connections)
         loop.add_reader(self.poller.fileno(), self.run_once)
 
     def rearm(self, due: float) -> None:
-        if due >= self._fires or self._soon:
+        if due >= self._timer_due or self._soon:
             return
         delay = due - monotonic()
         if delay <= 0:
@@ -74,7 +74,7 @@ class _LoopDriver(Driver):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._fires = due
+        self._timer_due = due
         # uvloop makes less than half a millisecond none, and would turn until it is over.
         self._timer = self._loop.call_later(max(_LEAST, delay), self._on_timeout)
 
@@ -90,7 +90,7 @@ class _LoopDriver(Driver):
 
     def _on_timeout(self) -> None:
         # Not to be told by the clock: uvloop rounds to milliseconds, and calls too early.
-        self._timer, self._fires = None, math.inf
+        self._timer, self._timer_due = None, math.inf
         if self.is_attached:
             self.run_once()
             self._set_timer()
@@ -103,7 +103,7 @@ class _LoopDriver(Driver):
     def detach(self) -> None:
         """Take everything off the loop."""
         super().detach()
-        self._fires = -math.inf  # no more timers
+        self._timer_due = -math.inf  # no more timers
         if self._timer is not None:
             self._timer.cancel()
         if not self._loop.is_closed():
@@ -137,7 +137,7 @@ class AsyncioEngine(EventLoopEngine):
     def _local_gate(self) -> FutureGate:
         return FutureGate(self._loop)
 
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> asyncio.Future[None]:
+    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> asyncio.Future[None]:
         future = self._loop.create_future()
         # A third of a partial's memory, of which there may be thousands.
         waited.wake = MethodType(_settle, future)
@@ -145,7 +145,7 @@ class AsyncioEngine(EventLoopEngine):
             rival.wake = waited.wake
         return future
 
-    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
         future = self._wait_for(waited, *rivals)
         timer = self._loop.call_later(seconds, _settle, future)
         try:

@@ -23,7 +23,7 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from curlhttp._curl.connection_pool import Waited
+from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.event_loop import EventGate, EventLoopEngine, OrderedGate, WakeOrder
 from curlhttp._curl.transfer import Transfer
@@ -65,50 +65,50 @@ class _TrioDriver(Driver):
 
     def __init__(self, limits: Limits, connections: int) -> None:
         super().__init__(limits, connections)
-        self._fires = -math.inf  # the task looks for itself when it begins to sleep
+        self._timer_due = -math.inf  # the task looks for itself when it begins to sleep
         self._timer = trio.CancelScope()  # in which it sleeps
         self._sleeper: _Sleeper | None = None
-        self._lives = trio.CancelScope(), trio.CancelScope()
+        self._scopes_of_tasks = trio.CancelScope(), trio.CancelScope()
         spawn_system_task(self._read_sockets, name="curlhttp: sockets")
-        spawn_system_task(self._keep_time, name="curlhttp: timers")
+        spawn_system_task(self._run_timers, name="curlhttp: timers")
 
     def rearm(self, due: float) -> None:
-        if due >= self._fires or self._sleeper is None:
+        if due >= self._timer_due or self._sleeper is None:
             return
         delay = due - monotonic()
         if delay > 0:
-            self._fires = due
+            self._timer_due = due
             self._timer.deadline = trio.current_time() + delay
         else:
-            self._fires = -math.inf
+            self._timer_due = -math.inf
             self._sleeper.wake()
 
     async def _read_sockets(self) -> None:
-        with self._lives[0]:
+        with self._scopes_of_tasks[0]:
             while self.is_attached:
                 await wait_readable(self.poller.fileno())
-                self._turn(self.run_once)
+                self._run(self.run_once)
 
-    async def _keep_time(self) -> None:
-        with self._lives[1]:
+    async def _run_timers(self) -> None:
+        with self._scopes_of_tasks[1]:
             while self.is_attached:
                 due = self.due()
                 left = math.inf if due is None else due - monotonic()
                 if left > 0:
                     self._sleeper = _Sleeper()
                     with trio.CancelScope(deadline=trio.current_time() + left) as self._timer:
-                        self._fires = math.inf if due is None else due
+                        self._timer_due = math.inf if due is None else due
                         await self._sleeper.sleep()
-                    self._fires = -math.inf
+                    self._timer_due = -math.inf
                 else:
                     await trio.lowlevel.checkpoint()
                 # What the sockets have is left to the other task, which gets more of it at once.
-                self._turn(self.run_due)
+                self._run(self.run_due)
                 due = self.due()
                 if due is not None and due <= monotonic():
-                    self._turn(self.run_once)  # whether a server is silent, only the sockets tell
+                    self._run(self.run_once)  # whether a server is silent, only the sockets tell
 
-    def _turn(self, call: Callable[[], None]) -> None:
+    def _run(self, call: Callable[[], None]) -> None:
         if not self.is_attached:
             return
         try:
@@ -120,7 +120,7 @@ class _TrioDriver(Driver):
     def detach(self) -> None:
         """End the tasks."""
         super().detach()
-        for life in self._lives:
+        for life in self._scopes_of_tasks:
             life.cancel()
 
     def discard(self) -> None:
@@ -149,14 +149,14 @@ class TrioEngine(EventLoopEngine):
     def _local_gate(self) -> EventGate:
         return OrderedGate(self._order)
 
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> Awaitable[object]:
+    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> Awaitable[object]:
         sleeper = _Sleeper()
         waited.wake = sleeper.wake
         for rival in rivals:
             rival.wake = sleeper.wake
         return sleeper.sleep()
 
-    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
         with trio.move_on_after(seconds):
             await self._wait_for(waited, *rivals)
 

@@ -15,10 +15,10 @@ from time import monotonic
 from types import MethodType
 from typing import Any, TypeAlias, TypeVar
 
-from curlhttp._curl.connection_pool import Waited
+from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
 from curlhttp._curl.engines.multi import MultiEngine
-from curlhttp._curl.errors import naming_lack
+from curlhttp._curl.errors import report_descriptor_shortage
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.network import network
@@ -107,9 +107,9 @@ class SteppedEngine(MultiEngine):
         self._ready: deque[_Job] = deque()
         self._jobs: set[_Job] = set()
         self._current: _Job  # the job that is being stepped
-        self._alarm: tuple[socket.socket, ...] = ()  # to end a wait from another thread
+        self._wakeup: tuple[socket.socket, ...] = ()  # to end a wait from another thread
         self._waits = False
-        self._turned = 0.0  # when it was driven last
+        self._last_run = 0.0  # when it was driven last
         super().__init__(limits, multiplexes=multiplexes)
 
     # driving
@@ -135,17 +135,17 @@ class SteppedEngine(MultiEngine):
         Args:
             waits: if nothing can, wait until something can be.
         """
-        if monotonic() - self._turned > _AWAY:
-            self._connect_anew()
+        if monotonic() - self._last_run > _AWAY:
+            self._restart_connecting()
         self._waits = waits
         try:  # what is woken from here on, from another thread, ends the wait
             self._driver.run_once(self._wait_seconds() if waits and not self._ready else 0)
         finally:
             self._waits = False
-        if self._alarm:
+        if self._wakeup:
             with suppress(BlockingIOError):
-                self._alarm[0].recv(4096)
-        now = self._turned = monotonic()
+                self._wakeup[0].recv(4096)
+        now = self._last_run = monotonic()
         ready, timers = self._ready, self.timers
         if timers:
             late = (job for job, due in timers.items() if due <= now)
@@ -155,7 +155,7 @@ class SteppedEngine(MultiEngine):
 
     def run_ready(self) -> None:
         """Step all jobs that can go on, unless that was done just now."""
-        if monotonic() - self._turned > _JUST_NOW:
+        if monotonic() - self._last_run > _JUST_NOW:
             self.run_once(waits=False)
 
     def cancel(self) -> None:
@@ -199,12 +199,12 @@ class SteppedEngine(MultiEngine):
         first = max(0.0, min(self.timers.values()) - monotonic())
         return first if seconds is None else min(first, seconds)
 
-    def _connect_anew(self) -> None:
+    def _restart_connecting(self) -> None:
         """Begin again with connections whose time ran while nobody drove.
 
         libcurl would look at the clock first, and give up those that are there by now.
         """
-        away = monotonic() - self._turned
+        away = monotonic() - self._last_run
         for transfer in list(self._driver.running.values()):
             request = transfer.request
             assert request is not None
@@ -218,17 +218,17 @@ class SteppedEngine(MultiEngine):
 
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         driver = Driver(limits, connections)
-        for end in self._alarm[:1]:
+        for end in self._wakeup[:1]:
             driver.poller.watch(end.fileno(), 1)
         return driver
 
-    def _wait_for(self, waited: Waited, *rivals: Transfer) -> _Pause:
+    def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> _Pause:
         wake = waited.wake = MethodType(self._ready.append, self._current)
         for rival in rivals:
             rival.wake = wake
         return _PAUSE
 
-    async def _wait_for_at_most(self, seconds: float, waited: Waited, *rivals: Transfer) -> None:
+    async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
         job = self._current
         self.timers[job] = monotonic() + seconds
         try:
@@ -246,20 +246,20 @@ class SteppedEngine(MultiEngine):
 
     def gate(self) -> _JobGate:
         """Return a closed gate, for a caller to wait at."""
-        if not self._alarm:
-            with naming_lack():
-                self._alarm = socket.socketpair()
-            for end in self._alarm:
+        if not self._wakeup:
+            with report_descriptor_shortage():
+                self._wakeup = socket.socketpair()
+            for end in self._wakeup:
                 end.setblocking(False)
-            self._driver.poller.watch(self._alarm[0].fileno(), 1)
+            self._driver.poller.watch(self._wakeup[0].fileno(), 1)
         return self._local_gate()
 
     def wake(self, job: _Job) -> None:
         """Step a job at the next run, and end the wait for that; from any thread."""
         self._ready.append(job)
-        if self._waits and self._alarm:
+        if self._waits and self._wakeup:
             with suppress(OSError):  # full, or closed meanwhile
-                self._alarm[1].send(b"\0")
+                self._wakeup[1].send(b"\0")
 
     # request bodies: libcurl reads them, in this very thread
 
@@ -277,12 +277,12 @@ class SteppedEngine(MultiEngine):
 
     def _free(self) -> None:
         super()._free()
-        self._silence()
+        self._close_wakeup()
 
-    def _silence(self) -> None:
-        for end in self._alarm:
+    def _close_wakeup(self) -> None:
+        for end in self._wakeup:
             end.close()
 
     def __del__(self) -> None:
         if not getattr(self, "is_closed", True):  # Ctrl-C may have come while it was made
-            self._silence()
+            self._close_wakeup()

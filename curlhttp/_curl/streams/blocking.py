@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from curlhttp._curl.connection_state import shut_down
-from curlhttp._curl.streams.stream import Stream, given_up
+from curlhttp._curl.streams.stream import Stream, closed_error
 from curlhttp._curl.transfer import Transfer
 from curlhttp._engine.engine import ByteStream
 from curlhttp._engine.run import run_sync
@@ -41,21 +41,21 @@ class ThreadStream(Stream):
 
     Args:
         transfer: see Stream.
-        let_go: see Stream; any thread may call it.
+        release: see Stream; any thread may call it.
         drop: does the same in a finalizer.
     """
 
     def __init__(
         self,
         transfer: Transfer,
-        let_go: Callable[[Transfer], object],
+        release: Callable[[Transfer], object],
         drop: Callable[[Transfer], object],
     ) -> None:
         self._lock = threading.Lock()
         self._waiting = 0  # threads that wait for the socket, or are about to
-        self._is_given_up = False
+        self._is_closed = False
         self._drop = drop
-        super().__init__(transfer, let_go)
+        super().__init__(transfer, release)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         """Return the next bytes, b"" at the end, None when there were none for so many seconds.
@@ -125,7 +125,7 @@ class ThreadStream(Stream):
         finally:
             with self._lock:
                 self._waiting -= 1
-                is_over = self._is_given_up and not self._waiting
+                is_over = self._is_closed and not self._waiting
             if is_over:
                 self._release()
 
@@ -134,8 +134,8 @@ class ThreadStream(Stream):
         with self._lock:
             if self._transfer is None:
                 return
-            self._error = self._error or given_up(error)
-            self._is_given_up = True
+            self._error = self._error or closed_error(error)
+            self._is_closed = True
             is_waited_for = self._waiting > 0
             if is_waited_for:
                 # Wakes the threads; the last of them closes the socket: its number must not be
@@ -179,7 +179,7 @@ def _wait(descriptor: int, events: int, seconds: float | None) -> bool:
 T = TypeVar("T", bytes, int)
 
 _PIECE = 64 * 1024  # bytes
-_PATIENCE = 5.0  # seconds that a peer may take nothing, of what was written before the close
+_CLOSE_TIMEOUT = 5.0  # seconds that a peer may take nothing, of what was written before the close
 
 
 class SocketStream(ByteStream, Protocol):
@@ -230,13 +230,13 @@ class _PlainSocket(socket.socket):
 class _CallerSocket(socket.socket):
     """The end of a pair that the caller has."""
 
-    def __init__(self, pair: socket.socket, carrier: _Pump) -> None:
-        self._carrier = carrier  # first what the finalizer needs
+    def __init__(self, pair: socket.socket, pump: _Pump) -> None:
+        self._pump = pump  # first what the finalizer needs
         super().__init__(fileno=pair.detach())
-        carrier.start()
+        pump.start()
 
     def _real_close(self, *args: object) -> None:
-        self._carrier.closed.put(None)  # first: then it is known why there is no more to read
+        self._pump.closed.put(None)  # first: then it is known why there is no more to read
         super()._real_close(*args)  # type: ignore[misc]
 
     def __del__(self) -> None:
@@ -249,20 +249,20 @@ class _CallerSocket(socket.socket):
         return self._unless_broken(super().recv_into(buffer, nbytes, flags), 1)
 
     def _unless_broken(self, received: T, wanted: int) -> T:
-        error = self._carrier.broken
+        error = self._pump.broken
         if not received and wanted and error is not None:
             raise ConnectionResetError(errno.ECONNRESET, str(error)) from error
         return received
 
     def getpeername(self) -> tuple[str, int] | None:
-        return self._carrier.stream.timings().peer
+        return self._pump.stream.timings().peer
 
     def getsockname(self) -> tuple[str, int] | None:
-        return self._carrier.stream.timings().local
+        return self._pump.stream.timings().local
 
 
 class _Pump:
-    """Two threads that carry bytes between one end of a pair and a stream, until both are closed.
+    """Two threads that copy bytes between one end of a pair and a stream, until both are closed.
 
     Args:
         stream: is closed when the caller has closed its end.
@@ -282,9 +282,9 @@ class _Pump:
         self._ahead = ahead
 
     def start(self) -> None:
-        """Begin to carry."""
-        self._reader = self._thread(self._carry_in)
-        self._thread(self._carry_out)
+        """Begin to copy."""
+        self._reader = self._thread(self._pump_in)
+        self._thread(self._pump_out)
 
     def _thread(self, work: Callable[[], None]) -> threading.Thread:
         # Daemons: a program may end without closing its sockets.
@@ -292,7 +292,7 @@ class _Pump:
         thread.start()
         return thread
 
-    def _carry_in(self) -> None:
+    def _pump_in(self) -> None:
         far = self._far
         with suppress(OSError):  # the caller's end is closed, or about to be
             try:
@@ -303,7 +303,7 @@ class _Pump:
                 self.broken = error
             far.shutdown(socket.SHUT_WR)
 
-    def _carry_out(self) -> None:
+    def _pump_out(self) -> None:
         far, stream = self._far, self.stream
         try:
             while piece := far.recv(_PIECE):
@@ -321,7 +321,7 @@ class _Pump:
 
     def _drain(self) -> None:
         """Wait until the peer has taken what was written; not for ever once nobody else does."""
-        while not run_sync(partial(self.stream.drain, _PATIENCE)):
+        while not run_sync(partial(self.stream.drain, _CLOSE_TIMEOUT)):
             if not self.closed.empty():
                 raise TimeoutError
 

@@ -17,13 +17,13 @@ from weakref import ref
 import anyio
 import anyio.lowlevel
 
-from curlhttp._curl.streams.stream import PIECE, Stream, given_up
+from curlhttp._curl.streams.stream import PIECE, Stream, closed_error
 from curlhttp._curl.transfer import Transfer
 
 __all__ = ["AnyioStream", "AsyncioStream"]
 
 
-_UNINTERRUPTED = 256 * 1024  # bytes written after which other tasks have their turn
+_YIELD_AFTER = 256 * 1024  # bytes written after which other tasks have their turn
 
 
 class LoopStream(Stream):
@@ -31,20 +31,20 @@ class LoopStream(Stream):
 
     Args:
         transfer: see Stream.
-        let_go: see Stream.
+        release: see Stream.
         call_soon: calls something in the loop, from any thread.
     """
 
     def __init__(
         self,
         transfer: Transfer,
-        let_go: Callable[[Transfer], object],
+        release: Callable[[Transfer], object],
         call_soon: Callable[..., object],
     ) -> None:
         self._call_soon = call_soon
         self._piece: bytes | None = None  # was received, and not taken yet
         self._written = 0  # bytes since other tasks had their turn
-        super().__init__(transfer, let_go)
+        super().__init__(transfer, release)
         transfer.wake = partial(_end, ref(self), transfer)
 
     def receive_now(self) -> bytes | None:
@@ -61,9 +61,9 @@ class LoopStream(Stream):
         self._written += len(data)
         super().write(data)
 
-    def _owes_a_turn(self) -> bool:
+    def _should_yield(self) -> bool:
         """Return whether so much was written at once that others are to have their turn."""
-        if self._written <= _UNINTERRUPTED:
+        if self._written <= _YIELD_AFTER:
             return False
         self._written = 0
         return True
@@ -91,21 +91,21 @@ class AsyncioStream(LoopStream):
 
     Args:
         transfer: see Stream.
-        let_go: see Stream.
+        release: see Stream.
         loop: the running loop.
     """
 
     def __init__(
         self,
         transfer: Transfer,
-        let_go: Callable[[Transfer], object],
+        release: Callable[[Transfer], object],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._loop = loop
         self._reader: asyncio.Future[None] | None = None  # of the task that waits to receive
         self._writers: set[asyncio.Future[None]] = set()
         self._watches = False  # the loop tells when there is something to receive
-        super().__init__(transfer, let_go, loop.call_soon_threadsafe)
+        super().__init__(transfer, release, loop.call_soon_threadsafe)
 
     # receiving
 
@@ -182,7 +182,7 @@ class AsyncioStream(LoopStream):
             RequestException: the connection broke, or was given up.
         """
         if not self._unsent:
-            if self._owes_a_turn():
+            if self._should_yield():
                 await asyncio.sleep(0)
             return True
         self._written = 0
@@ -225,7 +225,7 @@ class AsyncioStream(LoopStream):
         """End the connection at once, in the loop's thread; never waits, may be called twice."""
         if self._transfer is None:
             return
-        self._error = self._error or given_up(error)
+        self._error = self._error or closed_error(error)
         self._stop_watching()
         self._stop_writing()
         self._release()
@@ -259,20 +259,20 @@ class AnyioStream(LoopStream):
 
     Args:
         transfer: see Stream.
-        let_go: see Stream.
+        release: see Stream.
         call_soon: calls something in the loop, from any thread.
     """
 
     def __init__(
         self,
         transfer: Transfer,
-        let_go: Callable[[Transfer], object],
+        release: Callable[[Transfer], object],
         call_soon: Callable[..., object],
     ) -> None:
         self._waits: set[anyio.CancelScope] = set()
         self._receives = False
         self._one_writer = anyio.Lock()
-        super().__init__(transfer, let_go, call_soon)
+        super().__init__(transfer, release, call_soon)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
         """Return the next bytes, b"" at the end, None when there were none for so many seconds.
@@ -307,7 +307,7 @@ class AnyioStream(LoopStream):
             RequestException: the connection broke, or was given up.
         """
         if not self._unsent:
-            if self._owes_a_turn():
+            if self._should_yield():
                 await anyio.lowlevel.checkpoint()
             return True
         self._written = 0
@@ -344,7 +344,7 @@ class AnyioStream(LoopStream):
         """End the connection at once, in the loop's thread; never waits, may be called twice."""
         if self._transfer is None:
             return
-        self._error = self._error or given_up(error)
+        self._error = self._error or closed_error(error)
         for scope in self._waits:
             scope.cancel()  # before the socket is closed: trio does not look at it any more
         self._release()

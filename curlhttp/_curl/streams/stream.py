@@ -14,7 +14,7 @@ from dataclasses import replace
 import pycurl
 
 from curlhttp._curl.connection_state import Connection
-from curlhttp._curl.errors import LACKS_CERTIFICATE, refused_tls
+from curlhttp._curl.errors import LACKS_CERTIFICATE, find_tls_refusal
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.fork import register
 from curlhttp._models.headers import Headers
@@ -22,11 +22,11 @@ from curlhttp._models.request import Request, pack_fields
 from curlhttp._models.timings import MICROSECOND, Timings, make_timings
 from curlhttp.exceptions import ConnectionError, SSLError
 
-__all__ = ["Stream", "connection_to", "given_up"]
+__all__ = ["Stream", "closed_error", "make_connection_request"]
 
 
 PIECE = 256 * 1024  # bytes that are received at once
-_PASTED = 16 * 1024  # bytes: smaller pieces go out together with what waits before them
+_JOIN_BELOW = 16 * 1024  # bytes: smaller pieces go out together with what waits before them
 
 
 class ConnectionRequest(Request):
@@ -43,7 +43,7 @@ class ConnectionRequest(Request):
         return self.as_kind(Request)
 
 
-def connection_to(request: Request) -> Request:
+def make_connection_request(request: Request) -> Request:
     """Return what makes libcurl connect as for a request, and send nothing."""
     fields = pack_fields(
         Headers(),
@@ -64,18 +64,18 @@ class Stream:
     """Send and receive bytes on a connection; subclasses wait for the socket (`ByteStream`).
 
     Args:
-        transfer: has connected, and is this stream's until `let_go`.
-        let_go: gives the transfer back, which closes the connection; called once.
+        transfer: has connected, and is this stream's until `release`.
+        release: gives the transfer back, which closes the connection; called once.
 
     Attributes:
         descriptor: the socket, -1 once it is closed.
         is_plain: there is no TLS on it.
     """
 
-    def __init__(self, transfer: Transfer, let_go: Callable[[Transfer], object]) -> None:
+    def __init__(self, transfer: Transfer, release: Callable[[Transfer], object]) -> None:
         # First what the finalizer needs: Ctrl-C may come at any line.
         self._transfer: Transfer | None = transfer
-        self._let_go = let_go
+        self._release_transfer = release
         self._error: BaseException | None = None
         self._easy = transfer.easy
         self._unsent: deque[memoryview] = deque()
@@ -114,7 +114,7 @@ class Stream:
         except BlockingIOError:
             return None
         except pycurl.error as error:
-            raise self._broken(error) from None
+            raise self._make_error(error) from None
 
     def write(self, data: bytes) -> None:
         """Take bytes, to be sent after those before, and send what goes out at once; never waits.
@@ -140,17 +140,17 @@ class Stream:
         unsent = self._unsent
         while unsent:
             piece = unsent.popleft()
-            if unsent and len(piece) < _PASTED:
+            if unsent and len(piece) < _JOIN_BELOW:
                 # Thousands of small pieces would cost as many calls of the system.
-                piece = self._pasted(piece)
+                piece = self._join_pieces(piece)
             sent = self._send(piece)
             if sent < len(piece):
                 unsent.appendleft(piece[sent:])
                 return
 
-    def _pasted(self, first: memoryview) -> memoryview:
+    def _join_pieces(self, first: memoryview) -> memoryview:
         pieces, size = [first], len(first)
-        while self._unsent and size < _PASTED:
+        while self._unsent and size < _JOIN_BELOW:
             pieces.append(self._unsent.popleft())
             size += len(pieces[-1])
         return memoryview(b"".join(pieces))
@@ -165,14 +165,14 @@ class Stream:
             except BlockingIOError:
                 return total
             except pycurl.error as error:
-                raise self._broken(self._last_words() or error) from None
+                raise self._make_error(self._find_alert() or error) from None
             total += sent
             # TLS takes one record at a time: what is left of a large piece may well go, too.
             if sent == len(data) or not sent:
                 return total
             data = memoryview(data)[sent:]
 
-    def _last_words(self) -> pycurl.error | None:
+    def _find_alert(self) -> pycurl.error | None:
         """Return how receiving fails once sending did: an alert of TLS says why."""
         try:
             self._easy.recv(PIECE)
@@ -182,10 +182,10 @@ class Stream:
             return error
         return None
 
-    def _broken(self, error: pycurl.error) -> ConnectionError:
+    def _make_error(self, error: pycurl.error) -> ConnectionError:
         code, message = error.args
-        self._connection.look_at_end()
-        why = refused_tls(message, self._request.transport, self._connection.ends_in_alert)
+        self._connection.check_for_alert()
+        why = find_tls_refusal(message, self._request.transport, self._connection.ends_in_alert)
         text = f"{self._request}: {why or 'the connection broke'} (curl error {code}: {message})"
         if why:
             self._error = SSLError(text, curl_code=code)
@@ -203,7 +203,7 @@ class Stream:
         self.descriptor = -1
         self._unsent.clear()
         if transfer is not None:
-            self._let_go(transfer)
+            self._release_transfer(transfer)
 
     def after_fork_in_child(self) -> None:
         """Leave the connection to the parent."""
@@ -214,7 +214,7 @@ class Stream:
         self.descriptor = -1
 
 
-def given_up(error: BaseException | None) -> BaseException:
+def closed_error(error: BaseException | None) -> BaseException:
     """Return the exception for the use of a connection that was given up."""
     return error or ConnectionError("this connection was closed")
 
