@@ -37,11 +37,11 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6, None: 0}
 
 
 class AddressChecker:
-    """A guard at work: what it has let proxies dial, too. Threads may share it.
+    """Apply a guard to the requests of a client (an EngineWrapper). Threads may share it.
 
     Args:
-        guard: says which addresses may be dialled.
-        seconds: how long an address is good for, as libcurl keeps names (`dns_ttl`).
+        guard: decides which addresses may be connected to.
+        seconds: how long a resolved address is valid, as in libcurl's cache (`dns_ttl`).
 
     Attributes:
         guard: as given.
@@ -49,44 +49,44 @@ class AddressChecker:
 
     def __init__(self, guard: AddressGuard, seconds: float) -> None:
         self.guard = guard
-        # Not for all clients: the guard may hold whatever its owner likes, and goes with that.
+        # One cache for each client, because it keeps the guard and what that holds alive.
         self._over = lru_cache(maxsize=256)(partial(_with, guard=guard))
         self._told = lru_cache(maxsize=256)(_with)
         self._lookups = Resolver(seconds)
 
     def over(self, transport: Transport) -> Transport:
-        """Return a Transport with this guard and no other, the same one for the same one."""
+        """Return a Transport with this guard; the same result for equal transports."""
         return transport if transport.guard is self.guard else self._over(transport)
 
     def around(self, engine: Engine) -> GuardedEngine:
-        """Return an engine around another one that judges before it sends."""
+        """Return an engine that checks requests before another engine sends them."""
         return GuardedEngine(engine, self)
 
     def close(self) -> None:
-        """Forget all."""
+        """Clear the caches."""
         self._over.cache_clear()
         self._told.cache_clear()
 
     async def settle(self, request: Request, engine: Engine) -> Transport:
-        """Return how a request travels whose proxy is to dial an address that was judged.
+        """Return a Transport whose proxy gets an address that was checked.
 
         Args:
             request: has a proxy and a guard that does not trust it.
-            engine: has a gate to wait at.
+            engine: makes the gate to wait at.
 
         Raises:
-            RequestException: no address is left, or none was found in time.
+            RequestException: no address is allowed, or none was found in time.
         """
         transport, url = request.transport, request.url
         host, port = get_connect_target(transport, url.host, url.port)
         family = _FAMILIES[transport.ip_version]
         assert transport.proxy is not None
         if transport.proxy.url.startswith("socks4"):
-            family = socket.AF_INET  # it knows no other
+            family = socket.AF_INET  # SOCKS4 has no other
         addresses = list(get_addresses(transport, host, port))
         if not addresses:
             addresses = await self._addresses(request, host, family, engine)
-        # Again for each request, as of connections.
+        # Checked for each request, as connections are.
         address = _find_allowed(request, addresses, port)
         return self._told(transport, judged=CheckedAddress(url.host, url.port, address, port))
 
@@ -101,8 +101,8 @@ class AddressChecker:
             found = await self._lookups.find(host, family, engine.gate, seconds)
         except OSError as error:
             raise ConnectionError(
-                f"{request}: the host name could not be resolved, which is done here since a guard "
-                f"judges what the proxy dials: {error.strerror or error}",
+                f"{request}: the host name could not be resolved, which is needed because a guard "
+                f"checks what the proxy connects to: {error.strerror or error}",
                 request=request,
             ) from None
         if found is not None:
@@ -129,17 +129,17 @@ def _find_allowed(request: Request, addresses: list[str], port: int) -> str:
     raise first
 
 
-# Any: each field has a type of its own.
+# Any: each field has another type.
 def _with(transport: Transport, **fields: Any) -> Transport:
     return replace(transport, **fields)
 
 
 class GuardedEngine:
-    """An engine around another one.
+    """Check requests against a guard before another engine sends them.
 
     Args:
-        engine: carries out what may be sent.
-        checkpoint: tells what proxies may dial.
+        engine: sends what is allowed.
+        checkpoint: finds the addresses that proxies may connect to.
     """
 
     def __init__(self, engine: Engine, checkpoint: AddressChecker) -> None:
@@ -156,14 +156,14 @@ class GuardedEngine:
         self.set_read_timeout = getattr(engine, "set_read_timeout", None)
 
     async def perform(self, request: Request, plan: HedgePlan | None = None) -> Response:
-        """Send the request, if it may be, and return the response with its body in memory.
+        """Send the request if it is allowed, and return the response with its body in memory.
 
         Args:
             request: complete.
             plan: when to send it again while it is under way, or None for never.
 
         Raises:
-            BlockedAddress: it may not.
+            BlockedAddress: the guard refuses it.
             RequestException: no response was received.
         """
         if self._needs_target(request):
@@ -171,14 +171,14 @@ class GuardedEngine:
         return await self._engine.perform(request, plan)
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
-        """Send the request, if it may be, and return once the head of the response is in.
+        """Send the request if it is allowed, and return once the head of the response is in.
 
         Args:
             request: complete.
             plan: see perform.
 
         Raises:
-            BlockedAddress: it may not.
+            BlockedAddress: the guard refuses it.
             RequestException: no response was received.
         """
         if self._needs_target(request):
@@ -186,10 +186,10 @@ class GuardedEngine:
         return await self._engine.open(request, plan)
 
     async def connect(self, request: Request) -> ByteStream:
-        """Open a connection for another protocol, if that may be.
+        """Open a connection for another protocol, if it is allowed.
 
         Raises:
-            BlockedAddress: it may not.
+            BlockedAddress: the guard refuses it.
             RequestException: the connection failed.
         """
         if self._needs_target(request):
@@ -197,28 +197,28 @@ class GuardedEngine:
         return await connector(self._engine).connect(request)
 
     def _needs_target(self, request: Request) -> bool:
-        """Return whether a proxy must be told what to dial.
+        """Return whether a proxy needs the address to connect to.
 
         Raises:
-            BlockedAddress: the request must be https, and is not.
+            BlockedAddress: the request must be https and is not.
         """
         transport = request.transport
         guard = self._checkpoint.guard
-        if transport.guard is not guard:  # another client built it, which may allow more
+        if transport.guard is not guard:  # another client built it, whose guard may allow more
             transport = request.transport = self._checkpoint.over(transport)
         check_scheme(request)
-        # Where a mock stands in for the network nothing is dialled; what it leaves to the engine
-        # is refused there, for want of a target.
+        # With a mock nothing is connected to. What the mock leaves to the engine is refused there,
+        # because the target is missing.
         return transport.proxy is not None and not guard.trusts_proxies and network.mocked is None
 
 
 def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
-    """Return the error for a socket or a connection that a request must not use, None if it may.
+    """Return the error for a socket or connection that a request must not use, else None.
 
     Args:
         request: its transport has a guard.
-        address: as libcurl tells it, or the path of a Unix socket.
-        port: likewise, 0 for a Unix socket.
+        address: as libcurl reports it, or the path of a Unix socket.
+        port: as libcurl reports it, 0 for a Unix socket.
     """
     transport, url = request.transport, request.url
     guard = transport.guard
@@ -227,7 +227,7 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
         return _not_https(request)
     if transport.proxy is None:
         return check_target(request, address, port)
-    # The proxy's own address is the user's choice. What it is to dial was judged before.
+    # The user chose the proxy's own address. Its target was checked before.
     judged = transport.judged
     if guard.trusts_proxies or (judged is not None and judged[:2] == (url.host, url.port)):
         return None
@@ -235,7 +235,7 @@ def blocked(request: Request, address: str, port: int) -> BlockedAddress | None:
 
 
 def check_target(request: Request, address: str, port: int) -> BlockedAddress | None:
-    """Return the error for an address that a request must not be sent to, None if it may.
+    """Return the error for an address that a request must not be sent to, else None.
 
     Args:
         request: its transport has a guard.
@@ -249,10 +249,10 @@ def check_target(request: Request, address: str, port: int) -> BlockedAddress | 
 
 
 def check_scheme(request: Request) -> None:
-    """Refuse a request that has to be https and is not, before its name is resolved.
+    """Refuse a request that must be https and is not, before its name is resolved.
 
     Raises:
-        BlockedAddress: it is not.
+        BlockedAddress: it is not https.
     """
     guard = request.transport.guard
     if guard is not None and guard.https_only and request.url.scheme != "https":
@@ -273,12 +273,12 @@ def _error(request: Request, address: str, port: int, reason: str) -> BlockedAdd
     return error
 
 
-# --- Name look-ups in threads, so that no event loop waits and every wait has an end ---
+# --- Look names up in threads, so that no event loop blocks and waits can time out ---
 #
-# A proxy resolves names that libcurl does not, so the guard has to. The system's resolver cannot be
-# interrupted: a caller that gives up leaves the look-up to its thread.
+# With a proxy libcurl does not resolve the target, so the guard has to. The system's resolver
+# cannot be interrupted: a caller that gives up leaves the lookup to its thread.
 
-_THREADS = 16  # at once; each ends when there is nothing left to look up
+_THREADS = 16  # at most; each ends when there is nothing left to look up
 _MOST = 1000  # names that are remembered
 
 Name = tuple[str, int]
@@ -286,7 +286,7 @@ Name = tuple[str, int]
 
 
 class _Resolution:
-    """One name that is being looked up, for all who wait for it."""
+    """A name that is being looked up, for all callers that wait for it."""
 
     __slots__ = ("addresses", "error", "is_done", "waiting")
 
@@ -298,10 +298,10 @@ class _Resolution:
 
 
 class Resolver:
-    """Look names up, each once for all who ask for it at the same time; threads may share it.
+    """Look names up, once for concurrent callers of the same name. Threads may share it.
 
     Args:
-        ttl: seconds that what was found is good for.
+        ttl: seconds for which a result is valid.
     """
 
     def __init__(self, ttl: float) -> None:
@@ -310,7 +310,7 @@ class Resolver:
         register(self)
 
     def after_fork_in_child(self) -> None:
-        """Start afresh: a child has none of the threads."""
+        """Start with an empty state, because a child has none of the threads."""
         self._lock = threading.Lock()
         self._pending: dict[Name, _Resolution] = {}
         self._known: dict[Name, tuple[float, list[str]]] = {}
@@ -326,10 +326,10 @@ class Resolver:
             host: a name in ASCII, or an address.
             family: socket.AF_INET, AF_INET6 or 0 for both.
             make_gate: makes a gate of the engine, to wait at.
-            seconds: how long to wait; None for as long as it takes.
+            seconds: how long to wait; None for no limit.
 
         Raises:
-            OSError: there is no such name, or no answer of a resolver.
+            OSError: there is no such name, or the resolver did not answer.
         """
         name = host, family
         with self._lock:
@@ -358,7 +358,7 @@ class Resolver:
         if lookup is None:
             if self._threads < _THREADS:
                 threading.Thread(target=self._work, name="curlhttp lookup", daemon=True).start()
-                self._threads += 1  # not before, because there may be no thread to be had
+                self._threads += 1  # not before, because starting the thread may fail
             lookup = self._pending[name] = _Resolution()
             self._line.append(name)
         lookup.waiting.append(gate)
@@ -371,14 +371,14 @@ class Resolver:
                     self._threads -= 1
                     return
                 name = self._line.popleft()
-                if not self._pending[name].waiting:  # all have given up: others' names are next
+                if not self._pending[name].waiting:  # all callers have given up
                     del self._pending[name]
                     continue
             addresses: list[str] = []
             error: OSError | None = None
             try:
                 addresses = _addresses(*name)
-            except Exception as failure:  # whatever it is, somebody waits for it
+            except Exception as failure:  # any error, because a caller waits for it
                 error = failure if isinstance(failure, OSError) else OSError(str(failure))
             with self._lock:
                 lookup = self._pending.pop(name)
@@ -396,6 +396,6 @@ class Resolver:
 
 
 def _addresses(host: str, family: int) -> list[str]:
-    # As bytes: text would go through Python's own IDNA, which the URL has been through.
+    # As bytes, because Python would encode text with IDNA again.
     found = socket.getaddrinfo(host.encode("ascii"), None, family, socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

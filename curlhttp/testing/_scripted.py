@@ -218,7 +218,7 @@ def unreachable() -> Fault:
 def reset() -> Fault:
     """Return a connection that breaks before the answer: the request may have been processed."""
     broken = ConnectionError(
-        "the connection broke before the answer was complete", curl_code=56, request_sent=True
+        "the connection broke before the response was complete", curl_code=56, request_sent=True
     )
     return Fault(broken)
 

@@ -1,7 +1,7 @@
-"""The engine of `Client`: each exchange runs in the calling thread, on a driver that it borrows.
+"""The engine of `Client`: each exchange runs in the calling thread, on a driver from a pool.
 
-A transfer keeps one connection of its own, so that threads never share one (sharing connections
-between threads crashes libcurl), and any driver will do for it. Its coroutines never suspend.
+A transfer keeps its own connection, because sharing connections between threads crashes libcurl. It
+takes the connection along to any driver. The engine's coroutines never suspend.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class BlockingEngine:
         self._drivers = DriverPool(self._limits)
         self._streams: WeakSet[ByteStream] = WeakSet()
         self._quarantine = Quarantine()
-        # Of streamed responses; each change is one step of the interpreter, so there is no lock.
+        # Of streamed responses. No lock, because each change is one step of the interpreter.
         self._opened: set[Transfer] = set()
 
     def _make(self, key: Key) -> Transfer:
-        # The connections are the share's, whichever driver the transfer runs on. A share of many
-        # transfers crashes libcurl when threads use it at once: so each has one of its own.
+        # The share holds the connections, whichever driver the transfer runs on. Each transfer has
+        # its own, because libcurl crashes when threads use one share at the same time.
         share = pycurl.CurlShare()
         share.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_CONNECT)
         transfer = Transfer(self._limits, Shares(share))
@@ -77,7 +77,7 @@ class BlockingEngine:
 
         Args:
             request: complete.
-            plan: when to send it again while it is under way, or None for never.
+            plan: when to send it again while it is running, or None for never.
 
         Raises:
             RequestException: the exchange failed.
@@ -104,7 +104,7 @@ class BlockingEngine:
         return response
 
     def _drop_held(self, held: list[Transfer]) -> None:
-        """Drop what was not given back."""
+        """Drop what was not released."""
         for transfer in held:
             self._pool.drop(transfer)
 
@@ -134,7 +134,7 @@ class BlockingEngine:
             plan: see perform.
 
         Raises:
-            RequestException: the exchange failed up to there.
+            RequestException: the exchange failed before that.
         """
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.open(request, plan)
@@ -143,7 +143,7 @@ class BlockingEngine:
         try:
             while transfer.head is None and not transfer.done:
                 driver.step()
-            transfer.wake = None  # from here on nobody waits, until the caller reads
+            transfer.wake = None  # nobody waits from here until the caller reads
             check_opened(transfer)
             self._opened.add(transfer)
         except BaseException:
@@ -168,7 +168,7 @@ class BlockingEngine:
             if not incoming.pieces:
                 if incoming.paused:
                     driver.resume_soon(incoming)
-                # Until now nobody waited for the server: the time before is not its silence.
+                # Nobody waited for the server before, so that time does not count.
                 incoming.last_activity = monotonic()
                 while not (incoming.pieces or incoming.done):
                     driver.step()
@@ -180,7 +180,7 @@ class BlockingEngine:
                     return piece
             if not self._remove_opened(incoming):
                 raise closed_while_reading(request)
-            # Where the body was cut short, its connection has ended: there is nothing to keep.
+            # If the body was cut short, its connection has ended and cannot be kept.
             is_spent = incoming.is_cut_short
             if not is_spent:
                 incoming.clean()
@@ -204,8 +204,8 @@ class BlockingEngine:
         """Change how long a server may be silent while the rest of its response is read.
 
         Args:
-            incoming: nobody reads it right now.
-            seconds: None for as long as it takes.
+            incoming: no thread reads it right now.
+            seconds: None for no limit.
 
         Raises:
             ValueError: the number of seconds is not positive.
@@ -215,9 +215,9 @@ class BlockingEngine:
             driver.set_read_timeout(incoming, seconds)
 
     def abort(self, incoming: Transfer) -> None:
-        """Let go of a response, in any thread; its connection is closed."""
-        # A thread that reads says so before it looks whether the response is open still. So it
-        # finds that it is not, or is found here: then the transfer is for it to drop.
+        """Abandon a response, from any thread; its connection is closed."""
+        # A reading thread sets `wake` before it checks whether the response is still open. So it
+        # either finds the response closed, or is found here, and drops the transfer itself.
         if not self._remove_opened(incoming):
             return
         if incoming.wake is None:
@@ -229,22 +229,22 @@ class BlockingEngine:
             driver.shut_down_sockets(incoming)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abandon a response from a finalizer, which may run in any thread."""
         self._remove_opened(incoming)
         self._pool.drop_from_finalizer(incoming)
 
     def _remove_opened(self, transfer: Transfer) -> bool:
-        """Take a streamed response out, and return whether it was there; one caller has it."""
+        """Remove a streamed response; return whether it was there, to one caller only."""
         try:
             self._opened.remove(transfer)
         except KeyError:
             return False
         return True
 
-    # several attempts at once
+    # hedged requests
 
     async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
-        """Return the attempt that surfaces; the driver of the first one drives them all."""
+        """Return the winning attempt; the driver of the first one runs them all."""
         first = self._start(request)
         driver: PooledDriver = first.driver
 
@@ -261,14 +261,14 @@ class BlockingEngine:
             winner = await race.run(wait, lambda: self._join(started, driver))
             driver.set_max_connections(1)
         except BaseException:
-            driver.set_max_connections(1)  # it may be lent again
+            driver.set_max_connections(1)  # it may be used again
             self._pool.drop(first if race is None else race.abandon())
             raise
         return winner
 
     async def _join(self, race: HedgeRace, driver: PooledDriver) -> None:
-        """Send one more attempt, unless it had to wait for its turn."""
-        # A rival that had to wait for a slot would come too late to help.
+        """Send one more attempt, unless it would have to wait for a slot."""
+        # An attempt that waits for a slot would come too late to help.
         origin = race.request.url.origin
         if not self._pool.acquire_slot(origin):
             return race.stop()
@@ -293,24 +293,24 @@ class BlockingEngine:
             raise
 
     def _drop_loser(self, driver: PooledDriver, loser: Transfer, other: Transfer) -> None:
-        """Let go of an attempt; if the driver was lent to it, the other one inherits it."""
+        """Drop an attempt; if it holds the driver, the other attempt inherits that."""
         driver.remove_unfinished(loser)
         if loser.driver is not None:
             loser.driver, other.driver = None, driver
         connection = loser.connection
         if loser.done and connection is not None and connection is not other.connection:
-            # It was answered, too late: one connection is kept. Where libcurl has closed it, the
-            # number may be of another socket by now.
+            # Its response came too late, and only one connection is kept. libcurl may have closed
+            # this one, and another socket may have its number by now.
             shut_down(loser.easy.getinfo(pycurl.ACTIVESOCKET))
         self._pool.drop(loser)
 
     # connections for other protocols
 
     async def connect(self, request: Request) -> ByteStream:
-        """Open a connection of its own to a request's origin, and send nothing on it.
+        """Open a separate connection to a request's origin, and send nothing on it.
 
         Args:
-            request: complete; its transport, timeouts and deadline count.
+            request: complete; its transport, timeouts and deadline apply.
 
         Raises:
             RequestException: the connection failed.
@@ -322,7 +322,7 @@ class BlockingEngine:
 
         transfer = self._start(make_connection_request(request))
         try:
-            # Its driver stays with it: taken off that, libcurl would close the connection.
+            # It keeps its driver, because its removal would close the connection.
             while not transfer.done:
                 transfer.driver.step()
             raise_failure(transfer)
@@ -333,7 +333,7 @@ class BlockingEngine:
         self._streams.add(stream)
         return stream
 
-    # the rest
+    # time, and the end
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -364,8 +364,8 @@ class BlockingEngine:
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.
 
-        OpenConnections for other protocols end at once, because they know no exchange; unless this
-        engine leaves them to those who use them.
+        Connections for other protocols end at once, because they have no exchange that ends;
+        unless the engine was made with `keeps_streams`.
         """
         self._pool.close()
         self._drivers.close()
@@ -375,13 +375,13 @@ class BlockingEngine:
             stream.abort(closed_with_client())
 
     def close_from_finalizer(self) -> None:
-        """Close the connections, unless this thread may be giving or taking one."""
+        """Close the connections, unless this thread may be acquiring or releasing one."""
         if self._pool.close_from_finalizer():
             self._drivers.close()
 
     def after_fork_in_child(self) -> None:
-        """Start afresh, and leave the connections to the parent."""
-        # A client that was closed before the fork stays so.
+        """Leave the connections to the parent process, and start with new ones."""
+        # A client that was closed before the fork stays closed.
         is_closed = self._pool.is_closed
         for transfer in self._pool.all:
             leak_transfer(transfer)
@@ -391,42 +391,41 @@ class BlockingEngine:
         self._pool.is_closed = is_closed
 
     def after_fork_in_parent(self) -> None:
-        """Go on: of the sockets that the child has copies of, none is watched while it is idle."""
+        """Do nothing, because no idle socket is watched."""
 
 
 def _ignore() -> None:
-    """Stand for a caller that waits: the read timeout counts, and the loop looks for itself."""
+    """Do nothing. A `wake` means that a caller waits, so that the read timeout applies."""
 
 
-# --- Drivers for the blocking engine. A thread acquires one, uses it alone, and releases it ---
+# --- The driver pool: a thread acquires a driver, uses it alone, and releases it ---
 #
-# The transfers that run on one bring their own connections along. So a driver keeps none; what it
-# keeps is what its curl_multi has learned: names, TLS sessions, and the authorities, which libcurl
-# parses once for each curl_multi.
+# Transfers bring their own connections, so a driver keeps none. It keeps what its curl_multi has
+# cached: names, TLS sessions, and the authorities, which libcurl parses once for each curl_multi.
 
 _REMOVE = pycurl.POLL_REMOVE
 
 
 class DriverPool:
-    """The drivers that threads borrow; the last used goes first.
+    """The drivers of the blocking engine; the most recently used one is reused first.
 
     Args:
         limits: the client's limits.
 
     Attributes:
-        all: every driver, lent or idle.
+        all: every driver, in use or idle.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.all: WeakSet[PooledDriver] = WeakSet()  # Ctrl-C may lose one on its way
+        self.all: WeakSet[PooledDriver] = WeakSet()  # weak, because Ctrl-C may lose one on its way
         self._limits = limits
         self._idle: list[PooledDriver] = []
         self._is_closed = False
 
-    # No lock: the interpreter takes from a list and puts into it in one step each.
+    # No lock, because a pop from a list is one step of the interpreter, and so is an append.
 
     def acquire(self) -> PooledDriver:
-        """Return a driver that nobody uses."""
+        """Return a driver that is not in use."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -435,10 +434,10 @@ class DriverPool:
             return driver
 
     def release(self, driver: PooledDriver) -> None:
-        """Take back a driver on which nothing runs any more."""
+        """Return a driver to the pool; nothing runs on it any more."""
         if driver.is_resolving or driver.broken is not None:
             self.all.discard(driver)
-            # libcurl's close waits for the resolver, which knows no time limit.
+            # libcurl's close waits for the resolver, which has no time limit.
             _start_thread(driver.close)
             return
         self._idle.append(driver)
@@ -446,7 +445,7 @@ class DriverPool:
             self.close()
 
     def close(self) -> None:
-        """Close the idle drivers now, and the others when they come back."""
+        """Close the idle drivers now, and the others at their release."""
         self._is_closed = True
         with suppress(IndexError):  # another thread may be closing as well
             while True:
@@ -458,7 +457,7 @@ class DriverPool:
 
 
 def _start_thread(function: Callable[[], None]) -> None:
-    """Run a function in a thread, a real one also where gevent makes greenlets of them."""
+    """Run a function in a real thread, even where gevent replaces threads by greenlets."""
     gevent = sys.modules.get("gevent.monkey")
     if gevent is None:
         threading.Thread(target=function, daemon=True).start()
@@ -471,10 +470,10 @@ class PooledDriver(Driver):
 
     Args:
         limits: the client's limits.
-        owner: where it comes from, and goes back to.
+        pool: it belongs to.
 
     Attributes:
-        is_resolving: a name may be being looked up still, for a transfer that was taken off.
+        is_resolving: libcurl may still be looking up a name for a removed transfer.
     """
 
     poller: PollSockets | SelectorSockets
@@ -487,7 +486,7 @@ class PooledDriver(Driver):
         self.is_resolving = False
 
     def _on_socket(self, what: int, descriptor: int, multi: object, data: object) -> None:
-        # Forgetting costs nothing here, and the next transfer has other sockets.
+        # Forgetting is free here, and the next transfer has other sockets.
         try:
             if what == _REMOVE:
                 if self.unanswered:
@@ -499,17 +498,17 @@ class PooledDriver(Driver):
             self.broken = unwrap_callback_error(error)
 
     def _read_timer(self) -> None:
-        if self.running:  # else the next transfer has another time
+        if self.running:  # otherwise the next transfer has other timers
             super()._read_timer()
 
     def set_max_connections(self, connections: int) -> None:
-        """Let a transfer and its rivals have so many connections at once."""
-        # Both hold for each share: those of a transfer and its rivals are in one.
+        """Let a transfer and its rivals have so many connections at the same time."""
+        # Both apply to each share; a transfer and its rivals use the same one.
         self.multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections)
         self.multi.setopt(pycurl.M_MAXCONNECTS, connections)
 
     def start(self, transfer: Transfer) -> None:
-        """Start a prepared transfer, alone; many are done when this returns."""
+        """Start a prepared transfer, the only one; many have ended when this returns."""
         request, easy = transfer.request, transfer.easy
         assert request is not None
         if transfer.handle.multiplexes:
@@ -518,10 +517,10 @@ class PooledDriver(Driver):
         self.running[easy] = transfer
         transfer.attached = self
         self._socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        if transfer.is_new_connection:  # on one machine it is there at once: that saves a wait
+        if transfer.is_new_connection:  # a local one is established at once, which saves a wait
             self._socket_action(transfer.sockets[-1], pycurl.CSELECT_OUT)
         self._collect()
-        if self.running:  # it has to wait: only from here on can there be a silence
+        if self.running:  # it has to wait, so it needs a read timeout
             self._read_timer()
             self._start_read_timeout(transfer, request)
 
@@ -530,28 +529,28 @@ class PooledDriver(Driver):
         self.run_once(self.wait_seconds())
 
     def remove_unfinished(self, transfer: Transfer) -> None:
-        """Take a transfer off in whatever state it is."""
+        """Remove a transfer in any state."""
         self.remove(transfer)
         if not transfer.sends and _is_resolving(transfer):
             self.is_resolving = True
 
     def shut_down_sockets(self, transfer: Transfer) -> None:
-        """End a transfer's connection, from any thread; the one that waits for it goes on."""
+        """End a transfer's connection, from any thread; a thread that waits for it wakes up."""
 
         def is_its_own(descriptor: int) -> bool:
-            # libcurl tells before it closes a socket, whose number may be another one's then.
+            # libcurl reports a socket before it closes it and the number is reused.
             return transfer.driver is self and descriptor in self.poller.descriptors()
 
         for descriptor in self.poller.descriptors():
             shut_down(descriptor, is_its_own)
 
     def release(self, transfer: Transfer) -> None:
-        """End the loan that a transfer held; it has ended."""
+        """Release the driver of a transfer that has ended."""
         transfer.driver = None
         self._pool.release(self)
 
     def abandon(self, transfer: Transfer) -> None:
-        """Take a transfer off in whatever state it is, and end the loan that it held."""
+        """Remove a transfer in any state, and release its driver."""
         transfer.driver = None
         try:
             self.remove_unfinished(transfer)
@@ -561,7 +560,7 @@ class PooledDriver(Driver):
 
 
 def _is_resolving(transfer: Transfer) -> bool:
-    """Return whether the name may be being looked up still."""
+    """Return whether libcurl may still be looking up the name."""
     if transfer.code == pycurl.E_COULDNT_RESOLVE_HOST:
         return False
     try:

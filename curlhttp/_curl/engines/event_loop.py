@@ -1,4 +1,4 @@
-"""Base class of the engines for event loops: waits with a timeout, and request bodies.
+"""Base class of the engines for event loops: waits with timeouts, and request bodies.
 
 Reading a body may block or await, so a separate task reads it while the caller's task waits.
 """
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-_PIECE = 64 * 1024  # bytes read at once from a body that may block
+_PIECE = 64 * 1024  # bytes of a body that are read at once
 
 
 class _OpenStream(ByteStream, Protocol):
@@ -51,7 +51,7 @@ class _OpenStream(ByteStream, Protocol):
 
 
 class SharedGate:
-    """A gate that may be opened from any thread."""
+    """A gate that any thread may open."""
 
     __slots__ = ("_call_soon", "_gate")
 
@@ -60,10 +60,10 @@ class SharedGate:
         self._call_soon = call_soon
 
     def open(self) -> bool:
-        """Let the task go on; never waits, may be called twice.
+        """Wake the task; never blocks, may be called twice.
 
         Returns:
-            False if its loop has ended, and the task with it.
+            False if the event loop of the task has ended.
         """
         try:
             self._call_soon(self._gate.open)
@@ -72,12 +72,12 @@ class SharedGate:
         return True
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
-        """Return what ends when it is open, or after so many seconds."""
+        """Return an awaitable that ends when it is open, or after so many seconds."""
         return self._gate.wait(seconds)
 
 
 async def wait_at_most(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
-    """Await what a function returns, for so many seconds at most."""
+    """Await what a function returns, for at most so many seconds."""
     with anyio.move_on_after(seconds):
         await wait()
 
@@ -106,7 +106,7 @@ class EventLoopEngine(MultiEngine):
 
     @abstractmethod
     def _call_soon(self, call: Callable[[], object]) -> None:
-        """Call something in the loop, from any thread; RuntimeError: the loop has ended."""
+        """Call a function in the loop, from any thread; RuntimeError if the loop has ended."""
 
     # request bodies that come piece by piece
 
@@ -116,9 +116,9 @@ class EventLoopEngine(MultiEngine):
         )
 
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
-        """Feed the body to libcurl until it has all, or the exchange or race ends before.
+        """Feed the body to libcurl until it has all of it, or until the exchange or race ends.
 
-        Without a race, feed it again where the server refused the request unread.
+        Without a race, feed it again if the server refused the request without processing it.
         """
         await self._pump_once(transfer, race)
         while race is None:
@@ -156,7 +156,7 @@ class EventLoopEngine(MultiEngine):
                 if body.is_async:
                     tasks.cancel_scope.cancel()
         finally:
-            if transfer.feed is feed:  # else it lost, and may carry another request by now
+            if transfer.feed is feed:  # otherwise it lost, and may carry another request by now
                 transfer.feeds_in_task = False
             await body.aclose()
 
@@ -165,16 +165,16 @@ class EventLoopEngine(MultiEngine):
             while not feed.is_stopped:
                 piece = await next_piece(body)
                 if feed.is_stopped:
-                    break  # type: ignore[unreachable]  # it may have been, meanwhile
+                    break  # type: ignore[unreachable]  # it may have been stopped meanwhile
                 gate = feed.put(piece)
                 if transfer.starving:
                     self._driver.resume(transfer)
                 if not piece:
                     break
                 await gate.wait()
-        except Exception as error:  # the caller's own; it ends the transfer
+        except Exception as error:  # raised by the caller's body, which ends the transfer
             if feed.is_stopped:
-                return  # the answer is there already
+                return  # the response is already there
             transfer.failed = error
             transfer.done = True
             self._driver.remove(transfer)
@@ -184,10 +184,10 @@ class EventLoopEngine(MultiEngine):
     # connections for other protocols
 
     async def connect(self, request: Request) -> ByteStream:
-        """Open a connection of its own to a request's origin, and send nothing on it.
+        """Open a separate connection to a request's origin, and send nothing on it.
 
         Args:
-            request: complete; its transport, timeouts and deadline count.
+            request: complete; its transport, timeouts and deadline apply.
 
         Raises:
             RequestException: the connection failed.
@@ -217,15 +217,15 @@ class EventLoopEngine(MultiEngine):
     # the end
 
     def _shut(self) -> None:
-        """Fail what runs, in the loop's own thread."""
+        """Fail all running transfers, in the loop's thread."""
         for stream in tuple(self._streams):
             stream.abort(closed_with_client())
         super()._shut()
 
     async def aclose(self) -> None:
-        """Close all connections, without blocking the loop.
+        """Close all connections without blocking the loop.
 
-        libcurl's close waits for a name that is being resolved: that is left to a thread.
+        A thread does it, because libcurl's close waits for name lookups.
         """
         if self.is_closed:
             return
@@ -236,11 +236,11 @@ class EventLoopEngine(MultiEngine):
 
     @abstractmethod
     def has_ended(self) -> bool:
-        """Return whether the event loop runs no more, for good."""
+        """Return whether the event loop has ended for good."""
 
 
 class _BodyQueue:
-    """The pieces between a body that is awaited and libcurl's read callback, which cannot wait."""
+    """The pieces between a body that is read in a task and libcurl's read callback."""
 
     def __init__(self, make_gate: Callable[[], Gate]) -> None:
         self._make_gate = make_gate
@@ -250,19 +250,19 @@ class _BodyQueue:
         self._gate = make_gate()
 
     def put(self, piece: bytes) -> Gate:
-        """Take a piece, b"" for the end; the gate opens when libcurl has it all."""
+        """Add a piece, b"" for the end; the returned gate opens when libcurl has all of it."""
         self._piece = piece
         self.has_ended = not piece
         self._gate = self._make_gate()
         return self._gate
 
     def stop(self) -> None:
-        """Take no more pieces; one that is being read may end."""
+        """Accept no more pieces; a read that is in progress may end."""
         self.is_stopped = True
         self._gate.open()
 
     def __call__(self, size: int) -> bytes | None:
-        """Return at most size bytes, b"" at the end, None when there is nothing yet."""
+        """Return at most size bytes, b"" at the end, None for none yet."""
         piece = self._piece[:size]
         if not piece:
             return b"" if self.has_ended else None
@@ -276,16 +276,16 @@ async def next_piece(body: Body) -> bytes:
     """Return the next piece of a body that is awaited, or read in a thread; b"" at its end."""
     if body.is_async:
         return await body.next()
-    # A file or an iterator may block: not in the loop's thread. Only the caller's cancellation and
-    # the deadline leave it behind: after them the body is not sent again.
+    # A file or an iterator may block, so a thread reads it. Cancellation and the deadline abandon
+    # the thread, because the body is not sent again after them.
     return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)
 
 
-# --- Make trio tasks wait until another task opens their gate ---
+# --- Gates for trio: a task waits until another one opens its gate ---
 
 
 class EventGate:
-    """Something one task waits at until it is opened: an event."""
+    """A gate for one task, made of an event."""
 
     __slots__ = ("_event",)
 
@@ -293,11 +293,11 @@ class EventGate:
         self._event = anyio.Event()
 
     def open(self) -> None:
-        """Let the task go on; never waits, may be called twice."""
+        """Wake the task; never blocks, may be called twice."""
         self._event.set()
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
-        """Return what ends when it is open, or after so many seconds."""
+        """Return an awaitable that ends when it is open, or after so many seconds."""
         wait = self._wait
         return wait() if seconds is None else wait_at_most(wait, seconds)
 
@@ -306,11 +306,11 @@ class EventGate:
 
 
 class WakeOrder:
-    """In what order the tasks of an engine go on that wait at gates.
+    """The order in which the tasks of an engine continue that wait at gates.
 
     Attributes:
-        opened: the gates that are open, and whose tasks have not gone on.
-        early: events of tasks that ran before it was their turn.
+        opened: the open gates whose tasks have not continued yet.
+        early: events of tasks that ran before their turn.
     """
 
     __slots__ = ("early", "opened")
@@ -321,10 +321,10 @@ class WakeOrder:
 
 
 class OrderedGate(EventGate):
-    """A gate whose task goes on after those whose gates were opened before.
+    """A gate whose task continues after those whose gates were opened earlier.
 
-    trio runs tasks that were woken together in any order: one that runs before its turn waits
-    again, until the next one has gone on.
+    trio runs tasks that were woken together in any order. A task that runs before its turn waits
+    again until the next one has continued.
     """
 
     __slots__ = ("_has_task", "_order")
@@ -335,13 +335,13 @@ class OrderedGate(EventGate):
         self._has_task = False
 
     def open(self) -> None:
-        """Let the task go on; never waits, may be called twice."""
-        if self._has_task:  # else no task would take the gate out again
+        """Wake the task; never blocks, may be called twice."""
+        if self._has_task:  # otherwise no task would remove the gate
             self._order.opened[self] = None
         super().open()
 
     async def _wait(self) -> None:
-        """Wait until it is open, and the task's turn."""
+        """Wait until it is open and it is the task's turn."""
         opened, early = self._order.opened, self._order.early
         self._has_task = True
         try:

@@ -1,7 +1,7 @@
 """Base class of the engines that run many requests on one curl_multi.
 
-How a coroutine waits is left to the subclasses. One engine belongs to one event loop, or to one
-thread at a time.
+Subclasses decide how a coroutine waits. An engine belongs to one event loop, or to one thread at a
+time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MultiEngine(ABC):
 
     Args:
         limits: the client's limits.
-        multiplexes: requests may share connections; then the bound per host is libcurl's.
+        multiplexes: requests may share connections; then libcurl applies the limit per host.
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
@@ -55,7 +55,7 @@ class MultiEngine(ABC):
         self._pool = TransferPool(self._make, slots)
         self._shares = Shares()
         self._multiplexes = multiplexes
-        self.is_closed = True  # for its finalizer, where there is no descriptor for a driver
+        self.is_closed = True  # for the finalizer, if there is no descriptor for a driver
         self._driver = self._start_driver()
         self.is_closed = False
         register(self)
@@ -63,27 +63,27 @@ class MultiEngine(ABC):
     def _make(self) -> Transfer:
         return Transfer(self._limits, self._shares)
 
-    # what differs
+    # what subclasses do
 
     @abstractmethod
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
-        """Return the driver, with whatever waits on it."""
+        """Return a driver, and begin to wait on it."""
 
     @abstractmethod
     def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> Awaitable[object]:
-        """Return what ends when one of them has something to look at; sets their wake."""
+        """Return an awaitable that ends when one of them calls its `wake`, which this sets."""
 
     @abstractmethod
     async def _wait_at_most(self, seconds: float, waited: Wakeable, *rivals: Transfer) -> None:
-        """Wait likewise, for so many seconds at most."""
+        """Wait likewise, for at most so many seconds."""
 
     @abstractmethod
     def _set_feed(self, transfer: Transfer, body: Body) -> None:
-        """Set where libcurl's read callback gets a body from that is not in memory."""
+        """Set the source of libcurl's read callback for a body that is not in memory."""
 
     @abstractmethod
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
-        """Feed the body to libcurl until it has all, or the exchange or race ends before."""
+        """Feed the body to libcurl until it has all of it, or until the exchange or race ends."""
 
     @abstractmethod
     def _local_gate(self) -> Gate:
@@ -91,7 +91,7 @@ class MultiEngine(ABC):
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:
-        """Wait, unless a stand-in for the network skips that."""
+        """Wait, unless a replacement of the network skips that."""
 
     # exchanges
 
@@ -100,7 +100,7 @@ class MultiEngine(ABC):
 
         Args:
             request: complete.
-            plan: when to send it again while it is under way, or None for never.
+            plan: when to send it again while it is running, or None for never.
 
         Raises:
             RequestException: the exchange failed.
@@ -115,7 +115,7 @@ class MultiEngine(ABC):
             is_fed = request.body is not None and request.body.data is None
             queued = self._enqueue(request, keeps_transfer=is_fed)
             try:
-                # Not in a coroutine of its own, of which there may be thousands.
+                # Inline, because thousands of coroutines may wait here.
                 if (seconds := request.pool_seconds(queued.queued_at)) is not None:
                     await self._wait_for_slot(queued, seconds)
                 while not queued.is_finished:
@@ -127,7 +127,7 @@ class MultiEngine(ABC):
                 self._abandon(queued)
                 raise
         try:
-            # Where there was a race, it has fed the body of the attempt that surfaced.
+            # A race has already fed the body of the winning attempt.
             if transfer.feed is not None and plan is None:
                 await self._pump(transfer)
             while not transfer.done:
@@ -147,7 +147,7 @@ class MultiEngine(ABC):
             plan: see perform.
 
         Raises:
-            RequestException: the exchange failed up to there.
+            RequestException: the exchange failed before that.
         """
         if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
             return await other.open(request, plan)
@@ -157,7 +157,7 @@ class MultiEngine(ABC):
                 await self._pump(transfer)
             while transfer.head is None and not transfer.done:
                 await self._wait_for(transfer)
-            # From here on nobody waits, until the caller reads.
+            # Nobody waits from here until the caller reads.
             transfer.wake = None
             check_opened(transfer)
         except BaseException:
@@ -175,7 +175,7 @@ class MultiEngine(ABC):
             if not incoming.pieces:
                 if incoming.paused:
                     self._driver.resume_soon(incoming)
-                incoming.last_activity = monotonic()  # before, the caller did not wait
+                incoming.last_activity = monotonic()  # the caller did not wait before
                 while not incoming.pieces and not incoming.done:
                     await self._wait_for(incoming)
                 incoming.wake = None
@@ -188,14 +188,14 @@ class MultiEngine(ABC):
         return piece
 
     def abort(self, incoming: Transfer) -> None:
-        """Let go of a response; its stream is reset, an HTTP/1 connection closed."""
+        """Abandon a response; its stream is reset, or its HTTP/1 connection closed."""
         if self.is_closed:
             return
         if incoming.wake is None:
             self._drop(incoming)
             return
-        # Another task waits in `read`. With the transfer given back under it, it would wait for
-        # ever, or for another request's body; so it is told, and gives the transfer back itself.
+        # Another task waits in `read`. If the transfer were released here, that task would wait
+        # forever or read another request's body. So it is woken and releases the transfer itself.
         incoming.failed = closed_while_reading(incoming.request)
         incoming.pieces.clear()
         incoming.done = True
@@ -204,12 +204,12 @@ class MultiEngine(ABC):
 
     @abstractmethod
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abandon a response from a finalizer, which may run in any thread."""
 
-    # several attempts at once
+    # hedged requests
 
     async def _race(self, request: Request, plan: HedgePlan) -> Transfer:
-        """Return the attempt that surfaces, all in the caller's own task."""
+        """Return the winning attempt; all run in the caller's task."""
         first = await self._start(request)
         race = HedgeRace(plan, first, self._drop_loser)
 
@@ -228,8 +228,8 @@ class MultiEngine(ABC):
             raise
 
     async def _join(self, race: HedgeRace) -> None:
-        """Send one more attempt, unless it had to wait for its turn."""
-        # Who waits for a slot goes first: a rival is for what may be spared.
+        """Send one more attempt, unless it would have to wait for a slot."""
+        # Requests that wait for a slot go first.
         slot = self._get_slot_origin(race.request)
         if self.is_closed or not self._pool.slots.acquire(slot):
             return race.stop()
@@ -238,7 +238,7 @@ class MultiEngine(ABC):
         except BaseException:
             self._pool.slots.release(slot)
             raise
-        # A middleware may have waited, and the race may be decided since.
+        # A middleware may have waited, so the race may be decided by now.
         if request is None or self.is_closed or race.winner() is not None:
             return self._pool.slots.release(slot)
         rival = self._start_in_slot(request, slot)
@@ -255,11 +255,10 @@ class MultiEngine(ABC):
     def _start_driver(self) -> Driver:
         self._connections = OpenConnections(Quarantine())
         driver = self._make_driver(self._limits, self._max_connections)
-        # Until it is known, requests to an origin count as connections: libcurl serves those that
-        # wait for one in no order, and counts their wait as time to connect.
-        lift_limit = WeakMethod(
-            self._pool.slots.lift_origin_limit
-        )  # the loop holds the driver, not the engine
+        # While the protocol of an origin is unknown, its requests count as connections, because
+        # libcurl serves waiting ones in no order and counts their wait as time to connect.
+        # Weak, because the loop keeps the driver alive, and must not keep the engine.
+        lift_limit = WeakMethod(self._pool.slots.lift_origin_limit)
 
         def on_shared(origin: str) -> None:
             if (call := lift_limit()) is not None:
@@ -269,16 +268,16 @@ class MultiEngine(ABC):
         return driver
 
     def _try_start(self, request: Request) -> Transfer | None:
-        """Start a transfer, unless others run or wait that go first."""
+        """Start a transfer if a slot is free; return None if the request has to wait."""
         if self.is_closed:
             raise client_closed(request)
-        # A request that need not wait pays for no caller in line.
+        # A request that need not wait does not pay for a queue entry.
         slots = self._pool.slots
         origin = "" if slots.per_origin is None else self._get_slot_origin(request)
         return self._start_in_slot(request, origin) if slots.acquire(origin) else None
 
     async def _start(self, request: Request) -> Transfer:
-        """Start a transfer when it is its turn."""
+        """Start a transfer as soon as there is a slot."""
         transfer = self._try_start(request)
         if transfer is None:
             queued = self._enqueue(request, keeps_transfer=True)
@@ -294,7 +293,7 @@ class MultiEngine(ABC):
         return transfer
 
     def _enqueue(self, request: Request, *, keeps_transfer: bool) -> QueuedRequest:
-        """Return a caller that waits for its turn; see QueuedRequest."""
+        """Queue a request for a slot."""
         queued = QueuedRequest(
             request, self._get_slot_origin(request), monotonic(), keeps_transfer=keeps_transfer
         )
@@ -311,11 +310,11 @@ class MultiEngine(ABC):
             return ""
         transport = request.transport
         if self._multiplexes and (transport.http3 or transport.http2 == "prior-knowledge"):
-            return ""  # requests are not connections, of which libcurl keeps the bound
+            return ""  # requests share connections, which libcurl limits
         return request.url.origin
 
     def _start_in_slot(self, request: Request, origin: str) -> Transfer:
-        """Start a transfer in the slot that was taken."""
+        """Start a transfer in a slot that was acquired."""
         try:
             return self._launch(request, origin)
         except BaseException:
@@ -343,10 +342,10 @@ class MultiEngine(ABC):
         return transfer
 
     def _start_queued(self, queued: QueuedRequest) -> None:
-        """Start the transfer of the first in line, in whatever task gave the slot back.
+        """Start the transfer of a queued request, in the task that released the slot.
 
-        What fails is the caller's alone. So is the slot then: the next in line might fail likewise,
-        and ten thousand of them would not fit on the stack.
+        An error belongs to that request alone. The request keeps its slot then, because the next
+        ones might fail as well, and ten thousand of them would not fit on the stack.
         """
         try:
             if self.is_closed:
@@ -361,13 +360,13 @@ class MultiEngine(ABC):
             transfer.wake = partial(self._finish_queued, queued)
 
     def _finish_queued(self, queued: QueuedRequest) -> None:
-        """Make the response as soon as the transfer has ended, and let the next in line have it."""
+        """Make the response as soon as the transfer has ended, and release the transfer."""
         transfer = queued.transfer
         assert transfer is not None
         if transfer.failed is None and not transfer.code:
             try:
                 queued.response = make_response(transfer)
-            except BaseException as error:  # to be raised in the caller's own task
+            except BaseException as error:  # raised in the caller's task
                 transfer.failed = error
             else:
                 queued.transfer = None
@@ -375,7 +374,7 @@ class MultiEngine(ABC):
         queued.finish()
 
     def _abandon(self, queued: QueuedRequest) -> None:
-        """Let go of what a caller has: a place in line, a slot, or a transfer in any state."""
+        """Release what a queued request has: its queue entry, its slot, or its transfer."""
         transfer, queued.transfer = queued.transfer, None
         if transfer is not None:
             self._drop(transfer)
@@ -383,7 +382,7 @@ class MultiEngine(ABC):
             self._pool.slots.leave(queued)
 
     def _renew(self) -> None:
-        """Start over with a driver whose callbacks have not failed."""
+        """Replace the driver after one of its callbacks failed."""
         old, self._driver = self._driver, self._start_driver()
         old.fail_all()
         old.detach()
@@ -398,14 +397,14 @@ class MultiEngine(ABC):
         self._pool.slots.release(transfer.origin)
 
     def _store_idle(self, transfer: Transfer) -> None:
-        if self.is_closed:  # and the handle maybe, too: its loop was closed by hand
+        if self.is_closed:  # the handle may be closed too, if the loop was closed by hand
             self._pool.drop(transfer)
         else:
             transfer.clean()
             self._pool.idle.append(transfer)
 
     def _drop(self, transfer: Transfer) -> None:
-        """Let go of a transfer in whatever state it is; its handle is as good as new."""
+        """Remove and release a transfer in any state; its handle can be reused."""
         try:
             self._driver.remove(transfer)
         finally:
@@ -417,7 +416,7 @@ class MultiEngine(ABC):
     wall = staticmethod(wall)
 
     def _shut(self) -> None:
-        """Fail what runs, in the loop's own thread."""
+        """Fail all running transfers, in the loop's thread."""
         self.is_closed = True
         self._driver.detach()
         # A copy, because each of them is removed.
@@ -430,10 +429,10 @@ class MultiEngine(ABC):
                 wake()
 
     def close(self) -> None:
-        """Close all connections; for a loop that does not run any more."""
+        """Close all connections, for a loop that no longer runs."""
         if not self.is_closed:
             for transfer in self._driver.running.values():
-                transfer.wake = None  # its task will not run any more
+                transfer.wake = None  # its task no longer runs
             self._shut()
             self._free()
 
@@ -443,15 +442,15 @@ class MultiEngine(ABC):
         self._shares.clear()
 
     def after_fork_in_child(self) -> None:
-        """Leave everything to the parent, in a forked child."""
+        """Leave everything to the parent process."""
         self.is_closed = True
         self._driver.is_attached = False
-        # Nothing is closed here, and nothing may be freed either: that would tell the servers.
+        # Closing or freeing anything here would end connections of the parent.
         for transfer in self._pool.all:
             leak_transfer(transfer)
         leak(self, self._driver, self._driver.multi)
 
     def after_fork_in_parent(self) -> None:
-        """Go on in the parent of a forked child."""
+        """Continue in the parent of a forked child."""
         if not self.is_closed:
             self._driver.after_fork_in_parent()

@@ -1,4 +1,4 @@
-"""The async engine for asyncio, uvloop included: callbacks of the loop, and no task of its own."""
+"""The engine for asyncio, including uvloop: callbacks of the loop, without a task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST = 0.001  # seconds of a timer
 
 
 class FutureGate:
-    """Something one task waits at until it is opened: a future."""
+    """A gate for one task, made of a future."""
 
     __slots__ = ("_future",)
 
@@ -33,11 +33,11 @@ class FutureGate:
         self._future: asyncio.Future[None] = loop.create_future()
 
     def open(self) -> None:
-        """Let the task go on; never waits, may be called twice."""
+        """Wake the task; never blocks, may be called twice."""
         _settle(self._future)
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
-        """Return what ends when it is open, or after so many seconds."""
+        """Return an awaitable that ends when it is open, or after so many seconds."""
         return self._future if seconds is None else wait_at_most(lambda: self._future, seconds)
 
 
@@ -45,14 +45,14 @@ def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():  # its task may have been cancelled just now
         try:  # noqa: SIM105  # once for each request
             future.set_result(None)
-        except RuntimeError:  # the loop has ended, and the task with it
+        except RuntimeError:  # the loop has ended, and with it the task
             pass
 
 
 class _LoopDriver(Driver):
-    """A driver that the loop turns: one reader and one timer.
+    """A driver that the loop runs, with one reader and one timer.
 
-    The timer is set again only to fire earlier: most of libcurl's timers are replaced long
+    The timer is only set again to fire earlier, because most of libcurl's timers are replaced long
     before they are due, and a timer that fires too early costs less than two changes.
     """
 
@@ -75,21 +75,21 @@ class _LoopDriver(Driver):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due = due
-        # uvloop makes less than half a millisecond none, and would turn until it is over.
+        # uvloop rounds less than half a millisecond to zero, and would spin until it is over.
         self._timer = self._loop.call_later(max(_LEAST, delay), self._on_timeout)
 
     def _run_soon(self) -> None:
-        # What the sockets have is left to the reader, which gets more of it at once.
+        # The sockets are left to the reader, which gets more data at once.
         self._soon = False
         if self.is_attached:
             self.run_due()
             due = self.due()
             if due is not None and due <= monotonic():
-                self.run_once()  # whether a server is silent, only the sockets can tell
+                self.run_once()  # only the sockets show whether a server is silent
             self._set_timer()
 
     def _on_timeout(self) -> None:
-        # Not to be told by the clock: uvloop rounds to milliseconds, and calls too early.
+        # The clock may show less: uvloop rounds to milliseconds, and calls too early.
         self._timer, self._timer_due = None, math.inf
         if self.is_attached:
             self.run_once()
@@ -101,7 +101,7 @@ class _LoopDriver(Driver):
             self.rearm(due)
 
     def detach(self) -> None:
-        """Take everything off the loop."""
+        """Remove everything from the loop."""
         super().detach()
         self._timer_due = -math.inf  # no more timers
         if self._timer is not None:
@@ -139,7 +139,7 @@ class AsyncioEngine(EventLoopEngine):
 
     def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> asyncio.Future[None]:
         future = self._loop.create_future()
-        # A third of a partial's memory, of which there may be thousands.
+        # It takes a third of a partial's memory; there may be thousands.
         waited.wake = MethodType(_settle, future)
         for rival in rivals:
             rival.wake = waited.wake
@@ -162,22 +162,22 @@ class AsyncioEngine(EventLoopEngine):
         return AsyncioStream(transfer, self._drop, self._loop)
 
     def has_ended(self) -> bool:
-        """Return whether the event loop runs no more, for good."""
+        """Return whether the event loop has ended for good."""
         return self._loop.is_closed()
 
     def __del__(self) -> None:
-        # The loop holds on to the driver, and this may be any thread.
+        # The loop keeps the driver alive, and this may be any thread.
         driver = getattr(self, "_driver", None)
         if not isinstance(driver, _LoopDriver) or self.is_closed:
             return
         if self._loop.is_closed():
-            driver.discard()  # uvloop would hold on to it for ever
+            driver.discard()  # uvloop would keep it forever
             return
         with suppress(RuntimeError):  # closed just now
             self._loop.call_soon_threadsafe(driver.discard)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abandon a response from a finalizer, which may run in any thread."""
         if not self.is_closed and not self._loop.is_closed():
             with suppress(RuntimeError):  # closed just now
                 self._loop.call_soon_threadsafe(self.abort, incoming)

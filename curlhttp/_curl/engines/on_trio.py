@@ -1,7 +1,7 @@
-"""The async engine for trio: two system tasks, one for the sockets and one for the time.
+"""The engine for trio: two system tasks, one for the sockets and one for the timers.
 
-System tasks need no nursery, of which a client has none, and are safe from Ctrl-C. Those of an
-engine end with it, or with trio's main task.
+System tasks need no nursery, which a client does not have, and Ctrl-C is not raised in them. They
+end with their engine or with trio's main task.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["TrioEngine"]
 
 
 class _Sleeper:
-    """A task that sleeps until it is woken, which may be done twice."""
+    """A task that sleeps until it is woken; it may be woken twice."""
 
     __slots__ = ("_task",)
 
@@ -44,7 +44,7 @@ class _Sleeper:
         self._task: Task | None = current_task()
 
     def sleep(self) -> Awaitable[object]:
-        """Return what ends when the task is woken."""
+        """Return an awaitable that ends when the task is woken."""
         return wait_task_rescheduled(self._abort)  # noqa: ASYNC105
 
     def wake(self) -> None:
@@ -58,15 +58,15 @@ class _Sleeper:
 
 
 class _TrioDriver(Driver):
-    """A driver that its own tasks turn.
+    """A driver that two tasks run.
 
-    Starting what was added is left to a task: it starts all that other tasks add in their turns.
+    A task also starts what was added: all that other tasks add before its turn, at once.
     """
 
     def __init__(self, limits: Limits, connections: int) -> None:
         super().__init__(limits, connections)
-        self._timer_due = -math.inf  # the task looks for itself when it begins to sleep
-        self._timer = trio.CancelScope()  # in which it sleeps
+        self._timer_due = -math.inf  # the task checks the timer itself when it begins to sleep
+        self._timer = trio.CancelScope()  # of its sleep
         self._sleeper: _Sleeper | None = None
         self._scopes_of_tasks = trio.CancelScope(), trio.CancelScope()
         spawn_system_task(self._read_sockets, name="curlhttp: sockets")
@@ -102,11 +102,11 @@ class _TrioDriver(Driver):
                     self._timer_due = -math.inf
                 else:
                     await trio.lowlevel.checkpoint()
-                # What the sockets have is left to the other task, which gets more of it at once.
+                # The sockets are left to the other task, which gets more data at once.
                 self._run(self.run_due)
                 due = self.due()
                 if due is not None and due <= monotonic():
-                    self._run(self.run_once)  # whether a server is silent, only the sockets tell
+                    self._run(self.run_once)  # only the sockets show whether a server is silent
 
     def _run(self, call: Callable[[], None]) -> None:
         if not self.is_attached:
@@ -169,7 +169,7 @@ class TrioEngine(EventLoopEngine):
         return AnyioStream(transfer, self._drop, self._soon)
 
     def has_ended(self) -> bool:
-        """Return whether trio runs no more, for good."""
+        """Return whether trio has ended for good."""
         try:
             self._soon(_nothing)
         except trio.RunFinishedError:
@@ -177,18 +177,18 @@ class TrioEngine(EventLoopEngine):
         return False
 
     def __del__(self) -> None:
-        # trio holds on to the driver's tasks, and this may be any thread.
+        # trio keeps the driver's tasks alive, and this may be any thread.
         driver = getattr(self, "_driver", None)
         if isinstance(driver, _TrioDriver) and not self.is_closed:
-            with suppress(RuntimeError):  # trio has ended, and the tasks with it
+            with suppress(RuntimeError):  # trio has ended, and with it the tasks
                 self._soon(driver.discard)
 
     def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Let go of a response from a finalizer, in whatever thread that runs."""
+        """Abandon a response from a finalizer, which may run in any thread."""
         if not self.is_closed:
             with suppress(RuntimeError):  # trio has ended
                 self._soon(self.abort, incoming)
 
 
 def _nothing() -> None:
-    """Do nothing: only whether it could be called matters."""
+    """Do nothing, because only matters whether trio accepts the call."""

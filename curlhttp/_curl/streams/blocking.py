@@ -1,7 +1,8 @@
-"""The byte stream of the blocking client: threads wait for the socket themselves, with poll(2).
+"""The byte stream of `Client`: threads wait for the socket with poll(2).
 
-One thread receives, any may write. An easy handle serves one thread at a time, so that each look
-at it is under a lock; no thread holds that while it waits.
+One thread receives, and any thread may write. An easy handle serves one thread at a time, so each
+use of it holds a lock; no thread holds the lock while it waits. `as_socket` turns such a stream
+into a Python socket.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ class ThreadStream(Stream):
         super().__init__(transfer, release)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
-        """Return the next bytes, b"" at the end, None when there were none for so many seconds.
+        """Return the next bytes, b"" at the end, None if there were none for so many seconds.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if self._may_be_ready or seconds == 0:
             data = self.receive_now()
@@ -74,20 +75,20 @@ class ThreadStream(Stream):
                 return data
         return None
 
-    _may_be_ready = True  # there may be bytes of which poll does not tell, or more than were taken
+    _may_be_ready = True  # there may be bytes that poll does not report
 
     def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
+        """Return what `receive` would, None if it would have to wait."""
         with self._lock:
             data = super().receive_now()
         self._may_be_ready = data is not None and (self._holds_bytes or len(data) > _FEW)
         return data
 
     def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
+        """Queue bytes to send, and send what can go out at once; never blocks.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         with self._lock:
             super().write(data)
@@ -98,10 +99,10 @@ class ThreadStream(Stream):
             return super().unsent()
 
     async def drain(self, seconds: float | None = None) -> bool:
-        """Wait until all that was written is sent; return False if it was not in time.
+        """Wait until everything written is sent; return False if it was not in time.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if not self._unsent:
             return True
@@ -114,7 +115,7 @@ class ThreadStream(Stream):
         return False
 
     def _wait(self, events: int, end: float | None) -> bool:
-        """Wait for the socket; return whether there is something to look at."""
+        """Wait for the socket; return whether it is ready."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -130,7 +131,7 @@ class ThreadStream(Stream):
                 self._release()
 
     def abort(self, error: BaseException | None = None) -> None:
-        """End the connection at once, from any thread; never waits, may be called twice."""
+        """Close the connection at once, from any thread; never blocks, may be called twice."""
         with self._lock:
             if self._transfer is None:
                 return
@@ -138,28 +139,28 @@ class ThreadStream(Stream):
             self._is_closed = True
             is_waited_for = self._waiting > 0
             if is_waited_for:
-                # Wakes the threads; the last of them closes the socket: its number must not be
-                # another one's while a thread waits for it.
+                # It wakes the threads, and the last one closes the socket, because its number must
+                # not be reused while a thread waits for it.
                 shut_down(self.descriptor)
         if not is_waited_for:
             self._release()
 
     def after_fork_in_child(self) -> None:
         """Leave the connection to the parent."""
-        self._lock = threading.Lock()  # a thread that is not here may have had the other one
+        self._lock = threading.Lock()  # a thread that does not exist here may hold the old one
         super().after_fork_in_child()
 
     def __del__(self) -> None:
-        transfer = getattr(self, "_transfer", None)  # not there when __init__ was interrupted
+        transfer = getattr(self, "_transfer", None)  # missing if __init__ was interrupted
         if transfer is not None:
             self._drop(transfer)
 
 
-_FEW = 32 * 1024  # bytes: after fewer there are probably no more
+_FEW = 32 * 1024  # bytes; after fewer there are probably no more
 
 
 def _wait(descriptor: int, events: int, seconds: float | None) -> bool:
-    """Wait for a socket, in the thread; return whether there is something to look at."""
+    """Wait for a socket; return whether it is ready."""
     if hasattr(select, "poll"):
         poll = _select.poll()
         poll.register(descriptor, events)
@@ -179,27 +180,27 @@ def _wait(descriptor: int, events: int, seconds: float | None) -> bool:
 T = TypeVar("T", bytes, int)
 
 _PIECE = 64 * 1024  # bytes
-_CLOSE_TIMEOUT = 5.0  # seconds that a peer may take nothing, of what was written before the close
+_CLOSE_TIMEOUT = 5.0  # seconds in which a peer must accept what was written before the close
 
 
 class SocketStream(ByteStream, Protocol):
-    """A byte stream of the blocking engine's."""
+    """A byte stream of the blocking engine."""
 
     @property
     def descriptor(self) -> int:
-        """Return the socket below, -1 once it is closed."""
+        """Return the underlying socket, -1 once it is closed."""
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the bytes pass that socket as they are: there is no TLS."""
+        """Return whether the bytes pass that socket unchanged, without TLS."""
 
 
 def as_socket(stream: SocketStream, ahead: bytes = b"") -> socket.socket:
-    """Return a socket that stands for a stream from now on; closing it closes the connection.
+    """Return a socket that replaces a stream; closing it closes the connection.
 
     Args:
         stream: nobody else uses it any more.
-        ahead: what was received already, to be read first.
+        ahead: bytes that were already received, to be read first.
 
     Raises:
         OSError: no descriptor is left.
@@ -219,8 +220,8 @@ class _PlainSocket(socket.socket):
 
     def _real_close(self, *args: object) -> None:
         super()._real_close(*args)  # type: ignore[misc]
-        # A response that is collected comes here, in whatever thread: the stream's finalizer waits
-        # for no lock, as abort() would.
+        # A finalizer may come here in any thread, so this does not call abort(), which takes a
+        # lock. The stream's finalizer takes none.
         self._stream = None
 
     def __del__(self) -> None:
@@ -228,15 +229,15 @@ class _PlainSocket(socket.socket):
 
 
 class _CallerSocket(socket.socket):
-    """The end of a pair that the caller has."""
+    """The caller's end of a socket pair."""
 
     def __init__(self, pair: socket.socket, pump: _Pump) -> None:
-        self._pump = pump  # first what the finalizer needs
+        self._pump = pump  # first, because the finalizer needs it
         super().__init__(fileno=pair.detach())
         pump.start()
 
     def _real_close(self, *args: object) -> None:
-        self._pump.closed.put(None)  # first: then it is known why there is no more to read
+        self._pump.closed.put(None)  # first, so that the pump knows why there is no more to read
         super()._real_close(*args)  # type: ignore[misc]
 
     def __del__(self) -> None:
@@ -262,16 +263,16 @@ class _CallerSocket(socket.socket):
 
 
 class _Pump:
-    """Two threads that copy bytes between one end of a pair and a stream, until both are closed.
+    """Two threads that copy bytes between one end of a pair and a stream until both are closed.
 
     Args:
         stream: is closed when the caller has closed its end.
-        far: the end of the pair that the caller does not have.
-        ahead: comes before what is received.
+        far: the other end of the caller's pair.
+        ahead: bytes to deliver before those that are received.
 
     Attributes:
         closed: gets an item when the caller's end is closed.
-        broken: what the stream broke with, or None.
+        broken: the exception of the stream, or None.
     """
 
     def __init__(self, stream: SocketStream, far: socket.socket, ahead: bytes) -> None:
@@ -282,12 +283,12 @@ class _Pump:
         self._ahead = ahead
 
     def start(self) -> None:
-        """Begin to copy."""
+        """Start the threads."""
         self._reader = self._thread(self._pump_in)
         self._thread(self._pump_out)
 
     def _thread(self, work: Callable[[], None]) -> threading.Thread:
-        # Daemons: a program may end without closing its sockets.
+        # Daemons, because a program may end without closing its sockets.
         thread = threading.Thread(target=work, name="curlhttp-upgraded", daemon=True)
         thread.start()
         return thread
@@ -316,17 +317,17 @@ class _Pump:
                 far.shutdown(socket.SHUT_RD)
         self.closed.get()
         stream.abort()
-        self._reader.join()  # else the number of the socket may be another one's while it sends
+        self._reader.join()  # otherwise the number may be reused while that thread sends
         far.close()
 
     def _drain(self) -> None:
-        """Wait until the peer has taken what was written; not for ever once nobody else does."""
+        """Wait until the peer has accepted what was written; with a timeout after the close."""
         while not run_sync(partial(self.stream.drain, _CLOSE_TIMEOUT)):
             if not self.closed.empty():
                 raise TimeoutError
 
 
 def _end_writing(descriptor: int) -> None:
-    """Send the end of this direction, as SSLSocket.shutdown does: by TCP alone."""
+    """End this direction, as SSLSocket.shutdown does: by TCP alone."""
     with socket.socket(fileno=socket.dup(descriptor)) as twin:
         twin.shutdown(socket.SHUT_WR)

@@ -23,7 +23,7 @@ from curlhttp._curl.transfer import Transfer
 __all__ = ["AnyioStream", "AsyncioStream"]
 
 
-_YIELD_AFTER = 256 * 1024  # bytes written after which other tasks have their turn
+_YIELD_AFTER = 256 * 1024  # bytes written, then other tasks get their turn
 
 
 class LoopStream(Stream):
@@ -32,7 +32,7 @@ class LoopStream(Stream):
     Args:
         transfer: see Stream.
         release: see Stream.
-        call_soon: calls something in the loop, from any thread.
+        call_soon: calls a function in the loop, from any thread.
     """
 
     def __init__(
@@ -42,27 +42,27 @@ class LoopStream(Stream):
         call_soon: Callable[..., object],
     ) -> None:
         self._call_soon = call_soon
-        self._piece: bytes | None = None  # was received, and not taken yet
+        self._piece: bytes | None = None  # received and not returned yet
         self._written = 0  # bytes since other tasks had their turn
         super().__init__(transfer, release)
         transfer.wake = partial(_end, ref(self), transfer)
 
     def receive_now(self) -> bytes | None:
-        """Return what `receive` would, None where it would have to wait."""
+        """Return what `receive` would, None if it would have to wait."""
         piece, self._piece = self._piece, None
         return super().receive_now() if piece is None else piece
 
     def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
+        """Queue bytes to send, and send what can go out at once; never blocks.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         self._written += len(data)
         super().write(data)
 
     def _should_yield(self) -> bool:
-        """Return whether so much was written at once that others are to have their turn."""
+        """Return whether so much was written at once that other tasks should get their turn."""
         if self._written <= _YIELD_AFTER:
             return False
         self._written = 0
@@ -70,17 +70,17 @@ class LoopStream(Stream):
 
     @abstractmethod
     def abort(self, error: BaseException | None = None) -> None:
-        """End the connection at once, in the loop's thread; never waits, may be called twice."""
+        """Close the connection at once, in the loop's thread; never blocks, may be called twice."""
 
     def __del__(self) -> None:
-        # Not there when __init__ was interrupted. This may be any thread.
+        # It is missing if __init__ was interrupted. This may be any thread.
         if getattr(self, "_transfer", None) is not None:
             with suppress(RuntimeError):  # the loop has ended, and its engine closes the rest
                 self._call_soon(self.abort)
 
 
 def _end(stream: ref[LoopStream], transfer: Transfer) -> None:
-    """End a stream whose transfer was ended by its driver."""
+    """Close a stream whose transfer was ended by its driver."""
     found = stream()
     if found is not None:
         found.abort(transfer.failed)
@@ -110,10 +110,10 @@ class AsyncioStream(LoopStream):
     # receiving
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
-        """Return the next bytes, b"" at the end, None when there were none for so many seconds.
+        """Return the next bytes, b"" at the end, None if there were none for so many seconds.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if self._reader is not None:
             raise RuntimeError("another task receives on this connection")
@@ -122,7 +122,7 @@ class AsyncioStream(LoopStream):
         if seconds == 0:
             return self.receive_now()
         if self._piece is not None:
-            # Kept where it is meanwhile: a cancelled caller has not taken it.
+            # It stays in _piece meanwhile, so that a cancelled caller does not lose it.
             await asyncio.sleep(0)
         else:
             await self._wait_to_receive(seconds)
@@ -149,21 +149,21 @@ class AsyncioStream(LoopStream):
     def _on_readable(self) -> None:
         future = self._reader
         if future is None or self._piece is not None:
-            # Nobody wants more for now: what comes waits in the socket, and slows the sender.
+            # Nobody wants more now, so bytes wait in the socket, which slows the sender.
             self._loop.remove_reader(self.descriptor)
             self._watches = False
             return
         try:
             piece = Stream.receive_now(self)
-        except Exception:  # kept in _error
+        except Exception:  # stored in _error
             self._stop_watching()
         else:
             if piece is None:
                 return
             self._piece = piece
             if not piece or len(piece) == PIECE:
-                # At its end the socket is readable for ever; after a whole piece there is more,
-                # which the next caller finds without a turn of the loop.
+                # At its end the socket stays readable; after a full piece there is more, which
+                # the next caller finds without a turn of the loop.
                 self._stop_watching()
         _settle(future)
 
@@ -176,10 +176,10 @@ class AsyncioStream(LoopStream):
     # sending
 
     async def drain(self, seconds: float | None = None) -> bool:
-        """Wait until all that was written is sent; return False if it was not in time.
+        """Wait until everything written is sent; return False if it was not in time.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if not self._unsent:
             if self._should_yield():
@@ -208,7 +208,7 @@ class AsyncioStream(LoopStream):
     def _on_writable(self) -> None:
         try:
             self._push()
-        except Exception:  # kept in _error
+        except Exception:  # stored in _error
             self._unsent.clear()
         if not self._unsent:
             self._stop_writing()
@@ -222,7 +222,7 @@ class AsyncioStream(LoopStream):
     # the end
 
     def abort(self, error: BaseException | None = None) -> None:
-        """End the connection at once, in the loop's thread; never waits, may be called twice."""
+        """Close the connection at once, in the loop's thread; never blocks, may be called twice."""
         if self._transfer is None:
             return
         self._error = self._error or closed_error(error)
@@ -239,7 +239,7 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-# The loop holds on to what it calls, which must not keep a stream that was dropped.
+# The loop keeps what it calls alive, which must not be a stream that was dropped.
 
 
 def _on_readable(stream: ref[AsyncioStream]) -> None:
@@ -260,7 +260,7 @@ class AnyioStream(LoopStream):
     Args:
         transfer: see Stream.
         release: see Stream.
-        call_soon: calls something in the loop, from any thread.
+        call_soon: calls a function in the loop, from any thread.
     """
 
     def __init__(
@@ -275,10 +275,10 @@ class AnyioStream(LoopStream):
         super().__init__(transfer, release, call_soon)
 
     async def receive(self, seconds: float | None = None) -> bytes | None:
-        """Return the next bytes, b"" at the end, None when there were none for so many seconds.
+        """Return the next bytes, b"" at the end, None if there were none for so many seconds.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if self._receives:
             raise RuntimeError("another task receives on this connection")
@@ -287,7 +287,7 @@ class AnyioStream(LoopStream):
         if self._piece is None:
             self._piece = Stream.receive_now(self)
         if self._piece is not None:
-            # Kept where it is meanwhile: a cancelled caller has not taken it.
+            # It stays in _piece meanwhile, so that a cancelled caller does not lose it.
             await anyio.lowlevel.checkpoint()
         else:
             self._receives = True
@@ -301,10 +301,10 @@ class AnyioStream(LoopStream):
         return piece
 
     async def drain(self, seconds: float | None = None) -> bool:
-        """Wait until all that was written is sent; return False if it was not in time.
+        """Wait until everything written is sent; return False if it was not in time.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if not self._unsent:
             if self._should_yield():
@@ -321,10 +321,10 @@ class AnyioStream(LoopStream):
         return not self._unsent
 
     async def _wait(self, ready: Callable[[int], object], deadline: float) -> bool:
-        """Wait for the socket; return False when it took too long.
+        """Wait for the socket; return False if it took too long.
 
         Raises:
-            RequestException: the connection was given up.
+            RequestException: the connection was closed.
         """
         if self._error is not None:
             raise self._error
@@ -341,10 +341,10 @@ class AnyioStream(LoopStream):
     # the end
 
     def abort(self, error: BaseException | None = None) -> None:
-        """End the connection at once, in the loop's thread; never waits, may be called twice."""
+        """Close the connection at once, in the loop's thread; never blocks, may be called twice."""
         if self._transfer is None:
             return
         self._error = self._error or closed_error(error)
         for scope in self._waits:
-            scope.cancel()  # before the socket is closed: trio does not look at it any more
+            scope.cancel()  # before the socket is closed, so that trio does not use it any more
         self._release()

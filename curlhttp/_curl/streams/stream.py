@@ -1,8 +1,8 @@
-"""A connection that libcurl has opened, on which both sides send bytes at any time.
+"""A connection for bytes in both directions at any time, opened by libcurl.
 
-libcurl connects (CURLOPT_CONNECT_ONLY): names, TLS, proxies, certificates and Unix sockets work as
-for any request. After that, curl_easy_recv and curl_easy_send move bytes. Subclasses decide how to
-wait for the socket. Nothing here knows the protocol that is spoken.
+libcurl connects (CURLOPT_CONNECT_ONLY), so names, TLS, proxies, certificates and Unix sockets work
+as for any request. After that, curl_easy_recv and curl_easy_send move bytes. Subclasses decide how
+to wait for the socket. Nothing here knows the protocol.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from curlhttp.exceptions import ConnectionError, SSLError
 __all__ = ["Stream", "closed_error", "make_connection_request"]
 
 
-PIECE = 256 * 1024  # bytes that are received at once
-_JOIN_BELOW = 16 * 1024  # bytes: smaller pieces go out together with what waits before them
+PIECE = 256 * 1024  # bytes received at once
+_JOIN_BELOW = 16 * 1024  # bytes; smaller pieces are joined with the next ones
 
 
 class ConnectionRequest(Request):
-    """A request that libcurl only connects for; messages show the one that it is made for."""
+    """A request for which libcurl only connects; messages show the original request."""
 
     __slots__ = ("shown",)
     connects_only = True
@@ -44,10 +44,10 @@ class ConnectionRequest(Request):
 
 
 def make_connection_request(request: Request) -> Request:
-    """Return what makes libcurl connect as for a request, and send nothing."""
+    """Return a request that makes libcurl connect as for another one, and send nothing."""
     fields = pack_fields(
         Headers(),
-        # Silence is none of libcurl's business any more.
+        # libcurl does not wait for a response.
         replace(request.timeout, read=None),
         replace(request.transport, http2=False, http3=False),
         deadline=request.deadline,
@@ -64,8 +64,8 @@ class Stream:
     """Send and receive bytes on a connection; subclasses wait for the socket (`ByteStream`).
 
     Args:
-        transfer: has connected, and is this stream's until `release`.
-        release: gives the transfer back, which closes the connection; called once.
+        transfer: has connected, and belongs to this stream until `release`.
+        release: releases the transfer, which closes the connection; called once.
 
     Attributes:
         descriptor: the socket, -1 once it is closed.
@@ -73,7 +73,7 @@ class Stream:
     """
 
     def __init__(self, transfer: Transfer, release: Callable[[Transfer], object]) -> None:
-        # First what the finalizer needs: Ctrl-C may come at any line.
+        # What the finalizer needs comes first, because Ctrl-C may come at any line.
         self._transfer: Transfer | None = transfer
         self._release_transfer = release
         self._error: BaseException | None = None
@@ -85,27 +85,27 @@ class Stream:
         assert request is not None
         self._request = request
         proxy = request.transport.proxy
-        # OpenSSL holds decoded bytes of which no look at the socket tells.
+        # OpenSSL buffers decoded bytes, which the socket does not show.
         self._holds_bytes = request.url.scheme == "https" or (
             proxy is not None and proxy.url.startswith("https:")
         )
-        # For what it tells of the end of TLS.
+        # It detects a TLS alert at the end.
         self._connection = Connection(self.descriptor, False, self._holds_bytes, "")
         self.is_plain = not self._holds_bytes
         self._timings = _timings(transfer)
         register(self)
 
     def timings(self) -> Timings:
-        """Return where the time went until the connection was there."""
+        """Return where the time went until the connection was established."""
         return self._timings
 
-    # bytes, without a wait
+    # bytes, without waiting
 
     def receive_now(self) -> bytes | None:
-        """Return the next bytes, b"" at the end, None where there are none yet.
+        """Return the next bytes, b"" at the end, None for none yet.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if self._error is not None:
             raise self._error
@@ -117,10 +117,10 @@ class Stream:
             raise self._make_error(error) from None
 
     def write(self, data: bytes) -> None:
-        """Take bytes, to be sent after those before, and send what goes out at once; never waits.
+        """Queue bytes to send, and send what can go out at once; never blocks.
 
         Raises:
-            RequestException: the connection broke, or was given up.
+            RequestException: the connection broke, or was closed.
         """
         if self._unsent:
             self._unsent.append(memoryview(data))
@@ -136,12 +136,12 @@ class Stream:
         return sum(map(len, self._unsent)) if self._unsent else 0
 
     def _push(self) -> None:
-        """Send what goes out at once of what waits."""
+        """Send as many of the waiting bytes as can go out at once."""
         unsent = self._unsent
         while unsent:
             piece = unsent.popleft()
             if unsent and len(piece) < _JOIN_BELOW:
-                # Thousands of small pieces would cost as many calls of the system.
+                # Thousands of small pieces would cost as many system calls.
                 piece = self._join_pieces(piece)
             sent = self._send(piece)
             if sent < len(piece):
@@ -167,13 +167,13 @@ class Stream:
             except pycurl.error as error:
                 raise self._make_error(self._find_alert() or error) from None
             total += sent
-            # TLS takes one record at a time: what is left of a large piece may well go, too.
+            # TLS takes one record at a time, so more of a large piece may go out.
             if sent == len(data) or not sent:
                 return total
             data = memoryview(data)[sent:]
 
     def _find_alert(self) -> pycurl.error | None:
-        """Return how receiving fails once sending did: an alert of TLS says why."""
+        """Return the error of receiving after sending failed, because a TLS alert says why."""
         try:
             self._easy.recv(PIECE)
         except BlockingIOError:
@@ -198,7 +198,7 @@ class Stream:
     # the end
 
     def _release(self) -> None:
-        """Give the transfer back, which closes the connection; once."""
+        """Release the transfer, which closes the connection; only once."""
         transfer, self._transfer = self._transfer, None
         self.descriptor = -1
         self._unsent.clear()
@@ -215,7 +215,7 @@ class Stream:
 
 
 def closed_error(error: BaseException | None) -> BaseException:
-    """Return the exception for the use of a connection that was given up."""
+    """Return the exception for using a connection that was closed."""
     return error or ConnectionError("this connection was closed")
 
 
