@@ -1,4 +1,4 @@
-"""A ready-made progress bar, drawn by rich: pip install 'curlhttp[cli]'.
+"""A progress bar for downloads and uploads, drawn by rich: pip install 'curlhttp[cli]'.
 
 with curlhttp.progress.bar("backup.tar") as bar:
     client.download(url, "backup.tar", progress=bar)
@@ -20,11 +20,11 @@ __all__ = ["bar"]
 
 @contextmanager
 def bar(description: str = "", *, console: Console | None = None) -> Iterator[Progress]:
-    """Show a bar with size, speed and time left, and give the function for `progress=`.
+    """Show a bar with size, speed and remaining time, and return the function for `progress=`.
 
     Args:
-        description: what stands before it.
-        console: a rich Console; without it, stderr.
+        description: the text in front of the bar.
+        console: a rich Console, or None for stderr.
 
     Raises:
         ImportError: rich is not installed.
@@ -44,7 +44,7 @@ def bar(description: str = "", *, console: Console | None = None) -> Iterator[Pr
     with rich.Progress(*columns, console=console or Console(stderr=True)) as shown:
         task = shown.add_task(description, total=None)
 
-        def tell(done: int, total: int | None) -> None:
+        def update(done: int, total: int | None) -> None:
             shown.update(task, completed=done, total=total)
 
-        yield tell
+        yield update

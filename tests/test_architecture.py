@@ -325,7 +325,7 @@ URLS_IN_THE_MAKING = {
     ("cli/options.py", "url"),
     ("requests/_core_request.py", "url.target"),
     ("requests/sessions.py", "location"),
-    ("requests/_core_request.py", "url"),
+    ("requests/adapters.py", "url"),
 }
 
 

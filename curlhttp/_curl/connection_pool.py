@@ -42,277 +42,7 @@ __all__ = [
 ]
 
 
-# --- Limit how many transfers run at once; callers queue for a slot ---
-#
-# This limits the sockets: callers wait here, in FIFO order, so that ten thousand tasks never mean
-# ten thousand connections.
-
-_SPARE_FILES = 64  # for the rest of the process, at least half of that
-_ORIGINS = 1000  # without a limit; beyond that, those that are not in use are forgotten
-
-
-def limit_by_open_files(wanted: int, each: int = 1) -> int:
-    """Return how many connections fit under the limit of open files (RLIMIT_NOFILE).
-
-    Args:
-        wanted: connections at most.
-        each: descriptors for each connection.
-    """
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return wanted
-    # Read for each client, because a program may raise it when it starts.
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return wanted
-    return max(1, min(wanted, max(soft - _SPARE_FILES, soft // 2) // each))
-
-
-class SlotWaiter:
-    """One caller that waits for a slot.
-
-    Args:
-        origin: see Slots.
-        wake: called when the slot is granted, unless the slots have their own `on_grant`.
-
-    Attributes:
-        granted: this caller has the slot, and must release it.
-    """
-
-    __slots__ = ("granted", "origin", "wake")
-
-    def __init__(self, origin: str, wake: Callable[[], object] | None) -> None:
-        self.origin = origin
-        self.wake = wake
-        self.granted = False
-
-
-def _wake(waiter: SlotWaiter) -> None:
-    if waiter.wake is not None:
-        waiter.wake()
-
-
-class Slots:
-    """Count running transfers, in total and per origin; the first waiter that may run goes first.
-
-    Not thread-safe: callers in threads hold a lock.
-
-    Args:
-        total: slots in total.
-        per_origin: slots per origin, or None; the origin "" is not limited.
-        on_grant: called once with each waiter that gets a slot; by default the waiter is woken.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        per_origin: int | None = None,
-        on_grant: Callable[..., object] = _wake,
-    ) -> None:
-        self.total = total
-        self.per_origin = per_origin
-        self.used = 0
-        self._on_grant = on_grant
-        self._used_by: dict[str, int] = {}
-        self.waiters: OrderedDict[SlotWaiter, None] = OrderedDict()  # any may leave, cheaply
-        self._unlimited: set[str] = set()  # origins that per_origin does not limit
-
-    def acquire(self, origin: str) -> bool:
-        """Take a slot if one is free and nobody else waits for it; return whether it was taken."""
-        if self.per_origin is None:
-            if self.waiters or self.used >= self.total:
-                return False
-            self.used += 1
-            return True
-        # With a limit per origin, callers may wait although there are slots: those for a full
-        # origin do not hold up other origins.
-        if self.waiters and not self._only_others_wait(origin):
-            return False
-        return self._admit(origin)
-
-    def _only_others_wait(self, origin: str) -> bool:
-        """Return whether every waiter waits for another origin, which is full."""
-        return all(
-            waiter.origin != origin and not self._has_room(waiter.origin) for waiter in self.waiters
-        )
-
-    def _has_room(self, origin: str) -> bool:
-        limit = self.per_origin
-        if limit is None or not origin or self._used_by.get(origin, 0) < limit:
-            return True
-        return origin in self._unlimited
-
-    def _admit(self, origin: str) -> bool:
-        if self.used >= self.total or not self._has_room(origin):
-            return False
-        self.used += 1
-        if self.per_origin is not None:
-            self._used_by[origin] = self._used_by.get(origin, 0) + 1
-        return True
-
-    def wait(self, waiter: SlotWaiter) -> None:
-        """Queue for a slot."""
-        self.waiters[waiter] = None
-
-    def lift_origin_limit(self, origin: str) -> None:
-        """Stop limiting an origin, and let in who waits for that limit alone."""
-        if len(self._unlimited) >= _ORIGINS:
-            self._unlimited.intersection_update(self._used_by)
-        self._unlimited.add(origin)
-        self._grant_all()
-
-    def leave(self, waiter: SlotWaiter) -> None:
-        """Stop waiting; a slot that was granted meanwhile goes to the next waiter."""
-        if waiter.granted:
-            self.release(waiter.origin)
-        else:
-            del self.waiters[waiter]
-
-    def release(self, origin: str) -> None:
-        """Release a slot; the first waiter that may have it gets it."""
-        self.used -= 1
-        if self.per_origin is not None:
-            left = self._used_by[origin] - 1
-            if left:
-                self._used_by[origin] = left
-            else:
-                del self._used_by[origin]
-        if self.waiters:
-            self._grant()
-
-    def _grant(self) -> bool:
-        for waiter in self.waiters:  # the first that may go, which need not be the oldest
-            if self._admit(waiter.origin):
-                del self.waiters[waiter]
-                waiter.granted = True
-                self._on_grant(waiter)
-                return True
-        return False
-
-    def _grant_all(self) -> None:
-        while self._grant():
-            pass
-
-    def lift_limits(self) -> None:
-        """Let everybody in, now and later; those that waited find the client closed."""
-        self.total, self.per_origin = sys.maxsize, None
-        self._grant_all()
-
-
-def no_slot_error(request: Request, limit: int) -> PoolTimeout | DeadlineExceeded:
-    """Return the exception for a wait for a slot that took too long."""
-    return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
-        f"{request}: none of the {limit} connections became free in time; "
-        "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
-        request=request,
-    )
-
-
-# --- Keep idle transfers where all share their connections, so that any transfer will do ---
-
-
-class TransferPool:
-    """Keep the transfers of one event loop, or of one thread.
-
-    Args:
-        make: makes a transfer.
-        slots: whoever uses a transfer holds one of them.
-
-    Attributes:
-        slots: how many transfers may be in use.
-        all: every transfer, in use or idle.
-        idle: the most recently used one is last.
-    """
-
-    __slots__ = ("_make", "all", "idle", "slots")
-
-    def __init__(self, make: Callable[[], Transfer], slots: Slots) -> None:
-        self._make = make
-        self.slots = slots
-        self.all: set[Transfer] = set()
-        self.idle: list[Transfer] = []
-
-    def make(self) -> Transfer:
-        """Return a new transfer; the caller holds a slot."""
-        transfer = self._make()
-        self.all.add(transfer)
-        return transfer
-
-    def drop(self, transfer: Transfer) -> None:
-        """Close a transfer for good."""
-        self.all.discard(transfer)
-        transfer.close()
-
-    def close(self) -> None:
-        """Close the idle transfers."""
-        while self.idle:
-            self.drop(self.idle.pop())
-
-
-# --- Queue a request on a curl_multi until its transfer may start, and wait for its end ---
-
-
-class QueuedRequest(SlotWaiter):
-    """One request that found no free slot.
-
-    Whoever releases a slot starts the transfer of the first request in the queue. A transfer that
-    succeeded serves the next request as soon as its response is made. So the task of a request is
-    woken once, at the end.
-
-    Args:
-        request: complete.
-        origin: of its slot.
-        queued_at: the monotonic time.
-        keeps_transfer: the task needs the transfer from the start, to feed it or to read from it.
-
-    Attributes:
-        wake: wakes the task that waits, if one does; set again for each wait.
-        transfer: carries the request, from its start until its release.
-        response: of a transfer that succeeded and was released.
-        error: why there is no transfer.
-        is_finished: the task has to do the rest: return, raise, or read from the transfer.
-    """
-
-    __slots__ = (
-        "error",
-        "is_finished",
-        "keeps_transfer",
-        "queued_at",
-        "request",
-        "response",
-        "transfer",
-    )
-
-    def __init__(
-        self, request: Request, origin: str, queued_at: float, *, keeps_transfer: bool
-    ) -> None:
-        super().__init__(origin, None)
-        self.request = request
-        self.queued_at = queued_at
-        self.keeps_transfer = keeps_transfer
-        self.transfer: Transfer | None = None
-        self.response: Response | None = None
-        self.error: BaseException | None = None
-        self.is_finished = False
-
-    def finish(self) -> None:
-        """Let the task do the rest."""
-        self.is_finished = True
-        if self.wake is not None:
-            self.wake()
-
-    def get_transfer(self) -> Transfer:
-        """Return the transfer, which now belongs to the task, or raise why there is none."""
-        if self.error is not None:
-            raise self.error
-        assert self.transfer is not None
-        return self.transfer
-
-
-Wakeable: TypeAlias = "QueuedRequest | Transfer"
-"""What a task may wait for: it has a `wake`."""
-
+# --- The blocking client: a transfer keeps its connection, and is found by origin and transport ---
 
 Key: TypeAlias = tuple[str, int]
 """An origin, and the id of a transport."""
@@ -320,97 +50,6 @@ Key: TypeAlias = tuple[str, int]
 _FILES = 4  # per transfer: a socket, two that libcurl wakes up with, one while it looks up a name
 _READY = 8  # transfers that are kept ready
 _NOTHING = (None,)
-
-
-class IdleTransfers:
-    """Keep idle transfers by origin and transport; the most recently used one is reused first.
-
-    Args:
-        make: makes a transfer for a key.
-        keep: idle transfers to keep.
-
-    Attributes:
-        all: every transfer, in use or idle.
-        idle_count: how many are idle.
-    """
-
-    def __init__(self, make: Callable[[Key], Transfer], keep: int) -> None:
-        self.all: set[Transfer] = set()
-        self._make = make
-        self.keep = keep
-        self._idle: dict[Key, list[Transfer]] = {}
-        self.idle_count = 0
-        self._serial = 0
-
-    def pop(self, key: Key, limit: int) -> Transfer:
-        """Return an idle transfer for the key, or a new one; the caller holds a slot.
-
-        Args:
-            key: what the transfer should be connected to.
-            limit: how many transfers there may be; at the limit the longest idle one is closed.
-        """
-        idle = self._idle.get(key)
-        if idle:
-            self.idle_count -= 1
-            transfer = idle[-1]
-            del idle[-1]  # no call, because Ctrl-C right after it would lose the result
-            if not idle:
-                del self._idle[key]
-            return transfer
-        return self.add(key, self._make(key), limit)
-
-    def add(self, key: Key, transfer: Transfer, limit: int) -> Transfer:
-        """Add a new transfer and return it; see `pop`."""
-        if len(self.all) >= limit and self.idle_count:
-            self._evict()
-        transfer.key = key
-        try:
-            self.all.add(transfer)
-        except BaseException:  # Ctrl-C
-            self.all.discard(transfer)
-            raise
-        return transfer
-
-    def _evict(self) -> None:
-        key = min(self._idle, key=lambda key: self._idle[key][0].released)
-        idle = self._idle[key]
-        self.idle_count -= 1
-        self.drop(idle.pop(0))
-        if not idle:
-            del self._idle[key]
-
-    def push(self, transfer: Transfer) -> None:
-        """Store a transfer that is ready for the next request."""
-        if self.idle_count >= self.keep:
-            if not self.keep:
-                self.drop(transfer)
-                return
-            self._evict()  # the one just used is more likely to be used again
-        self._serial += 1
-        transfer.released = self._serial
-        self.idle_count += 1
-        idle = self._idle.get(transfer.key)
-        if idle is None:
-            self._idle[transfer.key] = [transfer]
-        else:
-            idle.append(transfer)
-
-    def idle(self) -> list[Transfer]:
-        """Return the idle transfers."""
-        return [transfer for transfers in self._idle.values() for transfer in transfers]
-
-    def drop(self, transfer: Transfer) -> None:
-        """Close a transfer for good."""
-        self.all.discard(transfer)
-        transfer.close()
-
-    def close(self) -> None:
-        """Close all idle transfers, and from now on those that are released."""
-        self.keep = 0
-        idle, self._idle, self.idle_count = self._idle, {}, 0
-        for transfers in idle.values():
-            for transfer in transfers:
-                self.drop(transfer)
 
 
 class ConnectionPool:
@@ -441,7 +80,9 @@ class ConnectionPool:
     # acquire
 
     def acquire(self, request: Request) -> Transfer:
-        """Return a transfer for a request, with its connection, as soon as one may run.
+        """Choose a transfer for a request, with a connection to its server if one is idle.
+
+        Wait until one more may run.
 
         Args:
             request: what it is for.
@@ -646,3 +287,366 @@ class ConnectionPool:
             return False
         self.close()
         return True
+
+
+class IdleTransfers:
+    """Keep idle transfers by origin and transport; the most recently used one is reused first.
+
+    Args:
+        make: makes a transfer for a key.
+        keep: idle transfers to keep.
+
+    Attributes:
+        all: every transfer, in use or idle.
+        idle_count: how many are idle.
+    """
+
+    def __init__(self, make: Callable[[Key], Transfer], keep: int) -> None:
+        self.all: set[Transfer] = set()
+        self._make = make
+        self.keep = keep
+        self._idle: dict[Key, list[Transfer]] = {}
+        self.idle_count = 0
+        self._serial = 0
+
+    def pop(self, key: Key, limit: int) -> Transfer:
+        """Return an idle transfer for the key, or a new one; the caller holds a slot.
+
+        Args:
+            key: what the transfer should be connected to.
+            limit: how many transfers there may be; at the limit the longest idle one is closed.
+        """
+        idle = self._idle.get(key)
+        if idle:
+            self.idle_count -= 1
+            transfer = idle[-1]
+            del idle[-1]  # no call, because Ctrl-C right after it would lose the result
+            if not idle:
+                del self._idle[key]
+            return transfer
+        return self.add(key, self._make(key), limit)
+
+    def add(self, key: Key, transfer: Transfer, limit: int) -> Transfer:
+        """Add a new transfer and return it; see `pop`."""
+        if len(self.all) >= limit and self.idle_count:
+            self._evict()
+        transfer.key = key
+        try:
+            self.all.add(transfer)
+        except BaseException:  # Ctrl-C
+            self.all.discard(transfer)
+            raise
+        return transfer
+
+    def _evict(self) -> None:
+        key = min(self._idle, key=lambda key: self._idle[key][0].released)
+        idle = self._idle[key]
+        self.idle_count -= 1
+        self.drop(idle.pop(0))
+        if not idle:
+            del self._idle[key]
+
+    def push(self, transfer: Transfer) -> None:
+        """Store a transfer that is ready for the next request."""
+        if self.idle_count >= self.keep:
+            if not self.keep:
+                self.drop(transfer)
+                return
+            self._evict()  # the one just used is more likely to be used again
+        self._serial += 1
+        transfer.released = self._serial
+        self.idle_count += 1
+        idle = self._idle.get(transfer.key)
+        if idle is None:
+            self._idle[transfer.key] = [transfer]
+        else:
+            idle.append(transfer)
+
+    def idle(self) -> list[Transfer]:
+        """Return the idle transfers."""
+        return [transfer for transfers in self._idle.values() for transfer in transfers]
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close a transfer for good."""
+        self.all.discard(transfer)
+        transfer.close()
+
+    def close(self) -> None:
+        """Close all idle transfers, and from now on those that are released."""
+        self.keep = 0
+        idle, self._idle, self.idle_count = self._idle, {}, 0
+        for transfers in idle.values():
+            for transfer in transfers:
+                self.drop(transfer)
+
+
+# --- The other engines: transfers share their connections (libcurl chooses), so any will do ---
+
+
+class TransferPool:
+    """Keep the transfers of one event loop, or of one thread.
+
+    Args:
+        make: makes a transfer.
+        slots: whoever uses a transfer holds one of them.
+
+    Attributes:
+        slots: how many transfers may be in use.
+        all: every transfer, in use or idle.
+        idle: the most recently used one is last.
+    """
+
+    __slots__ = ("_make", "all", "idle", "slots")
+
+    def __init__(self, make: Callable[[], Transfer], slots: Slots) -> None:
+        self._make = make
+        self.slots = slots
+        self.all: set[Transfer] = set()
+        self.idle: list[Transfer] = []
+
+    def make(self) -> Transfer:
+        """Return a new transfer; the caller holds a slot."""
+        transfer = self._make()
+        self.all.add(transfer)
+        return transfer
+
+    def drop(self, transfer: Transfer) -> None:
+        """Close a transfer for good."""
+        self.all.discard(transfer)
+        transfer.close()
+
+    def close(self) -> None:
+        """Close the idle transfers."""
+        while self.idle:
+            self.drop(self.idle.pop())
+
+
+# --- Limit how many transfers run at once; callers queue for a slot ---
+#
+# This limits the sockets: callers wait here, in FIFO order, so that ten thousand tasks never mean
+# ten thousand connections.
+
+_SPARE_FILES = 64  # for the rest of the process, at least half of that
+_ORIGINS = 1000  # without a limit; beyond that, those that are not in use are forgotten
+
+
+def limit_by_open_files(wanted: int, each: int = 1) -> int:
+    """Return how many connections fit under the limit of open files (RLIMIT_NOFILE).
+
+    Args:
+        wanted: connections at most.
+        each: descriptors for each connection.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
+    # Read for each client, because a program may raise it when it starts.
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, max(soft - _SPARE_FILES, soft // 2) // each))
+
+
+class SlotWaiter:
+    """One caller that waits for a slot.
+
+    Args:
+        origin: see Slots.
+        wake: called when the slot is granted, unless the slots have their own `on_grant`.
+
+    Attributes:
+        granted: this caller has the slot, and must release it.
+    """
+
+    __slots__ = ("granted", "origin", "wake")
+
+    def __init__(self, origin: str, wake: Callable[[], object] | None) -> None:
+        self.origin = origin
+        self.wake = wake
+        self.granted = False
+
+
+def _wake(waiter: SlotWaiter) -> None:
+    if waiter.wake is not None:
+        waiter.wake()
+
+
+class Slots:
+    """Count running transfers, in total and per origin; the first waiter that may run goes first.
+
+    Not thread-safe: callers in threads hold a lock.
+
+    Args:
+        total: slots in total.
+        per_origin: slots per origin, or None; the origin "" is not limited.
+        on_grant: called once with each waiter that gets a slot; by default the waiter is woken.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        per_origin: int | None = None,
+        on_grant: Callable[..., object] = _wake,
+    ) -> None:
+        self.total = total
+        self.per_origin = per_origin
+        self.used = 0
+        self._on_grant = on_grant
+        self._used_by: dict[str, int] = {}
+        self.waiters: OrderedDict[SlotWaiter, None] = OrderedDict()  # any may leave, cheaply
+        self._unlimited: set[str] = set()  # origins that per_origin does not limit
+
+    def acquire(self, origin: str) -> bool:
+        """Take a slot if one is free and nobody else waits for it; return whether it was taken."""
+        if self.per_origin is None:
+            if self.waiters or self.used >= self.total:
+                return False
+            self.used += 1
+            return True
+        # With a limit per origin, callers may wait although there are slots: those for a full
+        # origin do not hold up other origins.
+        if self.waiters and not self._only_others_wait(origin):
+            return False
+        return self._admit(origin)
+
+    def _only_others_wait(self, origin: str) -> bool:
+        """Return whether every waiter waits for another origin, which is full."""
+        return all(
+            waiter.origin != origin and not self._has_room(waiter.origin) for waiter in self.waiters
+        )
+
+    def _has_room(self, origin: str) -> bool:
+        limit = self.per_origin
+        if limit is None or not origin or self._used_by.get(origin, 0) < limit:
+            return True
+        return origin in self._unlimited
+
+    def _admit(self, origin: str) -> bool:
+        if self.used >= self.total or not self._has_room(origin):
+            return False
+        self.used += 1
+        if self.per_origin is not None:
+            self._used_by[origin] = self._used_by.get(origin, 0) + 1
+        return True
+
+    def wait(self, waiter: SlotWaiter) -> None:
+        """Queue for a slot."""
+        self.waiters[waiter] = None
+
+    def lift_origin_limit(self, origin: str) -> None:
+        """Stop limiting an origin, and let in who waits for that limit alone."""
+        if len(self._unlimited) >= _ORIGINS:
+            self._unlimited.intersection_update(self._used_by)
+        self._unlimited.add(origin)
+        self._grant_all()
+
+    def leave(self, waiter: SlotWaiter) -> None:
+        """Stop waiting; a slot that was granted meanwhile goes to the next waiter."""
+        if waiter.granted:
+            self.release(waiter.origin)
+        else:
+            del self.waiters[waiter]
+
+    def release(self, origin: str) -> None:
+        """Release a slot; the first waiter that may have it gets it."""
+        self.used -= 1
+        if self.per_origin is not None:
+            left = self._used_by[origin] - 1
+            if left:
+                self._used_by[origin] = left
+            else:
+                del self._used_by[origin]
+        if self.waiters:
+            self._grant()
+
+    def _grant(self) -> bool:
+        for waiter in self.waiters:  # the first that may go, which need not be the oldest
+            if self._admit(waiter.origin):
+                del self.waiters[waiter]
+                waiter.granted = True
+                self._on_grant(waiter)
+                return True
+        return False
+
+    def _grant_all(self) -> None:
+        while self._grant():
+            pass
+
+    def lift_limits(self) -> None:
+        """Let everybody in, now and later; those that waited find the client closed."""
+        self.total, self.per_origin = sys.maxsize, None
+        self._grant_all()
+
+
+def no_slot_error(request: Request, limit: int) -> PoolTimeout | DeadlineExceeded:
+    """Return the exception for a wait for a slot that took too long."""
+    return (DeadlineExceeded if request.is_late(monotonic()) else PoolTimeout)(
+        f"{request}: none of the {limit} connections became free in time; "
+        "close streamed responses, or raise max_connections or timeout=Timeout(pool=...)",
+        request=request,
+    )
+
+
+# --- Queue a request on a curl_multi until its transfer may start, and wait for its end ---
+
+
+class QueuedRequest(SlotWaiter):
+    """One request that found no free slot.
+
+    Whoever releases a slot starts the transfer of the first request in the queue. A transfer that
+    succeeded serves the next request as soon as its response is made. So the task of a request is
+    woken once, at the end.
+
+    Args:
+        request: complete.
+        origin: of its slot.
+        queued_at: the monotonic time.
+        keeps_transfer: the task needs the transfer from the start, to feed it or to read from it.
+
+    Attributes:
+        wake: wakes the task that waits, if one does; set again for each wait.
+        transfer: carries the request, from its start until its release.
+        response: of a transfer that succeeded and was released.
+        error: why there is no transfer.
+        is_finished: the task has to do the rest: return, raise, or read from the transfer.
+    """
+
+    __slots__ = (
+        "error",
+        "is_finished",
+        "keeps_transfer",
+        "queued_at",
+        "request",
+        "response",
+        "transfer",
+    )
+
+    def __init__(
+        self, request: Request, origin: str, queued_at: float, *, keeps_transfer: bool
+    ) -> None:
+        super().__init__(origin, None)
+        self.request = request
+        self.queued_at = queued_at
+        self.keeps_transfer = keeps_transfer
+        self.transfer: Transfer | None = None
+        self.response: Response | None = None
+        self.error: BaseException | None = None
+        self.is_finished = False
+
+    def finish(self) -> None:
+        """Let the task do the rest."""
+        self.is_finished = True
+        if self.wake is not None:
+            self.wake()
+
+    def get_transfer(self) -> Transfer:
+        """Return the transfer, which now belongs to the task, or raise why there is none."""
+        if self.error is not None:
+            raise self.error
+        assert self.transfer is not None
+        return self.transfer
+
+
+Wakeable: TypeAlias = "QueuedRequest | Transfer"
+"""What a task may wait for: it has a `wake`."""

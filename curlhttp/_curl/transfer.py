@@ -29,6 +29,7 @@ from curlhttp._models.decoding import MANY, fold
 from curlhttp._models.request import IDEMPOTENT, Request
 from curlhttp._models.response import Head
 from curlhttp._models.timings import CurlTimings
+from curlhttp.exceptions import ConnectionError
 
 __all__ = ["Counts", "Transfer", "count_connections", "leak", "leak_transfer"]
 

@@ -1,4 +1,6 @@
-"""Follow redirects; apply the deadline, credentials and cookies to each hop.
+"""Follow redirects; apply the deadline, authentication and cookies to each hop.
+
+_policy/redirect.py makes the request for the next hop and drops credentials that it must not get.
 
 This is in every chain, and most requests need none of it. So it is one coroutine, which checks
 before and after each exchange whether there is anything to do.

@@ -1,8 +1,9 @@
 """Decide whether a failed attempt is retried, and after which delay.
 
-Pure: no clock and no I/O; time and random numbers are arguments. What matters is whether the server
-may have processed the request: if not, any method is retried, otherwise only methods that are
-idempotent. A budget limits retries to a share of an origin's requests.
+`RetryPolicy.objection` decides by the failure: if the server cannot have processed the request, any
+method is retried, otherwise only methods that are idempotent. _flow/retry.py adds the attempts and
+the time that are left, the delay and the budget. No clock and no I/O: time and random numbers are
+arguments. Only `RetryBudget`, which limits retries to a share of an origin's requests, has a state.
 """
 
 from __future__ import annotations

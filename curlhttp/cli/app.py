@@ -1,4 +1,4 @@
-"""The command group, shell completion, and how an error becomes a line and an exit status."""
+"""The `curlhttp` command group: it runs the commands, reports errors, and completes in shells."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ __all__ = ["app"]
 
 _GROUP_OPTIONS = ("-h", "--help", "--version")
 _SHELLS = ("bash", "zsh", "fish")
+_MIN_SIMILARITY = 0.82  # of a suggested option: one wrong letter of six
 _COMPLETION_EPILOG = """\b
 Examples:
   curlhttp completion bash --install
@@ -34,14 +35,14 @@ Examples:
 
 
 class App(click.Group):
-    """A group that lists commands in the order they were added, and prints errors in one line."""
+    """A group that lists commands in the order they were added, and prints an error in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which they were added."""
+        """Return the names of the commands, in the order they were added."""
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; `curlhttp URL` is `curlhttp request URL`, as in curl and httpie."""
+        """Parse the arguments. Like curl and httpie, `curlhttp URL` sends a request to URL."""
         if args and args[0].lower() in self.commands:  # also `curlhttp GET URL`
             args = [args[0].lower(), *args[1:]]
         elif (
@@ -54,21 +55,21 @@ class App(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. A closed pipe is our error, because click would exit with status 1."""
+        """Run the command. Handle a closed pipe here, because click would exit with status 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise to_failure(error) or error from None
 
     def main(self, args: Sequence[str] | None = None, *_: object, **extra: Any) -> NoReturn:
-        """Run a command and exit."""
+        """Run a command, and exit with its status."""
         _replace_closed_streams()
         _escape_unencodable_output()
         extra["standalone_mode"] = False
         try:
             status = super().main(args, **extra)
         except click.ClickException as error:
-            error.show()
+            _improve_suggestions(error).show()
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
             status = INTERRUPTED
@@ -81,8 +82,26 @@ class App(click.Group):
         sys.exit(_flush(status if isinstance(status, int) else 0))
 
 
+def _improve_suggestions(error: click.ClickException) -> click.ClickException:
+    """Suggest only options that are spelled almost like the unknown one.
+
+    click compares loosely, and includes the dashes: it suggests --retry for curl's --create-dirs.
+    """
+    if not isinstance(error, click.NoSuchOption):
+        return error
+    from difflib import SequenceMatcher
+
+    compare = SequenceMatcher(b=error.option_name.lstrip("-"))
+    similar = []
+    for option in error.possibilities or ():
+        compare.set_seq1(option.lstrip("-"))
+        if compare.ratio() >= _MIN_SIMILARITY:
+            similar.append(option)
+    return click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
+
+
 def _replace_closed_streams() -> None:
-    """Open a closed standard stream so that its use fails and no socket gets its descriptor."""
+    """Open a closed standard stream, so that using it fails and no socket gets its descriptor."""
     for name, mode, access in (
         ("stdin", "r", os.O_WRONLY),
         ("stdout", "w", os.O_RDONLY),
@@ -100,13 +119,12 @@ def _escape_unencodable_output() -> None:
 
 
 def _flush(status: int) -> int:
-    """Flush stdout, and return the exit status: the pipe may be closed, or the disk full."""
+    """Flush stdout, and return the exit status, because the pipe may be closed or the disk full."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # so that the flush at exit succeeds
+        # So that Python's flush at exit succeeds.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         failure = to_failure(error)
         if failure is not None and not status:
             failure.show()
@@ -119,22 +137,24 @@ def _flush(status: int) -> int:
     __version__, prog_name="curlhttp", message=f"%(prog)s %(version)s ({libcurl_version()})"
 )
 def app() -> None:
-    """Send HTTP requests: one, a list of millions, or as fast as a server can answer.
+    """Send HTTP requests: a single one, a list of millions, or a load test.
 
-    Each command has its own help: curlhttp get --help
+    Run `curlhttp COMMAND --help` to see the options of a command.
     """
 
 
 # --- shell completion ---
 
 
-@click.command(help="Show or install the script that completes commands in SHELL.",
+@click.command(help="Print or install the script for shell completion.",
                epilog=_COMPLETION_EPILOG)  # fmt: skip
 @click.argument("shell", type=click.Choice(_SHELLS))
-@click.option("--install", is_flag=True, help="Write it to where the shell looks for it.")
+@click.option(
+    "--install", is_flag=True, help="Write the script to the file that the shell loads it from."
+)
 @click.pass_context
 def completion(context: click.Context, shell: str, install: bool) -> None:
-    """Show or install a script."""
+    """Print or install a completion script."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
@@ -148,11 +168,11 @@ def completion(context: click.Context, shell: str, install: bool) -> None:
     path.write_text(script, encoding="utf-8")
     click.echo(f"wrote {path}: restart {shell} to use it")
     if shell == "zsh":
-        click.echo("~/.zshrc needs this line before compinit:  fpath+=~/.zfunc")
+        click.echo("add this line to ~/.zshrc, before compinit:  fpath+=~/.zfunc")
 
 
 def _get_completion_path(shell: str) -> Path:
-    """Return the file from which a shell loads the completion of the command."""
+    """Return the file from which a shell loads the completion script."""
     home = Path.home()
     if shell == "zsh":
         return home / ".zfunc" / "_curlhttp"

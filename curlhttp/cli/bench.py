@@ -1,39 +1,61 @@
-"""The command `curlhttp bench`: a small load test from one process."""
+"""The command `curlhttp bench`: load-test one or two URLs from one process.
+
+A closed loop keeps a number of requests running. An open loop (--rate) starts requests at a fixed
+rate. A histogram counts the latencies.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
-from curlhttp.cli.options import ConnectionOptions, connection_options, integer, parse_seconds
+from curlhttp.cli.options import (
+    ConnectionOptions,
+    add_options,
+    connection_options,
+    integer,
+    parse_seconds,
+)
 from curlhttp.cli.terminal import console, format_bytes, format_counts, format_seconds
+from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
     from curlhttp._client.async_client import AsyncClient
-    from curlhttp.cli.load_generator import LoadPlan, LoadResult
+    from curlhttp._client.client import Client
+    from curlhttp._models.request import Request
+    from curlhttp._models.response import Response
 
-__all__ = ["bench"]
+__all__ = ["LatencyHistogram", "bench"]
 
-_ROWS = 10
-_REQUESTS = 1000
+_REQUESTS = 1000  # by default, without -z
+_PERCENTILES = (50, 75, 90, 95, 99, 99.9)
+_ROWS = 10  # of the histogram
+_ROUNDS = 10  # of each URL, if there are two
+_MAX_TASKS = 100_000  # in an open loop; if there are more, the next one starts late
+
 _EPILOG = """\b
-Each concurrent request has a connection; the first round opens them and does
-not count. A latency is the time of one transfer, as libcurl measures it; with
---rate it counts from when the request was due. Two URLs take turns, and -n is
-for each of them. Ctrl-C shows what was measured until then.
-The client itself uses one core: if the server is faster than that, the client
-is measured and not the server.
+Each concurrent request has its own connection. The first round opens the
+connections and is not counted. A latency is the time of one transfer as
+libcurl measures it. With --rate, it starts when the request was due.
+Two URLs take turns, and -n applies to each. Ctrl-C prints the results so far.
+The client uses one core: if the server is faster than that, the results
+measure the client, not the server.
 
 \b
-Exit status: 0 all statuses were below 400, 1 some were not, or there were
-errors, 130 Ctrl-C.
+Exit status: 0 if all statuses were below 400, 1 if there were others or
+errors, 130 after Ctrl-C.
 
 \b
 Examples:
@@ -42,10 +64,25 @@ Examples:
   curlhttp bench http://127.0.0.1:8080/ --rate 200 -z 30 --plot latencies.svg
   curlhttp bench http://127.0.0.1:8080/old http://127.0.0.1:8080/new
 """
+_OPTIONS = (
+    click.option("-c", "--concurrency", type=integer(1, 10_000), default=64, show_default=True,
+                 metavar="N", help="Number of concurrent requests."),
+    click.option("-n", "--requests", type=integer(most=10**12), metavar="N",
+                 help=f"Total number of requests.  [default: {_REQUESTS} without -z]"),
+    click.option("-z", "--duration", type=parse_seconds, metavar="SECONDS",
+                 help="Do not start requests after this time."),
+    click.option("--rate", type=parse_seconds, metavar="N",
+                 help="Start N requests per second, even if earlier ones are still running."),
+    click.option("-X", "--method", default="GET", show_default=True, help="HTTP method."),
+    click.option("-d", "--data", metavar="DATA", help="Request body, which is sent unchanged."),
+    click.option("--plot", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+                 help="Plot latencies by percentile to an SVG file."),
+    click.option("--json", "as_json", is_flag=True, help="Print the results as JSON."),
+)  # fmt: skip
 
 
 class _BenchOptions(TypedDict):
-    """The values of the options; see their help."""
+    """The values of the options. Their help texts describe them."""
 
     concurrency: int
     requests: int | None
@@ -57,54 +94,16 @@ class _BenchOptions(TypedDict):
     as_json: bool
 
 
-@click.command(
-    help="Load-test one URL, or two in turn, and show rate and latencies.",
-    epilog=_EPILOG,
-)
+@click.command(help="Load-test one URL, or compare two.", epilog=_EPILOG)
 @click.argument("urls", nargs=-1, required=True, metavar="URL [URL]")
-@click.option(
-    "-c",
-    "--concurrency",
-    type=integer(1, 10_000),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Concurrent requests.",
-)
-@click.option(
-    "-n",
-    "--requests",
-    type=integer(most=10**12),
-    metavar="N",
-    help=f"Total number of requests.  [default: {_REQUESTS} without -z]",
-)
-@click.option(
-    "-z", "--duration", type=parse_seconds, metavar="SECONDS", help="Start no request after that."
-)
-@click.option(
-    "--rate",
-    type=parse_seconds,
-    metavar="N",
-    help="Start N requests per second, whatever has ended.",
-)
-@click.option("-X", "--method", default="GET", show_default=True)
-@click.option("-d", "--data", metavar="DATA", help="Send this body unchanged.")
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, writable=True),
-    metavar="FILE",
-    help="Plot latencies by percentile, as SVG.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Show the results as JSON on stdout.")
+@add_options(_OPTIONS)
 @connection_options
 def bench(
     urls: tuple[str, ...], connection: ConnectionOptions, **options: Unpack[_BenchOptions]
 ) -> int:
-    """Send many requests."""
-    from curlhttp.cli.load_generator import LoadResult, draw
-
+    """Run a load test, and print the results."""
     if len(urls) > 2:
-        raise click.UsageError("at most two URLs can be given")
+        raise click.UsageError("bench takes one or two URLs")
     plan = _create_plan(urls, options)
     results = [LoadResult(url) for url in urls]
     status = _run(connection, plan, results)
@@ -114,13 +113,11 @@ def bench(
     else:
         _print(results)
     if options["plot"]:
-        draw([(result.url, result.latencies) for result in results], options["plot"])
+        _draw_plot([(result.url, result.latencies) for result in results], options["plot"])
     return status or int(any(result.ok != result.done for result in results))
 
 
 def _create_plan(urls: tuple[str, ...], options: _BenchOptions) -> LoadPlan:
-    from curlhttp.cli.load_generator import LoadPlan
-
     most = options["requests"] or (None if options["duration"] else _REQUESTS)
     concurrency = options["concurrency"]
     plan = LoadPlan(
@@ -143,30 +140,304 @@ def _check_open_files(concurrency: int) -> None:
     if bound < concurrency:
         raise CommandFailed(
             f"-c {concurrency} is more than the {bound} connections that the limit on open files "
-            "allows: see ulimit -n",
+            "allows; raise it with ulimit -n",
             2,
         )
 
 
 def _run(connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult]) -> int:
-    """Fill the results; return the exit status of Ctrl-C, or 0."""
-    from curlhttp.cli.load_generator import run_closed, run_open
-
+    """Fill in the results, and return 0, or 130 after Ctrl-C."""
     with connection.client(max_connections=plan.concurrency) as client:  # validates the options
         try:
             if plan.rate is None:
-                run_closed(client, plan, results)
+                _run_closed_loop(client, plan, results)
             else:
-                run_open(_client_factory(connection, plan.concurrency), plan, results)
+                import asyncio
+
+                asyncio.run(_run_open_loop(connection, plan, results))
         except KeyboardInterrupt:
             return INTERRUPTED
     return 0
 
 
-def _client_factory(connection: ConnectionOptions, concurrency: int) -> Callable[[], AsyncClient]:
+# --- send requests ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadPlan:
+    """The requests of a load test.
+
+    Args:
+        urls: one URL, or two to compare.
+        method: the HTTP method.
+        content: the body, or None.
+        concurrency: the number of concurrent requests.
+        requests: the number of requests to each URL, or None for no limit.
+        seconds: how long to start requests, for all URLs together, or None for no limit.
+        rate: requests per second in an open loop, or None for a closed loop.
+    """
+
+    urls: tuple[str, ...]
+    method: str
+    content: bytes | None
+    concurrency: int
+    requests: int | None
+    seconds: float | None
+    rate: float | None
+
+    def build_request(self, client: Client | AsyncClient, url: str) -> Request:
+        """Build a request that can be sent repeatedly, because no cookie jar changes it."""
+        request = client.build_request(self.method, url, content=self.content)
+        request.jar = None
+        return request
+
+
+# --- closed loop ---
+
+
+def _run_closed_loop(client: Client, plan: LoadPlan, results: list[LoadResult]) -> None:
+    """Keep a number of requests running: each one starts when another one has ended.
+
+    Two URLs take turns, so that other load on the machine affects both.
+
+    Args:
+        client: sends the requests.
+        plan: what to send.
+        results: one for each URL, updated while this runs.
+    """
+    requests = [plan.build_request(client, url) for url in plan.urls]
+    for request in requests:
+        for outcome in client.map([request] * plan.concurrency, concurrency=plan.concurrency):
+            _raise_if_unreachable(outcome)
+    rounds = _ROUNDS if len(requests) > 1 else 1
+    seconds = None if plan.seconds is None else plan.seconds / rounds / len(requests)
+    for number in range(rounds):
+        for request, result in zip(requests, results, strict=True):
+            count = plan.requests
+            if count is not None:  # the remainder goes to the first rounds
+                count = count // rounds + (number < count % rounds)
+            _run_round(client, request, result, (count, seconds, plan.concurrency))
+
+
+def _run_round(
+    client: Client,
+    request: Request,
+    result: LoadResult,
+    limits: tuple[int | None, float | None, int],
+) -> None:
+    count, seconds, concurrency = limits
+    started, earlier = time.monotonic(), result.seconds
+
+    def requests() -> Iterator[Request]:
+        done = 0
+        while done != count and (seconds is None or time.monotonic() - started < seconds):
+            yield request
+            done += 1
+
+    with client.map(requests(), concurrency=concurrency) as outcomes:
+        for outcome in outcomes:
+            result.add(outcome)
+            result.seconds = earlier + time.monotonic() - started
+
+
+def _raise_if_unreachable(outcome: Response | RequestException) -> None:
+    if isinstance(outcome, RequestException) and not outcome.request_sent:
+        raise outcome  # there is no server, so a thousand more attempts are pointless
+
+
+# --- open loop ---
+
+
+async def _run_open_loop(
+    connection: ConnectionOptions, plan: LoadPlan, results: list[LoadResult]
+) -> None:
+    """Start a number of requests per second, whether or not earlier ones have ended.
+
+    A latency starts when the request was due, so it includes the wait for a connection. A server
+    that stalls for a second delays all requests that were due in that second. A closed loop would
+    not have sent these requests ("coordinated omission").
+
+    Args:
+        connection: the options of the client.
+        plan: what to send, and at which rate. Two URLs take turns.
+        results: one for each URL, updated while this runs.
+    """
+    import asyncio  # here, because every command imports this module
+
     from curlhttp._client.async_client import AsyncClient
 
-    return lambda: AsyncClient(**{**connection.settings(), "max_connections": concurrency})
+    settings = {**connection.settings(), "max_connections": plan.concurrency}
+    async with AsyncClient(**settings) as client:
+        requests = [plan.build_request(client, url) for url in plan.urls]
+        for request in requests:
+            warm_up = (_send(client, request) for _ in range(min(plan.concurrency, 16)))
+            for outcome in await asyncio.gather(*warm_up):
+                _raise_if_unreachable(outcome)
+        started = time.monotonic()
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def send(index: int, due: float) -> None:
+            outcome = await _send(client, requests[index])
+            ended = time.monotonic()
+            results[index].add(outcome, ended - due)
+            results[index].seconds = ended - started
+
+        for index, due in _schedule(plan, started):
+            if len(tasks) >= _MAX_TASKS:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # Sleep even if it is late, so that running requests can proceed.
+            await asyncio.sleep(max(due - time.monotonic(), 0))
+            task = asyncio.create_task(send(index, due))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        await asyncio.gather(*tasks)
+
+
+def _schedule(plan: LoadPlan, started: float) -> Iterator[tuple[int, float]]:
+    """Yield the index of the URL and the time at which each request is due."""
+    assert plan.rate is not None
+    number = 0
+    while plan.requests is None or number < plan.requests * len(plan.urls):
+        offset = number / plan.rate
+        if plan.seconds is not None and offset >= plan.seconds:
+            return
+        yield number % len(plan.urls), started + offset
+        number += 1
+
+
+async def _send(client: AsyncClient, request: Request) -> Response | RequestException:
+    try:
+        return await client.send(request)
+    except RequestException as error:
+        return error
+
+
+# --- count, and show the counts ---
+
+
+class LoadResult:
+    """The result of a load test for one URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.latencies: LatencyHistogram = LatencyHistogram()
+        self.statuses: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.size: int = 0
+        self.ok: int = 0
+        self.seconds: float = 0.0
+
+    def add(self, outcome: Response | RequestException, latency: float | None = None) -> None:
+        """Count a request.
+
+        Args:
+            outcome: the response, or the error.
+            latency: seconds since the request was due, or None to use the time of its transfer.
+        """
+        if isinstance(outcome, RequestException):
+            self.errors[type(outcome).__name__] += 1
+            return
+        self.statuses[str(outcome.status_code)] += 1
+        self.ok += outcome.status_code < 400
+        self.size += len(outcome.content)
+        self.latencies.add(outcome.timings.total if latency is None else latency)
+
+    @property
+    def done(self) -> int:
+        """Return the number of requests."""
+        return self.latencies.count + sum(self.errors.values())
+
+    def as_json(self) -> dict[str, object]:
+        """Return the results for --json, in seconds and bytes."""
+        latencies = self.latencies
+        percentiles = {f"p{part:g}": round(latencies.percentile(part), 6) for part in _PERCENTILES}
+        seconds = max(self.seconds, 1e-9)
+        return {
+            "url": self.url,
+            "requests": self.done,
+            "ok": self.ok,
+            "statuses": dict(self.statuses.most_common()),
+            "errors": dict(self.errors.most_common()),
+            "seconds": round(self.seconds, 3),
+            "rate": round(self.done / seconds, 1),
+            "bytes": self.size,
+            "bytes_per_second": round(self.size / seconds),
+            "latency": {
+                "min": round(latencies.least, 6) if latencies.count else 0.0,
+                "mean": round(latencies.mean, 6),
+                **percentiles,
+                "max": round(latencies.most, 6),
+            },
+        }
+
+
+_STEP = math.log(1.01)  # each counter covers a range of one per cent
+_SHORTEST = 1e-6  # seconds; shorter latencies count as this
+
+
+class LatencyHistogram:
+    """Count any number of latencies in a limited number of counters.
+
+    Percentiles are accurate to within one per cent.
+    """
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.total: float = 0.0
+        self.least: float = math.inf
+        self.most: float = 0.0
+        self._counts: Counter[int] = Counter()
+
+    def add(self, seconds: float) -> None:
+        """Count a latency.
+
+        Args:
+            seconds: zero or more.
+        """
+        self.count += 1
+        self.total += seconds
+        self.least = min(self.least, seconds)
+        self.most = max(self.most, seconds)
+        self._counts[round(math.log(max(seconds, _SHORTEST)) / _STEP)] += 1
+
+    @property
+    def mean(self) -> float:
+        """Return the mean in seconds, or 0 if there are no latencies."""
+        return self.total / self.count if self.count else 0.0
+
+    def percentile(self, percent: float) -> float:
+        """Return a percentile in seconds, or 0 if there are no latencies.
+
+        Args:
+            percent: greater than 0, at most 100.
+        """
+        remaining = math.ceil(self.count * percent / 100)
+        for step in sorted(self._counts):
+            remaining -= self._counts[step]
+            if remaining <= 0:
+                return min(max(math.exp(step * _STEP), self.least), self.most)
+        return 0.0
+
+    def rows(self, count: int) -> list[tuple[float, int]]:
+        """Return rows of equal width, each with its upper bound in seconds and its count.
+
+        The last row reaches from the 99th percentile to the maximum.
+
+        Args:
+            count: the maximum number of rows, at least two.
+        """
+        if not self.count:
+            return []
+        end = self.percentile(99)
+        width = (end - self.least) / (count - 1)
+        bounds = [self.least + width * number for number in range(1, count - 1)] if width else []
+        bounds += [end, self.most]
+        rows = [0] * len(bounds)
+        for step, times in self._counts.items():
+            rows[min(bisect_left(bounds, math.exp(step * _STEP)), len(bounds) - 1)] += times
+        while not rows[-1]:
+            rows.pop()
+        return list(zip(bounds, rows, strict=False))
 
 
 def _print(results: list[LoadResult]) -> None:
@@ -185,8 +456,6 @@ def _print(results: list[LoadResult]) -> None:
 
 
 def _print_result(result: LoadResult, out: Console) -> None:
-    from curlhttp.cli.load_generator import PERCENTILES
-
     seconds = max(result.seconds, 1e-9)
     rate, speed = result.done / seconds, result.size / seconds
     rows = [
@@ -197,7 +466,7 @@ def _print_result(result: LoadResult, out: Console) -> None:
     ]
     latencies = result.latencies
     if latencies.count:
-        parts = [f"p{part:g} {format_seconds(latencies.percentile(part))}" for part in PERCENTILES]
+        parts = [f"p{part:g} {format_seconds(latencies.percentile(part))}" for part in _PERCENTILES]
         ends = f"min {format_seconds(latencies.least)}, max {format_seconds(latencies.most)}"
         rows += [("latency", ", ".join(parts)), ("", ends)]
     for name, text in rows:
@@ -210,3 +479,75 @@ def _print_result(result: LoadResult, out: Console) -> None:
     for bound, times in histogram:
         bar = "█" * round(width * times / most) or ("▏" if times else "")
         out.print(f"≤ {format_seconds(bound):>8}  {times:>9,}  {bar}", soft_wrap=True)
+
+
+# --- plot ---
+
+_WIDTH, _HEIGHT = 720, 360
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 700, 50, 320
+_PLOTTED = (50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
+_LABELLED = (50, 75, 90, 99, 99.9, 99.99)
+_COLOURS = ("#d1495b", "#00798c")
+_GRID_LINES = 4
+
+
+def _draw_plot(series: Sequence[tuple[str, LatencyHistogram]], path: str) -> None:
+    """Plot latencies by percentile to an SVG file. A logarithmic scale shows the tail.
+
+    The background is white, so that the plot is readable in dark mode.
+
+    Args:
+        series: the name of each line, and its latencies.
+        path: the path of the file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    from html import escape
+
+    highest = max((latencies.most for _, latencies in series), default=0.0) or 1e-6
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        *_draw_grid(highest),
+    ]
+    for number, (name, latencies) in enumerate(series):
+        colour = _COLOURS[number % len(_COLOURS)]
+        parts.append(
+            f'<text x="{_LEFT}" y="{18 + 16 * number}" fill="{colour}">{escape(name)}</text>'
+        )
+        if latencies.count:
+            points = " ".join(
+                f"{_get_x(part):.1f},{_get_y(latencies.percentile(part), highest):.1f}"
+                for part in _PLOTTED
+            )
+            parts.append(
+                f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+            )
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join([*parts, "</svg>", ""]))
+
+
+def _draw_grid(highest: float) -> list[str]:
+    parts = []
+    for line in range(_GRID_LINES + 1):
+        value = highest * line / _GRID_LINES
+        y = _get_y(value, highest)
+        parts.append(f'<path d="M{_LEFT} {y:.1f}H{_RIGHT}" stroke="#ddd"/>')
+        label = format_seconds(value) if value else "0"
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    parts += [
+        f'<text x="{_get_x(part):.1f}" y="{_BOTTOM + 20}" text-anchor="middle">p{part:g}</text>'
+        for part in _LABELLED
+    ]
+    return parts
+
+
+def _get_x(percent: float) -> float:
+    first, last = (math.log10(100 - each) for each in (_PLOTTED[0], _PLOTTED[-1]))
+    return _LEFT + (_RIGHT - _LEFT) * (first - math.log10(100 - percent)) / (first - last)
+
+
+def _get_y(value: float, highest: float) -> float:
+    return _BOTTOM - (_BOTTOM - _TOP) * value / highest

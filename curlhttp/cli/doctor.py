@@ -1,4 +1,4 @@
-"""The command `curlhttp doctor`: show the environment, and what is wrong with it."""
+"""The command `curlhttp doctor`: check the environment, and warn about problems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _EPILOG = """\b
-Exit status: 0, or 1 if there is a warning.
+Exit status: 0 if there are no warnings, 1 if there are.
 
 \b
 Examples:
@@ -30,11 +30,11 @@ Examples:
 """
 
 
-@click.command(help="Show versions, certificates, proxies and limits that apply.", epilog=_EPILOG)
-@click.option("--json", "as_json", is_flag=True, help="Show it as JSON.")
+@click.command(help="Check versions, certificates, proxies and limits.", epilog=_EPILOG)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @color_option
 def doctor(as_json: bool) -> int:
-    """Show the environment."""
+    """Print the report."""
     problems: list[str] = []
     report = {
         "curlhttp": __version__,
@@ -103,13 +103,13 @@ def _check_proxies(problems: list[str]) -> dict[str, object]:
 
     proxies: dict[str, str | None] = {}
     for scheme in ("http", "https"):
-        # A host below .invalid (RFC 2606), because NO_PROXY is unlikely to contain it.
+        # A host below .invalid (RFC 2606), because NO_PROXY is unlikely to list it.
         proxy = proxy_for(parse_url(f"{scheme}://proxy-check.invalid/"))
         try:
             proxies[scheme] = _format_proxy(Proxy.parse(proxy)) if proxy else None
         except InvalidProxyURL as error:
             proxies[scheme] = "invalid"
-            problems.append(f"the proxy for {scheme} cannot be used: {error}")
+            problems.append(f"the proxy for {scheme} is invalid: {error}")
     no_proxy = os.environ.get("no_proxy", os.environ.get("NO_PROXY"))
     return {"proxies": proxies, "no_proxy": no_proxy}
 
@@ -131,8 +131,8 @@ def _check_open_files(problems: list[str]) -> dict[str, int | None] | None:
     default = Limits().max_connections
     if most < default:
         problems.append(
-            f"only {soft} files may be open, so a client has at most {most} connections "
-            f"instead of {default}; see ulimit -n"
+            f"the limit on open files is {soft}, so a client has at most {most} connections "
+            f"instead of {default}; raise it with ulimit -n"
         )
     infinite = resource.RLIM_INFINITY
     return {

@@ -1,4 +1,4 @@
-"""Save bodies to files: their names, and how to resume a download that was interrupted."""
+"""Save bodies to files: choose their names, and resume interrupted downloads."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ if TYPE_CHECKING:
 
 __all__ = ["ARGUMENTS", "get_name", "get_server_name", "resume", "save"]
 
-ARGUMENTS = "curlhttp.arguments"  # in click's meta: the command line as it was typed
+ARGUMENTS = "curlhttp.arguments"  # key in click's meta of the command line as it was typed
 _NAME = re.compile(r";\s*filename=(?:\"((?:[^\"\\]|\\.)*)\"|([^;\s]+))", re.IGNORECASE)
 _EXTENDED_NAME = re.compile(r";\s*filename\*=utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
 _SECRETS = ("user", "cookies", "proxy", "data", "show_secrets")  # parameters of the command
-_OUR_SUFFIXES = (".part", ".part.json")
+_PARTIAL_SUFFIXES = (".part", ".part.json")  # files of an interrupted download
 
 
 def get_name(url: str) -> str:
-    """Return a file name for a URL: the last segment of its path.
+    """Return the file name for -O: the last segment of the URL's path.
 
     Raises:
         click.UsageError: the path ends with a slash.
     """
     name = _sanitize_name(urlsplit(url).path)
     if name is None:
-        raise click.UsageError("-O: the path of the URL has no file name: use -o FILE")
+        raise click.UsageError("-O: the path of the URL has no file name; use -o FILE")
     return name
 
 
 def get_server_name(response: Response, path: Path) -> Path:
-    """Return the file name in Content-Disposition (RFC 6266), without folders.
+    """Return the file name for -OJ: the one in Content-Disposition (RFC 6266), without folders.
 
     Args:
-        response: the response, which is not trusted.
-        path: the name to use if there is none.
+        response: the response. Its headers are not trusted.
+        path: the name to use if there is no such header.
 
     Raises:
-        CommandFailed: a file with this name exists, or is being written. A server must not choose
-            which file is replaced, or which download is resumed.
+        CommandFailed: a file with this name exists, or belongs to a download. A server must not
+            choose which file is replaced, or which download is resumed.
     """
     value = response.headers.get("content-disposition", "")
     extended, plain = _EXTENDED_NAME.search(value), _NAME.search(value)
@@ -68,33 +68,34 @@ def get_server_name(response: Response, path: Path) -> Path:
         name = _sanitize_name(plain[1] or plain[2] or "") if plain else None
     if name is None:
         return path
-    files = (name, *(name + suffix for suffix in _OUR_SUFFIXES))
+    files = (name, *(name + suffix for suffix in _PARTIAL_SUFFIXES))
     existing = [file for file in files if os.path.lexists(file)]
     if existing:
-        raise CommandFailed(f"{existing[0]}: the file exists, and a name from a server never "
-                            "replaces a file: use -o FILE", WRITE_ERROR)  # fmt: skip
-    if name.lower().endswith(_OUR_SUFFIXES):
-        raise CommandFailed(f"{name}: this name from the server is that of an interrupted "
-                            "download: use -o FILE", WRITE_ERROR)  # fmt: skip
+        raise CommandFailed(f"{existing[0]}: the file exists, and a name from the server never "
+                            "replaces a file; use -o FILE", WRITE_ERROR)  # fmt: skip
+    if name.lower().endswith(_PARTIAL_SUFFIXES):
+        raise CommandFailed(f"{name}: this name from the server is reserved for interrupted "
+                            "downloads; use -o FILE", WRITE_ERROR)  # fmt: skip
     return Path(name)
 
 
 def _sanitize_name(text: str) -> str | None:
-    """Return the last segment of a path if it can be the name of a file."""
+    """Return the last segment of a path as a safe file name, or None if nothing is left of it."""
     name = printable(text.replace("\\", "/").rpartition("/")[2]).strip().lstrip(".")
     name = name.encode("utf-8", "replace").decode()[:200]
     return name or None
 
 
 def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
-    """Write a body to a file, which is replaced only when the body is complete.
+    """Read a body and write it to a file, which is replaced only when the body is complete.
 
-    The body is written to `<path>.part`, which is renamed at the end. If it is interrupted, the old
-    file remains, and -C can resume the download if the server identifies its version. If the path
-    is not a regular file, such as a pipe, the body is written to it directly.
+    The body is written to `<path>.part`, which is renamed at the end. If the download is
+    interrupted, the old file remains, and -C can resume the download if the server identified the
+    version of the file. If the path is not a regular file, such as a pipe, the body is written to
+    it directly.
 
     Args:
-        body: it is read here.
+        body: the body of the response.
         path: the path of the file.
         shows_progress: draw a progress bar on stderr.
     """
@@ -124,7 +125,7 @@ def save(body: MeasuredBody, path: Path, *, shows_progress: bool) -> None:
 def resume(
     client: Client, url: str, path: Path, keywords: RequestOptions, *, shows_progress: bool
 ) -> None:
-    """Download to a file, and resume an earlier attempt if there is one."""
+    """Download to a file, and resume an interrupted download if there is one."""
     from curlhttp.progress import bar
 
     bars = bar(console=console(stderr=True)) if shows_progress else nullcontext()
@@ -139,18 +140,18 @@ def resume(
 
 
 def _print_how_to_resume(path: Path, size: int) -> None:
-    """Print how much of an interrupted download is kept, and the command for the rest."""
+    """Print how much of an interrupted download was kept, and the command that resumes it."""
     name = printable(str(path))
     if not size:
-        reason = "the server sent no strong ETag to identify the rest by"
-        click.echo(f"curlhttp: nothing of {name} is kept: {reason}", err=True)
+        reason = "the server sent no strong ETag, so the download cannot be resumed"
+        click.echo(f"curlhttp: nothing of {name} was kept: {reason}", err=True)
         return
-    click.echo(f"curlhttp: {size:,} bytes are kept in {name}.part; to resume: {_get_command(path)}",
+    click.echo(f"curlhttp: kept {size:,} bytes in {name}.part; to resume: {_get_command(path)}",
                err=True)  # fmt: skip
 
 
 def _get_command(path: Path) -> str:
-    """Return the command line with -C, or a description if it may contain a secret."""
+    """Return the command line with -C, or a description of it if it may contain a secret."""
     context = click.get_current_context(silent=True)
     arguments: list[str] = [] if context is None else context.meta.get(ARGUMENTS, [])
     if context is None or not arguments or not _is_public(context.params):
@@ -160,7 +161,7 @@ def _get_command(path: Path) -> str:
 
 
 def _is_public(params: dict[str, Any]) -> bool:  # Any: each parameter has its own type
-    """Return whether a command contains no secret and names its file."""
+    """Return whether a command line contains no secret, and names its file."""
     if params["remote_header_name"] or any(map(params.get, _SECRETS)):
         return False
     url = add_scheme(params["url"])

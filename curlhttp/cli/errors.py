@@ -1,4 +1,4 @@
-"""Errors as one line on stderr and an exit status: curl's exit code if curl has one."""
+"""Turn errors into one line on stderr and an exit status, which is curl's if curl has one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import click
 from curlhttp import exceptions as e
 from curlhttp.cli.terminal import printable
 
-__all__ = ["INTERRUPTED", "READ_ERROR", "WRITE_ERROR", "CommandFailed", "exit_status", "to_failure"]
+__all__ = ["INTERRUPTED", "READ_ERROR", "WRITE_ERROR", "CommandFailed", "to_failure"]
 
 INTERRUPTED = 130  # 128 plus the number of SIGINT, as in shells
 _USAGE = 2
 READ_ERROR = 26
 WRITE_ERROR = 23
 
-# The first match counts, so subclasses come before their bases. See curl's manual page.
+# See "EXIT CODES" in curl's manual page. The first match counts: subclasses before their bases.
 _STATUSES: tuple[tuple[type[e.RequestException], int], ...] = (
     (e.InvalidProxyURL, 5),
     (e.InvalidSchema, 1),
@@ -39,40 +39,36 @@ _STATUSES: tuple[tuple[type[e.RequestException], int], ...] = (
 
 
 class CommandFailed(Exception):
-    """End a command with one line on stderr, if it is not empty, and an exit status."""
+    """Raised to end a command with an exit status and, unless it is empty, one line on stderr."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
 
     def show(self) -> None:
-        """Print the line."""
+        """Print the line on stderr."""
         message = printable(str(self))
         if message:
             click.echo(f"curlhttp: {message}", err=True)
 
 
-def exit_status(error: e.RequestException) -> int:
-    """Return curl's exit code for an error.
-
-    Args:
-        error: its own libcurl code is returned if it has one, otherwise the code of its type.
-    """
+def _get_exit_status(error: e.RequestException) -> int:
+    """Return curl's exit code for an error: its libcurl code if it has one, else by its type."""
     if error.curl_code and not isinstance(error, e.Timeout):
         return error.curl_code
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 1)
 
 
 def to_failure(error: Exception) -> CommandFailed | None:
-    """Return how an error ends the command; None if it is a bug of ours."""
+    """Return the message and exit status for an error, or None if it is a bug in curlhttp."""
     if isinstance(error, CommandFailed):
         return error
     if isinstance(error, e.RequestException):
-        return CommandFailed(str(error), exit_status(error))
+        return CommandFailed(str(error), _get_exit_status(error))
     if isinstance(error, UnicodeEncodeError):
         text = error.object[error.start : error.end]
         return CommandFailed(f"{text!r} cannot be encoded, so it cannot be sent or written", _USAGE)
-    if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has closed the pipe
+    if isinstance(error, BrokenPipeError):  # the reader, such as `head`, closed the pipe
         return CommandFailed("", WRITE_ERROR)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

@@ -1,7 +1,7 @@
-"""Options and arguments that commands share: numbers, URLs, and how to connect and send.
+"""What commands share: the connection options, and parsers of numbers and URLs.
 
-Values are validated when the command line is parsed. The connection options become one
-`ConnectionOptions`.
+Values are validated while the command line is parsed. A command receives the connection options as
+one `ConnectionOptions`.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ def parse_size(text: str) -> int:
 
 
 def add_scheme(url: str, *, secure: str = "https", plain: str = "http") -> str:
-    """Return a URL with a scheme: its own, otherwise `plain` for local hosts, otherwise `secure`.
+    """Return a URL with a scheme: its own, or else `plain` for local hosts, `secure` for others.
 
-    Local hosts are loopback and private addresses, names without a dot, and names below localhost
-    and local, unless the port is 443. ":8000/x" means localhost.
+    A host is local if it is a loopback or private address, or a name without a dot or below
+    "localhost" or "local", unless the port is 443. ":8000/x" means port 8000 of localhost.
 
     Args:
         url: as it was typed.
@@ -124,7 +124,7 @@ def add_scheme(url: str, *, secure: str = "https", plain: str = "http") -> str:
 
 
 def looks_like_url(text: str) -> bool:
-    """Return whether a first argument is more likely a URL than the name of a command."""
+    """Return whether the first argument is more likely a URL than the name of a command."""
     return text == "localhost" or any(mark in text for mark in ".:/")
 
 
@@ -141,7 +141,7 @@ def _is_local(host: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionOptions:
-    """The values of the connection options; see their help."""
+    """The values of the connection options. Their help texts describe them."""
 
     header: tuple[tuple[str, str | None], ...]
     user_agent: str | None
@@ -162,7 +162,7 @@ class ConnectionOptions:
     public_only: bool
 
     def client(self, **settings: Any) -> Client:  # Any: see settings
-        """Return a client with these options.
+        """Create a client with these options.
 
         Args:
             settings: further arguments of Client.
@@ -175,7 +175,7 @@ class ConnectionOptions:
 
         try:
             return Client(**{**self.settings(), **settings})
-        except RequestException:  # an OSError, and some are also a ValueError
+        except RequestException:  # is an OSError, and some subclasses are also a ValueError
             raise
         except ValueError as error:
             raise CommandFailed(str(error), 2) from None
@@ -183,7 +183,7 @@ class ConnectionOptions:
             raise CommandFailed(str(error), _CA_ERROR) from None
 
     def settings(self) -> dict[str, Any]:  # Any: each keyword of Client has its own type
-        """Return the corresponding arguments of Client."""
+        """Return the arguments of Client for these options."""
         agent = [("User-Agent", self.user_agent)] if self.user_agent is not None else []
         return {
             "headers": [*agent, *self.header],
@@ -202,7 +202,7 @@ class ConnectionOptions:
         }
 
     def with_password(self) -> ConnectionOptions:
-        """Return these options with the password of --user, prompting for it if it is missing."""
+        """Return these options with a password in `user`, and prompt for it if it is missing."""
         credentials = _get_credentials(self.user)
         return self if credentials is None else replace(self, user=":".join(credentials))
 
@@ -235,7 +235,7 @@ def _get_credentials(user: str | None) -> tuple[str, str] | None:
 def _parse_headers(
     _: click.Context, __: click.Parameter, lines: tuple[str, ...]
 ) -> list[tuple[str, str | None]]:
-    """Parse -H as curl does: "Name: value"; "Name:" removes a header, "Name;" sends it empty."""
+    """Parse -H as curl does: "Name: value" adds a header, "Name:" removes, "Name;" empties it."""
     headers: list[tuple[str, str | None]] = []
     for line in lines:
         name, colon, value = line.partition(":")
@@ -243,8 +243,8 @@ def _parse_headers(
             headers.append((name, value.strip() or None))
         elif name.endswith(";"):
             headers.append((name[:-1], ""))
-        else:  # not shown, because it may be a secret
-            raise click.BadParameter("a header is 'Name: value'")
+        else:  # the message does not show it, because it may be a secret
+            raise click.BadParameter("a header must look like 'Name: value'")
     return headers
 
 
@@ -263,59 +263,59 @@ def _parse_addresses(
 
 _OPTIONS = (
     click.option("-H", "--header", multiple=True, callback=_parse_headers, metavar="'NAME: VALUE'",
-                 help="Send a header; 'Name:' omits a default header. May be repeated."),
-    click.option("-A", "--user-agent", metavar="TEXT", help="Send this User-Agent."),
+                 help="Add a header. 'Name:' removes a default header, 'Name;' sends one without a "
+                 "value. May be repeated."),
+    click.option("-A", "--user-agent", metavar="TEXT", help="Set the User-Agent header."),
     click.option("-u", "--user", metavar="NAME:PASSWORD",
-                 help="Authenticate; prompts for the password if it is missing."),
+                 help="Log in with Basic authentication. Prompts for a missing password."),
     click.option("--follow/--no-follow", "-L/", "--location/", "follow", default=True,
                  show_default=True, help="Follow redirects."),
     click.option("--timeout", type=parse_seconds, metavar="SECONDS",
-                 help="Limit connecting, and the time without data.  [default: 10 and 60]"),
+                 help="Maximum time to connect, and to wait for data.  [default: 10 and 60]"),
     click.option("--connect-timeout", type=parse_seconds, metavar="SECONDS",
-                 help="Limit connecting only."),
+                 help="Maximum time to connect. Overrides --timeout."),
     click.option("-m", "--max-time", type=parse_seconds, metavar="SECONDS",
-                 help="Limit the whole request: waits, redirects, retries, the body."),
+                 help="Maximum time for everything: waits, redirects, retries and the body."),
     click.option("--retry", type=integer(0, 100), default=0, metavar="N",
-                 help="Retry up to N times if that is safe."),
+                 help="Retry a failed request up to N times, if repeating it is safe."),
     click.option("--http1.1", "version", flag_value="1.1", default=True,
-                 help="Use HTTP/1.1, which is the default."),
+                 help="Use HTTP/1.1. This is the default."),
     click.option("--http2", "version", flag_value="2",
-                 help="Offer HTTP/2 over TLS."),
+                 help="Use HTTP/2 if the server supports it over TLS."),
     click.option("--http2-prior-knowledge", "version", flag_value="prior",
-                 help="Use HTTP/2 without negotiation, also without TLS."),
+                 help="Use HTTP/2 without negotiating it, with or without TLS."),
     click.option("--http3", "version", flag_value="3",
-                 help="Try HTTP/3, and fall back to other versions."),
+                 help="Try HTTP/3, and fall back to older versions."),
     click.option("-x", "--proxy", metavar="URL",
-                 help="Use a proxy; overrides HTTP_PROXY and similar variables."),
+                 help="Use this proxy. Overrides HTTP_PROXY and similar variables."),
     click.option("--resolve", multiple=True, callback=_parse_addresses,
                  metavar="HOST:PORT:ADDRESS[,ADDRESS]",
-                 help="Connect to this address without a DNS lookup. May be repeated."),
+                 help="Connect to ADDRESS instead of looking up HOST. May be repeated."),
     click.option("--unix-socket", metavar="PATH",
-                 help="Connect to this socket, whatever the URL."),
+                 help="Connect to this Unix socket, whatever the URL."),
     click.option("--public-only", is_flag=True,
-                 help="Refuse addresses that are not on the public Internet, on each hop."),
-    click.option("-k", "--insecure", is_flag=True, help="Do not verify certificates."),
+                 help="Connect only to addresses on the public Internet, also after a redirect."),
+    click.option("-k", "--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
-                 help="Trust these authorities (PEM) instead of certifi's."),
-    click.option("--cert", type=_FILE, metavar="FILE", help="A client certificate (PEM)."),
+                 help="Trust the CA certificates in this PEM file instead of certifi's."),
+    click.option("--cert", type=_FILE, metavar="FILE", help="Client certificate (PEM)."),
     click.option("--key", type=_FILE, metavar="FILE",
-                 help="The key of the certificate, if it is in another file."),
+                 help="Private key of the client certificate, if it is in a separate file."),
     color_option,
 )  # fmt: skip
 
 
 def add_options(
-    command: Callable[..., _T],
     options: Sequence[Callable[[Callable[..., _T]], Callable[..., _T]]],
-) -> Callable[..., _T]:
-    """Give a command options, which its help shows in this order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+) -> Callable[[Callable[..., _T]], Callable[..., _T]]:
+    """Return a decorator that adds options to a command. The help lists them in this order."""
+    return lambda command: functools.reduce(
+        lambda decorated, option: option(decorated), reversed(options), command
+    )
 
 
 def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
-    """Give a command the connection options; it gets them as one argument, `connection`."""
+    """Add the connection options to a command, which receives them as the argument `connection`."""
     names = [field.name for field in fields(ConnectionOptions)]
 
     @functools.wraps(command)
@@ -325,4 +325,4 @@ def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
         values = {name: options.pop(name) for name in names}
         return command(connection=ConnectionOptions(**values), **options)
 
-    return add_options(wrapped, _OPTIONS)
+    return add_options(_OPTIONS)(wrapped)

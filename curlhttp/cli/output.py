@@ -1,7 +1,7 @@
-"""Print requests and responses: bodies, and what -v, -i, --print, --json and -w ask for.
+"""Print requests and responses: bodies, and what -v, -i, --print, --json, -w and --timing ask for.
 
-Bodies are written unchanged to a pipe, and readable to a terminal, which gets no control characters
-from a server. `TimingChart` draws a bar for each phase of each attempt (--timing).
+A pipe gets bodies unchanged. A terminal gets readable text, without control characters that a
+server sent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import base64
 import json
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import IncrementalNewlineDecoder
@@ -43,9 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MeasuredBody",
     "TimingChart",
-    "check_format",
     "escape_json_controls",
-    "lay_out_json",
+    "indent_json",
     "print_body",
     "print_error_json",
     "print_head",
@@ -55,18 +53,19 @@ __all__ = [
     "print_response_json",
     "print_retry",
     "show_wire",
+    "validate_format",
     "write_out",
 ]
 
 
-_JSON_LAYOUT_LIMIT = 1024 * 1024  # bytes of JSON that are buffered to be laid out
+_MAX_INDENTED = 1024 * 1024  # bytes of JSON that are buffered so that they can be indented
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 _JSON_INDENT = "  "
 _JSON_STYLES = {"key": "bold blue", "string": "green", "literal": "cyan", "mark": ""}
 _JSON_CONTROLS = re.compile("[\x7f-\x9f]")
 _PHASES = ("queue", "dns", "connect", "tls", "first_byte", "total")
 _WIRE_MARKS = ("* ", "> ", "< ")
-_PARTIAL_BODY = " bytes of body received"  # logged for each chunk of a stream
+_PARTIAL_BODY = " bytes of body received"  # is logged for each chunk of a stream
 
 
 # --- the body of a response ---
@@ -76,10 +75,10 @@ class MeasuredBody:
     """Read the body of a response once, and measure its size and time.
 
     Args:
-        response: its head has been received.
+        response: the response, with its body still unread.
 
     Attributes:
-        size: decoded bytes read so far.
+        size: the number of decoded bytes read so far.
         content: the chunks, after read().
     """
 
@@ -87,26 +86,26 @@ class MeasuredBody:
         self.response = response
         self.size: int = 0
         self.content: list[bytes] = []
-        self._started = time.perf_counter()
-        self._ended: float | None = None  # when reading ended, which may be before it is shown
+        self._started = perf_counter()
+        self._ended: float | None = None  # which may be earlier than the end of printing
         response._at_end(self._end)
 
     def _end(self, _: object) -> None:
-        self._ended = time.perf_counter()
+        self._ended = perf_counter()
 
     @property
     def ended(self) -> float:
-        """Return when the body ended, by time.perf_counter()."""
-        return time.perf_counter() if self._ended is None else self._ended
+        """Return when the body ended, as of time.perf_counter(), or the current time."""
+        return perf_counter() if self._ended is None else self._ended
 
     @property
     def total(self) -> float:
-        """Return the seconds from the first request, including redirects, to the end."""
+        """Return the seconds from the first request, before redirects, to the end of the body."""
         hops = [*self.response.history, self.response]
         return sum(hop.timings.total for hop in hops) + self.ended - self._started
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body."""
+        """Yield the chunks of the body."""
         for chunk in self.response.iter_bytes():
             self.size += len(chunk)
             yield chunk
@@ -116,16 +115,12 @@ class MeasuredBody:
         self.content = list(self.chunks())
 
     def discard(self) -> None:
-        """Read the body and show nothing."""
+        """Read the body without keeping it."""
         for _ in self.chunks():
             pass
 
     def chunks_with_progress(self, shows_progress: bool) -> Iterator[bytes]:
-        """Yield the body, and draw a progress bar on stderr.
-
-        Args:
-            shows_progress: False to draw no bar.
-        """
+        """Yield the chunks of the body, and draw a progress bar on stderr if `shows_progress`."""
         if not shows_progress:
             yield from self.chunks()
             return
@@ -140,14 +135,14 @@ class MeasuredBody:
 
 
 def print_body(body: MeasuredBody, *, raw: bool = False) -> None:
-    """Write the body to stdout: unchanged to a pipe, as text or laid-out JSON to a terminal.
+    """Write a body to stdout: unchanged to a pipe, as text or indented JSON to a terminal.
 
     Args:
         body: the body.
         raw: write it unchanged to a terminal, too.
 
     Raises:
-        CommandFailed: it is binary, and stdout is a terminal.
+        CommandFailed: the body is binary, and stdout is a terminal.
     """
     if raw or not sys.stdout.isatty():
         for chunk in body.chunks():
@@ -156,11 +151,11 @@ def print_body(body: MeasuredBody, *, raw: bool = False) -> None:
         return
     response = body.response
     is_json, charset, chunks = _is_json(response), response._charset(), body.chunks()
-    start = b"".join(_take(chunks, _JSON_LAYOUT_LIMIT if is_json else 1))
+    start = b"".join(_read_up_to(chunks, _MAX_INDENTED if is_json else 1))
     if not _is_text(start, charset):
         kind = printable(response.headers.get("content-type", "of unknown type"))
         raise CommandFailed(
-            f"the body is binary ({kind}): save it with -o FILE, or pipe it", WRITE_ERROR
+            f"the body is binary ({kind}); save it with -o FILE, or pipe it", WRITE_ERROR
         )
     following = next(chunks, b"") if is_json else b""
     if following or not (is_json and _print_json_body(start)):
@@ -168,7 +163,7 @@ def print_body(body: MeasuredBody, *, raw: bool = False) -> None:
 
 
 def _is_text(start: bytes, charset: str) -> bool:
-    """Return whether a body that starts like this is text."""
+    """Return whether a body that begins with these bytes is text."""
     try:
         return "\0" not in TextDecoder(charset, errors="strict").decode(start)
     except UnicodeError:
@@ -180,17 +175,17 @@ def _is_json(response: StreamedResponse) -> bool:
     return kind.endswith(("/json", "+json"))
 
 
-def _take(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Yield chunks until they have at least `size` bytes."""
+def _read_up_to(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """Yield chunks until they have `size` bytes or more, or the body ends."""
     while size > 0 and (chunk := next(chunks, b"")):
         size -= len(chunk)
         yield chunk
 
 
 def _print_json_body(content: bytes) -> bool:
-    """Print a complete body if it is JSON. Return whether it is."""
+    """Print a complete body and return True if it is valid JSON."""
     with suppress(UnicodeDecodeError):
-        pieces = lay_out_json(content.decode("utf-8-sig"))
+        pieces = indent_json(content.decode("utf-8-sig"))
         if pieces is not None:
             if not has_color():
                 sys.stdout.write("".join(printable(piece, "\n") for piece, _ in pieces) + "\n")
@@ -203,22 +198,19 @@ def _print_json_body(content: bytes) -> bool:
     return False
 
 
-def lay_out_json(text: str) -> list[tuple[str, str]] | None:
-    """Return JSON in indented lines, as pieces with a key of _JSON_STYLES each.
+def indent_json(text: str) -> list[tuple[str, str]] | None:
+    """Indent JSON. Return pieces of text, each with a key of _JSON_STYLES; None if it is invalid.
 
-    Tokens are not changed: no number is rounded, and no duplicate key is lost.
-
-    Args:
-        text: the JSON; for other text None is returned.
+    No token is changed, so no number is rounded and no duplicate key is lost.
     """
     try:
         json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return list(_lay_out(_JSON_TOKEN.findall(text)))
+    return list(_indent_tokens(_JSON_TOKEN.findall(text)))
 
 
-def _lay_out(tokens: list[str]) -> Iterator[tuple[str, str]]:
+def _indent_tokens(tokens: list[str]) -> Iterator[tuple[str, str]]:
     depth = 0
     for index, part in enumerate(tokens):
         before, after = tokens[index - 1 : index], tokens[index + 1 : index + 2]
@@ -264,7 +256,7 @@ def _decode(decoder: IncrementalNewlineDecoder, chunks: Iterator[bytes]) -> Iter
 
 
 def print_head(response: Response) -> None:
-    """Write the head of a response to stdout; control characters are escaped on a terminal."""
+    """Write the status line and headers of a response to stdout."""
     status = f"{response.http_version} {response.status_code} {response.reason}".rstrip()
     _print_head(status, response.headers.multi_items())
 
@@ -273,8 +265,8 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
     """Write the request of the last hop to stdout.
 
     Args:
-        response: the response to it.
-        parts: "H" for its head, "B" for its body.
+        response: the response to this request.
+        parts: "H" to write the request line and headers, "B" to write the body.
         shows_secrets: do not mask credentials.
     """
     request = response.request
@@ -293,7 +285,7 @@ def print_request(response: Response, parts: str, *, shows_secrets: bool) -> Non
             codings = request.read_headers().get_list("content-encoding")
             decoded = decode_readable(data, codings)
             masked = Redactor().body(decoded, request.get_header("content-type") or "")
-            if masked != decoded:  # otherwise it is shown as it was sent
+            if masked != decoded:  # otherwise print the body as it was sent
                 data = masked
         if sys.stdout.isatty():
             sys.stdout.write(printable(data.decode("utf-8", "replace"), "\n\t") + "\n\n")
@@ -317,19 +309,19 @@ def _print_head(first_line: str, fields: Iterable[tuple[str, str]]) -> None:
 
 
 def print_info(line: str) -> None:
-    """Write a line to stderr; control characters are escaped."""
+    """Write a line to stderr, with control characters escaped."""
     print(printable(line), file=sys.stderr)  # noqa: T201
 
 
 def print_retry(event: AttemptEvent) -> None:
-    """Print that a request is sent again; a hook for before_sleep."""
+    """Print why a request is retried, and when. This is a before_sleep hook."""
     cause = event.error or event.status_code
     print_info(f"* attempt {event.number}: {cause}; retrying in {event.delay:.2f} s")
 
 
 @contextmanager
 def show_wire(*, shows_secrets: bool = False) -> Iterator[None]:
-    """Show on stderr what is sent and received within the block, from the logger "curlhttp".
+    """Print to stderr what is sent and received within the block, as the logger "curlhttp" reports.
 
     Args:
         shows_secrets: do not mask credentials.
@@ -358,7 +350,7 @@ def show_wire(*, shows_secrets: bool = False) -> Iterator[None]:
 
 
 def _print_record(record: LogRecord) -> None:
-    """Print a record of what is on the wire, such as "#1 +0.000426 > Host: ..."."""
+    """Print a log record about data on the wire, such as "#1 +0.000426 > Host: ..."."""
     _, _, line = record.getMessage().partition(" ")
     if line.startswith("+"):
         _, _, line = line.partition(" ")
@@ -370,23 +362,23 @@ def _print_record(record: LogRecord) -> None:
 
 
 def escape_json_controls(text: str) -> str:
-    """Return JSON with DEL and C1 escaped, the control characters that json does not escape."""
+    """Escape DEL and C1 in JSON text, the control characters that the json module leaves as is."""
     return _JSON_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_json(fields: dict[str, object]) -> None:
-    """Write a line of JSON to stdout."""
+    """Write fields to stdout as one line of JSON."""
     text = escape_json_controls(json.dumps(fields, ensure_ascii=False))
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
 
 
 def print_response_json(body: MeasuredBody, path: Path | None) -> None:
-    """Write a response and its body as one line of JSON, with the field names of `fetch`.
+    """Write a response as one line of JSON, with the field names of `curlhttp fetch`.
 
     Args:
-        body: it has been read.
-        path: the file it was saved to; None if it is in memory.
+        body: the body, which has been read.
+        path: the file that the body was saved to, or None if it is in memory.
     """
     response = body.response
     headers: dict[str, list[str]] = {}
@@ -442,12 +434,12 @@ def _format_time(seconds: float) -> str:
     return f"{seconds:.6f}"
 
 
-def _time_until(*names: str) -> Callable[[Response, int, float], str]:
-    """Return a function that adds up timings, because curl's times count from the start."""
+def _make_time_getter(*names: str) -> Callable[[Response, int, float], str]:
+    """Return a function that adds up timings, because curl's times start with the request."""
     return lambda response, *_: _format_time(sum(getattr(response.timings, name) for name in names))
 
 
-def _address_part(index: int, side: str) -> Callable[[Response, int, float], str]:
+def _make_address_getter(index: int, side: str) -> Callable[[Response, int, float], str]:
     def get(response: Response, *_: object) -> str:
         address = getattr(response.timings, side)
         return "" if address is None else str(address[index])
@@ -459,20 +451,20 @@ _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
     "content_type": lambda response, *_: redact_text(response.headers.get("content-type", "")),
     "http_code": lambda response, *_: f"{response.status_code:03}",
     "http_version": lambda response, *_: _VERSIONS.get(response.http_version, "0"),
-    "local_ip": _address_part(0, "local"),
-    "local_port": _address_part(1, "local"),
+    "local_ip": _make_address_getter(0, "local"),
+    "local_port": _make_address_getter(1, "local"),
     "method": lambda response, *_: response.request.method,
     "num_redirects": lambda response, *_: str(len(response.history)),
     "redirect_url": lambda response, *_: _get_redirect_url(response),
-    "remote_ip": _address_part(0, "peer"),
-    "remote_port": _address_part(1, "peer"),
+    "remote_ip": _make_address_getter(0, "peer"),
+    "remote_port": _make_address_getter(1, "peer"),
     "response_code": lambda response, *_: f"{response.status_code:03}",
     "scheme": lambda response, *_: response.request.url.scheme,
     "size_download": lambda _, size, __: str(size),
-    "time_appconnect": _time_until("dns", "connect", "tls"),
-    "time_connect": _time_until("dns", "connect"),
-    "time_namelookup": _time_until("dns"),
-    "time_starttransfer": _time_until("first_byte"),
+    "time_appconnect": _make_time_getter("dns", "connect", "tls"),
+    "time_connect": _make_time_getter("dns", "connect"),
+    "time_namelookup": _make_time_getter("dns"),
+    "time_starttransfer": _make_time_getter("first_byte"),
     "time_total": lambda _, __, total: _format_time(total),
     "url": lambda response, *_: redact_url((response.history or [response])[0].request.url),
     "url_effective": lambda response, *_: redact_url(response.request.url),
@@ -480,7 +472,7 @@ _VARIABLES: dict[str, Callable[[Response, int, float], str]] = {
 
 
 def _get_redirect_url(response: Response) -> str:
-    """Return the absolute URL in Location, without secrets."""
+    """Return the URL in Location as an absolute URL without secrets."""
     location = response.headers.get("location", "").strip()
     if not location:
         return ""
@@ -490,40 +482,40 @@ def _get_redirect_url(response: Response) -> str:
         return display_url(location)
 
 
-def check_format(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    """Refuse unknown variables; a callback of click.
+def validate_format(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Validate the value of -w. This is a callback of click.
 
     Raises:
-        click.BadParameter: there is an unknown variable; the message lists the known ones.
+        click.BadParameter: a variable is unknown. The message lists the known ones.
     """
     for name in _VARIABLE.findall(text or ""):
         if name and name not in _VARIABLES:
             raise click.BadParameter(
-                f"there is no variable {name!r}; there are {', '.join(_VARIABLES)}"
+                f"unknown variable {name!r}; the variables are {', '.join(_VARIABLES)}"
             )
     return text
 
 
 def write_out(text: str, body: MeasuredBody) -> None:
-    r"""Write a format to stdout with its variables, and \n, \r, \t and %%, replaced.
+    r"""Write a format to stdout after replacing its variables, \n, \r, \t and %%.
 
     Args:
-        text: the format, which check_format has accepted.
-        body: it has been read.
+        text: the format, which validate_format() has accepted.
+        body: the body, which has been read.
     """
 
     def replace(match: re.Match[str]) -> str:
         name = match[1]
         if not name:
             return _ESCAPES[match[0]]
-        # A server may have sent the value.
+        # Escape control characters, because the value may come from a server.
         return printable(_VARIABLES[name](body.response, body.size, body.total))
 
     sys.stdout.write(_VARIABLE.sub(replace, text))
     sys.stdout.flush()
 
 
-# --- --timing: draw a bar for each phase of each attempt and redirect, on one scale ---
+# --- --timing ---
 
 _CHART_PHASES = ("queue", "dns", "connect", "tls", "wait", "body")
 _ALWAYS_SHOWN = ("wait", "body")
@@ -537,13 +529,13 @@ class _TimedAttempt(NamedTuple):
 
 
 class TimingChart:
-    """Record and draw the timings of all attempts of one request."""
+    """Draw a bar for each phase of each attempt and redirect of one request, on one scale."""
 
     def __init__(self) -> None:
         self._attempts: list[_TimedAttempt] = []
 
     async def record(self, request: Request, send: Send) -> Response:
-        """Record the timings of an attempt; an attempt middleware."""
+        """Record the timings of an attempt. This is an attempt middleware."""
         started, title = perf_counter(), f"{request.method} {display_url(request.url)}"
         try:
             response = await send(request)
@@ -572,12 +564,12 @@ class TimingChart:
         width = max(5, min(60, out.width - 22))
         for attempt in attempts:
             if len(attempts) > 1:
-                _print(printable(attempt.title)[: max(20, out.width)])
-            _draw(attempt, attempt.started - started, total, width)
-        _print_row("total", total, "connection reused" if attempts[-1].timings.reused else "")
+                _print_to_stderr(printable(attempt.title)[: max(20, out.width)])
+            _draw_attempt(attempt, attempt.started - started, total, width)
+        _print_bar("total", total, "connection reused" if attempts[-1].timings.reused else "")
 
 
-def _draw(attempt: _TimedAttempt, offset: float, total: float, width: int) -> None:
+def _draw_attempt(attempt: _TimedAttempt, offset: float, total: float, width: int) -> None:
     times = attempt.timings
     wait = max(0.0, times.first_byte - times.dns - times.connect - times.tls)
     before_body = (times.queue, times.dns, times.connect, times.tls, wait)
@@ -588,13 +580,13 @@ def _draw(attempt: _TimedAttempt, offset: float, total: float, width: int) -> No
         right = round(width * offset / total) if total else 0
         bar = " " * left + ("█" * (right - left) or "▏")
         if seconds or name in _ALWAYS_SHOWN:
-            _print_row(name, seconds, bar[:width])
+            _print_bar(name, seconds, bar[:width])
 
 
-def _print_row(name: str, seconds: float, rest: str) -> None:
-    _print(f"{name:<8}{seconds * 1000:>9.1f} ms  {rest}".rstrip())
+def _print_bar(name: str, seconds: float, rest: str) -> None:
+    _print_to_stderr(f"{name:<8}{seconds * 1000:>9.1f} ms  {rest}".rstrip())
 
 
-def _print(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     encoding = sys.stderr.encoding or "ascii"
     print(line.encode(encoding, "replace").decode(encoding), file=sys.stderr)  # noqa: T201

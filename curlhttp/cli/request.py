@@ -1,4 +1,4 @@
-"""The commands for one request: get, head, options, post, put, patch, delete, and request."""
+"""The commands that send one request: get, head, options, post, put, patch, delete, request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from curlhttp.cli.options import ConnectionOptions, add_options, add_scheme, con
 from curlhttp.cli.output import (
     MeasuredBody,
     TimingChart,
-    check_format,
     print_body,
     print_error_json,
     print_head,
@@ -27,6 +26,7 @@ from curlhttp.cli.output import (
     print_response_json,
     print_retry,
     show_wire,
+    validate_format,
     write_out,
 )
 from curlhttp.cli.request_body import (
@@ -50,10 +50,10 @@ __all__ = ["REQUEST_COMMANDS"]
 _PARTS = "HhBbm"
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
-# --- what to show, and where to save the body ---
+# --- what to print, and where to save the body ---
 
 
-def _check_parts(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+def _validate_parts(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     if value is not None and not set(value) <= set(_PARTS):
         raise click.BadParameter(f"{value!r} has letters other than {_PARTS}")
     return value
@@ -61,47 +61,48 @@ def _check_parts(_: click.Context, __: click.Parameter, value: str | None) -> st
 
 _OUTPUT_OPTIONS = (
     click.option("-o", "--output", metavar="FILE",
-                 help="Save the body; '-' is stdout, and writes binary data to a terminal, too."),
+                 help="Save the body to FILE. '-' is stdout, also for binary data on a terminal."),
     click.option("-O", "--remote-name", is_flag=True,
-                 help="Save the body under the last part of the URL's path."),
+                 help="Save the body to a file named after the last part of the URL's path."),
     click.option("-J", "--remote-header-name", is_flag=True,
-                 help="With -O: use the name in Content-Disposition, if there is one."),
+                 help="With -O: use the file name in the Content-Disposition header, if any."),
     click.option("-C", "--continue", "resumes", is_flag=True,
-                 help="With -o or -O: resume an earlier download. GET only."),
-    click.option("-i", "--include", is_flag=True, help="Also show the head of the response."),
-    click.option("--print", "parts", callback=_check_parts, metavar="HhBbm",
-                 help="What to show: head and body of the request (HB) and of the response (hb), "
-                 "and size and time (m)."),
+                 help="With -o or -O: resume an interrupted download. GET only."),
+    click.option("-i", "--include", is_flag=True, help="Also print the response headers."),
+    click.option("--print", "parts", callback=_validate_parts, metavar="HhBbm",
+                 help="What to print: request headers (H) and body (B), response headers (h) and "
+                 "body (b), size and time (m)."),
     click.option("--json", "as_json", is_flag=True,
-                 help="Show the response as one line of JSON: status, headers, body, timings."),
-    click.option("-w", "--write-out", callback=check_format, metavar="FORMAT",
-                 help=r"Show this at the end, such as '%{http_code} %{time_total}\n'."),
+                 help="Print the response as one line of JSON: status, headers, body, timings."),
+    click.option("-w", "--write-out", callback=validate_format, metavar="FORMAT",
+                 help=r"Print FORMAT at the end, such as '%{http_code} %{time_total}\n'."),
     click.option("-f", "--fail", is_flag=True,
-                 help="If the status is 400 or above, show no body and exit with 22."),
+                 help="If the status is 400 or above, print no body and exit with status 22."),
     click.option("-v", "--verbose", is_flag=True,
-                 help="Show on stderr what is sent and received, of all attempts and redirects."),
+                 help="Print to stderr what is sent and received, for all attempts and redirects."),
     click.option("--show-secrets", is_flag=True,
-                 help="With -v and --print: do not mask credentials."),
+                 help="With -v or --print: do not mask credentials."),
     click.option("--timing", is_flag=True,
-                 help="Show on stderr how long each phase took, of all attempts and redirects."),
+                 help="Print to stderr how long each phase took, for all attempts and redirects."),
     click.option("--har", type=_FILE, metavar="FILE",
-                 help="Write all requests and responses as HAR, with credentials masked."),
+                 help="Write all requests and responses to a HAR file. Credentials are masked."),
     click.option("-b", "--cookie", "cookies", multiple=True, metavar="COOKIES|FILE",
-                 help="Send cookies: 'a=1; b=2', or those in a file that -c wrote."),
+                 help="Send cookies: 'a=1; b=2', or those in FILE, as written by -c. May be "
+                 "repeated."),
     click.option("-c", "--cookie-jar", type=_FILE, metavar="FILE",
-                 help="Write all cookies to this file at the end, in Netscape's format."),
+                 help="Write all cookies to FILE at the end, in Netscape's format."),
     click.option("--session", metavar="NAME|FILE",
                  help="Save headers, credentials and cookies, and send them again next time."),
     click.option("--session-read-only", metavar="NAME|FILE",
-                 help="Send what --session saved, and save nothing."),
-    click.option("-s", "--silent", is_flag=True, help="Draw no progress bar."),
+                 help="Use a saved session without changing it."),
+    click.option("-s", "--silent", is_flag=True, help="Show no progress bar."),
     click.option("-S", "--show-error", is_flag=True, hidden=True, expose_value=False),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """The values of the output options; see their help."""
+    """The values of the output options. Their help texts describe them."""
 
     output: str | None
     remote_name: bool
@@ -123,19 +124,21 @@ class OutputOptions:
     silent: bool
 
     def validate(self) -> None:
-        """Refuse options that exclude each other.
+        """Check that the options can be combined.
 
         Raises:
-            click.UsageError: they do.
+            click.UsageError: they cannot.
         """
         if self.remote_header_name and not self.remote_name:
             raise click.UsageError("-J needs -O")
         if self.remote_name and self.output is not None:
-            raise click.UsageError("-o and -O exclude each other")
+            raise click.UsageError("-o and -O cannot be combined")
         if self.session is not None and self.session_read_only is not None:
-            raise click.UsageError("--session and --session-read-only exclude each other")
+            raise click.UsageError("--session and --session-read-only cannot be combined")
         if self.as_json and (self.include or self.parts is not None or self.output == "-"):
-            raise click.UsageError("--json shows everything: it excludes -i, --print and -o -")
+            raise click.UsageError(
+                "--json prints everything: it cannot be combined with -i, --print or -o -"
+            )
 
     @property
     def shows_progress(self) -> bool:
@@ -143,7 +146,7 @@ class OutputOptions:
         return not self.silent and sys.stderr.isatty()
 
     def get_parts(self, method: str) -> str:
-        """Return the letters of --print: by default "b", or "h" for HEAD."""
+        """Return the letters of --print. The default is "b", with -i "hb", and for HEAD "h"."""
         if self.parts is not None:
             return self.parts
         if method == "HEAD":
@@ -151,7 +154,7 @@ class OutputOptions:
         return "hb" if self.include else "b"
 
     def get_path(self, url: str) -> Path | None:
-        """Return the file to save the body to; None for stdout."""
+        """Return the file to save the body to, or None for stdout."""
         if self.remote_name:
             return Path(get_name(url))
         return None if self.output in (None, "-") else Path(str(self.output))
@@ -168,7 +171,7 @@ class _RequestSpec(NamedTuple):
 
     @property
     def full_url(self) -> str:
-        """Return the URL with a scheme, and with the data of -G in its query."""
+        """Return the URL with a scheme, and with the data of -G added to its query."""
         url = add_scheme(self.url)
         if not self.content.query:
             return url
@@ -189,22 +192,22 @@ class _RequestSpec(NamedTuple):
 
 
 def _send(spec: _RequestSpec, connection: ConnectionOptions, output: OutputOptions) -> None:
-    """Send a request, and show the response.
+    """Send a request, and print the response.
 
     Raises:
-        click.UsageError: options exclude each other.
+        click.UsageError: the options cannot be combined.
         CommandFailed: a file cannot be read or written.
-        RequestException: no response was received, or --fail refuses its status.
+        RequestException: no response was received, or its status is an error with --fail.
     """
     url = spec.full_url
     path = output.get_path(url)
     if output.resumes and (
         spec.method != "GET" or path is None or spec.content.keywords or output.remote_header_name
     ):
-        raise click.UsageError("-C needs a GET that -o or -O saves to a file")
+        raise click.UsageError("-C needs -o FILE or -O, a GET request, no body and no -J")
     for file in (path, output.har, output.cookie_jar):
         if file is not None and not file.parent.is_dir():
-            raise CommandFailed(f"{file}: there is no such folder", WRITE_ERROR)
+            raise CommandFailed(f"{file}: the folder does not exist", WRITE_ERROR)
     session = _open_session(output, url)
     if session is not None:
         connection = session.apply_to(connection)
@@ -291,7 +294,7 @@ def _open_session(output: OutputOptions, url: str) -> SavedSession | None:
 
 
 def _load_cookies(output: OutputOptions, session: SavedSession | None) -> Cookies | None:
-    """Return the cookies of files; None if there are none to load or to save."""
+    """Return a jar with the cookies of -b, or None if cookies are neither loaded nor saved."""
     files = [Path(text) for text in output.cookies if "=" not in text]
     if not files and output.cookie_jar is None and session is None:
         return None
@@ -301,7 +304,7 @@ def _load_cookies(output: OutputOptions, session: SavedSession | None) -> Cookie
     cookies = Cookies() if session is None else session.cookies
     for file in files:
         if file == output.cookie_jar and not file.exists():
-            continue  # the first time that `-b jar -c jar` is used
+            continue  # `-b jar -c jar` is used for the first time
         loaded = load_cookies(file)
         if session is None:
             cookies.update(loaded)
@@ -319,14 +322,15 @@ def _save_cookies(path: Path, client: Client, session: SavedSession | None) -> N
 # --- the commands ---
 
 _HELP = {
-    "get": "Get URL and show the response; JSON is laid out on a terminal.",
-    "head": "Show the head of the response that GET would return.",
-    "options": "Ask which methods URL supports.",
-    "post": "Send a body to URL.",
-    "put": "Create or replace URL.",
-    "patch": "Change a part of URL.",
-    "delete": "Delete URL.",
-    "request": "Send any method: GET, or POST if there is a body. `curlhttp URL` is the same.",
+    "get": "Send a GET request and print the response. On a terminal, JSON is indented.",
+    "head": "Send a HEAD request and print the response headers.",
+    "options": "Send an OPTIONS request and print the response.",
+    "post": "Send a POST request with a form, JSON or a file.",
+    "put": "Send a PUT request.",
+    "patch": "Send a PATCH request.",
+    "delete": "Send a DELETE request.",
+    "request": "Send a request with any method. The default is GET, or POST if there is a body. "
+    "`curlhttp URL` is the same command.",
 }
 _EXAMPLES = {
     "get": """
@@ -354,13 +358,13 @@ _EXAMPLES = {
   curlhttp request https://api.example.org/users name=Ada""",
 }
 _URL_HELP = """\b
-If URL has no scheme, http is used for local hosts, and https for others.
+A URL without a scheme means http for local hosts, and https for others.
 
 """
 
 
 def _create_command(name: str) -> click.Command:
-    """Create the command for one method; `request` has the method as an option."""
+    """Create the command for a method. `request` has an option for the method."""
 
     @connection_options
     def command(
@@ -381,9 +385,9 @@ def _create_command(name: str) -> click.Command:
             method = method or ("POST" if content.keywords else "GET")
             _send(_RequestSpec(method, url, parsed.params, content), connection, output)
 
-    decorated: Callable[..., None] = body_options(add_options(command, _OUTPUT_OPTIONS))
+    decorated: Callable[..., None] = body_options(add_options(_OUTPUT_OPTIONS)(command))
     if name == "request":
-        option = click.option("-X", "--method", "--request", "method", help="Send this method.")
+        option = click.option("-X", "--method", "--request", "method", help="HTTP method.")
         decorated = option(decorated)
     decorated = click.argument("items", nargs=-1, metavar="[ITEM]...")(decorated)
     decorated = click.argument("url")(decorated)

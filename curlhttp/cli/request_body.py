@@ -1,7 +1,7 @@
 r"""The body of a request: curl's -d, --data-binary, -F and -G, --json-body, and httpie's items.
 
-Items are name=value, name==query, Name:value and so on. A backslash makes a separator part of the
-name: `a\:b=c`.
+Items are name=value, name==query, Name:value and so on. A backslash before a separator makes it
+part of the name: `a\:b=c`.
 """
 
 from __future__ import annotations
@@ -35,38 +35,44 @@ __all__ = [
 _T = TypeVar("_T")
 
 ITEMS_HELP = """\b
-ITEMs are parts of the request, as in httpie:
-  name=value     a string in a JSON object (=@FILE: read from a file)
-  name:=JSON     any JSON in the object (:=@FILE: read from a file)
+Each ITEM adds a part to the request, as in httpie:
+  name=value     a string in a JSON object (=@FILE: read it from FILE)
+  name:=JSON     any JSON value in the object (:=@FILE: read it from FILE)
   name==value    a query parameter
-  Name:value     a header; 'Name:' omits a default header
-  name@FILE      a file, which makes the body a multipart form
+  Name:value     a header; 'Name:' removes a default header
+  name@FILE      a file to upload, in a multipart form instead of JSON
 """
 _match_item = re.compile(r"((?:\\.|[^\\:=@])*)(:=@|=@|:=|==|=|:|@)(.*)", re.DOTALL).fullmatch
 _ESCAPED = re.compile(r"\\([\\:=@])")
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
-_NAMES = {"data": "-d", "data_binary": "--data-binary", "json_text": "--json-body", "form": "-F"}
+_BODY_OPTIONS = {
+    "data": "-d",
+    "data_binary": "--data-binary",
+    "json_text": "--json-body",
+    "form": "-F",
+}
 
 _OPTIONS = (
     click.option("-d", "--data", multiple=True, metavar="DATA",
-                 help="Send a form; @FILE or @- (stdin) is read without line ends. Repeated values "
-                 "are joined by '&'."),
+                 help="Send form data. @FILE reads FILE without line breaks, @- reads stdin. "
+                 "Repeated values are joined with '&'."),
     click.option("--data-binary", metavar="DATA",
-                 help="Send this unchanged; @FILE is streamed."),
+                 help="Send DATA unchanged. @FILE streams FILE, @- streams stdin."),
     click.option("--json-body", "json_text", metavar="JSON",
-                 help="Send this JSON, or that in @FILE or @-; it is validated, not changed."),
+                 help="Send JSON, after validating it. @FILE reads FILE, @- reads stdin."),
     click.option("-F", "--form", multiple=True, metavar="NAME=VALUE",
-                 help="Send a multipart form; NAME=@FILE;type=TYPE adds a file."),
+                 help="Add a field to a multipart form. NAME=@FILE;type=TYPE uploads FILE. May be "
+                 "repeated."),
     click.option("-G", "--get", "in_query", is_flag=True,
-                 help="With -d: send the data in the query of the URL, not in a body."),
+                 help="With -d: send the data in the query of the URL instead of the body."),
 )  # fmt: skip
 
 
 def body_options(command: Callable[..., _T]) -> Callable[..., _T]:
-    """Give a command the options that pop_content reads."""
-    return add_options(command, _OPTIONS)
+    """Add the body options to a command. pop_content() reads their values."""
+    return add_options(_OPTIONS)(command)
 
 
 # --- items ---
@@ -76,10 +82,10 @@ class Items(NamedTuple):
     """The items of a request.
 
     Attributes:
-        headers: like those of -H.
+        headers: headers, with None as the value to remove a default header, as for -H.
         params: query parameters.
         members: members of a JSON object, or fields of a form, by name.
-        files: names and paths; if there are any, the body is a multipart form.
+        files: names and paths of files. If there are any, the body is a multipart form.
     """
 
     headers: tuple[tuple[str, str | None], ...]
@@ -105,11 +111,11 @@ def split_item(text: str) -> tuple[str, str, str]:
     """Return the name, the separator and the value of an item.
 
     Raises:
-        click.UsageError: it is not an item.
+        click.UsageError: the text is not an item.
     """
     match = _match_item(text)
     if match is None or "://" in text[: match.end(2) + 2] or not match[1]:
-        hint = ": options go before it, and one URL at a time" if "://" in text else ""
+        hint = "; a command sends only one URL" if "://" in text else ""
         raise click.UsageError(f"{text!r} is not an ITEM such as name=value or Name:value{hint}")
     return _ESCAPED.sub(r"\1", match[1]), match[2], match[3]
 
@@ -117,7 +123,7 @@ def split_item(text: str) -> tuple[str, str, str]:
 def _add_item(items: Items, text: str) -> Items:
     if text.lstrip()[:1] in ("{", "["):
         raise click.UsageError(
-            f"{text!r} is not an ITEM. Use --json-body to send JSON; --json shows the response as "
+            f"{text!r} is not an ITEM. Use --json-body to send JSON; --json prints the response as "
             "JSON"
         )
     name, separator, value = split_item(text)
@@ -137,7 +143,7 @@ def _parse_member(text: str, value: str) -> object:
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"{text!r}: the text after := is not JSON: {error}") from None
+        raise click.UsageError(f"{text!r}: the value after := is not JSON: {error}") from None
 
 
 def _read_text(path: str) -> str:
@@ -146,19 +152,19 @@ def _read_text(path: str) -> str:
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
     except ValueError:
-        raise CommandFailed(f"{path}: this is not UTF-8", READ_ERROR) from None
+        raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
 
 
 # --- the body ---
 
 
 class RequestContent(NamedTuple):
-    """What the body options and items mean.
+    """The content that the body options and items describe.
 
     Attributes:
-        keywords: arguments of build_request; empty if there is no body.
-        headers: defaults, which -H overrides.
-        query: is appended to the query of the URL.
+        keywords: arguments of build_request(). Empty if there is no body.
+        headers: default headers, which -H overrides.
+        query: the text to append to the query of the URL.
     """
 
     keywords: RequestOptions
@@ -168,41 +174,43 @@ class RequestContent(NamedTuple):
 
 # Any: the values that click parsed.
 def pop_content(options: dict[str, Any], items: Items, files: ExitStack) -> RequestContent:
-    """Return the body of a request, and remove the body options from a command's options.
+    """Remove the body options from the options of a command, and return the content they describe.
 
     Args:
         options: the options of a command.
-        items: they may define a body, too.
-        files: closes the files that are opened.
+        items: its items, which may also describe a body.
+        files: closes the files that this function opens.
 
     Raises:
         CommandFailed: a file cannot be read.
         click.UsageError: there are two kinds of body, or JSON is invalid.
     """
-    values = {name: options.pop(name) for name in _NAMES}
+    values = {name: options.pop(name) for name in _BODY_OPTIONS}
     given = [name for name, value in values.items() if value]
-    kinds = [_NAMES[name] for name in given]
+    kinds = [_BODY_OPTIONS[name] for name in given]
     kinds += ["name=value"] * bool(items.members or items.files)
     if len(kinds) > 1:
-        raise click.UsageError(f"{' and '.join(kinds)} exclude each other")
+        raise click.UsageError(f"{' and '.join(kinds)} cannot be combined")
     if options.pop("in_query"):
         if given != ["data"]:
-            raise click.UsageError("-G sends the data of -d in the query, but there is no -d")
+            raise click.UsageError("-G needs -d, because it sends the data of -d in the query")
         return RequestContent({}, query="&".join(map(_read_data, values["data"])))
     if not given:
         return _encode_items(items, files)
     value = values[given[0]]
     if given[0] == "data":
-        return _typed(_encode("&".join(map(_read_data, value))), _FORM)
+        return _create_content(_encode("&".join(map(_read_data, value))), _FORM)
     if given[0] == "data_binary":
-        return _typed(_open(value[1:], files) if value[0] == "@" else _encode(value), _FORM)
+        return _create_content(
+            _open(value[1:], files) if value[0] == "@" else _encode(value), _FORM
+        )
     if given[0] == "json_text":
-        return _typed(_read_json(value), _JSON, ("Accept", _JSON))
+        return _create_content(_read_json(value), _JSON, ("Accept", _JSON))
     return _parse_form(value, files)
 
 
 def _encode_items(items: Items, files: ExitStack) -> RequestContent:
-    """Return a JSON object, or a multipart form if there are files."""
+    """Return the items as a JSON object, or as a multipart form if there are files."""
     if items.files:
         parts: list[tuple[str, FileInput]] = [
             (name, (None, _encode(value if isinstance(value, str) else json.dumps(value))))
@@ -213,15 +221,15 @@ def _encode_items(items: Items, files: ExitStack) -> RequestContent:
     if not items.members:
         return RequestContent({})
     content = _encode(json.dumps(items.members, ensure_ascii=False))
-    return _typed(content, _JSON, ("Accept", _JSON))
+    return _create_content(content, _JSON, ("Accept", _JSON))
 
 
-def _typed(content: bytes | BinaryIO, kind: str, *more: tuple[str, str]) -> RequestContent:
+def _create_content(content: bytes | BinaryIO, kind: str, *more: tuple[str, str]) -> RequestContent:
     return RequestContent({"content": content}, (("Content-Type", kind), *more))
 
 
 def _encode(text: str) -> bytes:
-    """Return the bytes of an argument, also if they are not text in the locale's encoding."""
+    """Return the bytes of an argument, even if they are not text in the locale's encoding."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -236,7 +244,7 @@ def _read_json(value: str) -> bytes:
     try:
         json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--json-body: this is not JSON: {error}") from None
+        raise click.UsageError(f"--json-body: the value is not JSON: {error}") from None
     return content
 
 
@@ -245,7 +253,7 @@ def _parse_form(fields: tuple[str, ...], files: ExitStack) -> RequestContent:
     for field in fields:
         name, equals, value = field.partition("=")
         if not equals or not name:
-            raise click.UsageError("-F takes NAME=VALUE or NAME=@FILE")
+            raise click.UsageError("-F needs NAME=VALUE or NAME=@FILE")
         if not value.startswith("@"):
             parts.append((name, (None, _encode(value))))
             continue

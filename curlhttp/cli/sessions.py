@@ -1,8 +1,8 @@
-"""Cookies and sessions on disk: -b and -c, and --session.
+"""Cookies and sessions in files: -b, -c and --session.
 
-Cookies are in Netscape's format, like curl's. A session has the headers, credentials and cookies
-for requests to one origin: nothing of it is sent when a redirect leads to another origin. Only
-their owner may read the files, because they contain credentials.
+Cookies are in Netscape's format, as in curl. A session holds the headers, credentials and cookies
+for one origin. Nothing of it is sent if a redirect leads to another origin. Only the owner may read
+the files, because they contain credentials.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SavedSession", "load_cookies", "save_cookies"]
 
-_MAX_SIZE = 16 * 1024 * 1024  # bytes; we write no larger files
+_MAX_SIZE = 16 * 1024 * 1024  # bytes of a file that is read
 
 _COOKIES_HEAD = "# Netscape HTTP Cookie File\n# https://curl.se/docs/http-cookies.html\n\n"
 _match_head = re.compile(r"#(?: Netscape)? HTTP Cookie File").match
@@ -51,22 +51,23 @@ _COOKIE_FIELDS = 7
 _HTTP_ONLY = "HTTPOnly"  # as http.cookiejar spells it
 _HTTP_ONLY_PREFIX = "#HttpOnly_"
 
-# Headers of one request that a session does not save: they describe its body, ask for a part of
-# the response, or have values that the session's cookies replace.
+# Headers that a session does not save, because they belong to one request: they describe its body,
+# ask for a part of the response, or are set by the session's cookies or the URL.
 _NOT_SAVED = re.compile(r"content-|if-|(?:range|cookie|host|transfer-encoding)$", re.IGNORECASE)
 _SESSION_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_MAX_SHOWN = 200  # characters of an origin in a file that an error message shows
+_MAX_SHOWN = 200  # characters of an origin in an error message
 
 
-# --- files that only their owner may read ---
+# --- private files ---
 
 
 def _read_private(path: Path) -> str | None:
     """Return the text of a file, or None if it does not exist.
 
     Raises:
-        OSError: it cannot be read, is too large, or is not a regular file: a FIFO would block.
-        UnicodeDecodeError: it is not UTF-8.
+        OSError: the file cannot be read, is too large, or is not a regular file: a FIFO would
+            block.
+        UnicodeDecodeError: the file is not UTF-8.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -74,7 +75,7 @@ def _read_private(path: Path) -> str | None:
         return None
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "this is not a regular file")
+            raise OSError(errno.EINVAL, "not a regular file")
         return _read_limited(file)
 
 
@@ -82,12 +83,12 @@ def _read_limited(file: BinaryIO) -> str:
     """Return the text of an open file, which may be a pipe.
 
     Raises:
-        OSError: it cannot be read, or is too large.
-        UnicodeDecodeError: it is not UTF-8.
+        OSError: the file cannot be read, or is too large.
+        UnicodeDecodeError: the file is not UTF-8.
     """
     text = file.read(_MAX_SIZE + 1)
     if len(text) > _MAX_SIZE:
-        raise OSError(errno.EFBIG, f"this has more than {_MAX_SIZE:,} bytes")
+        raise OSError(errno.EFBIG, f"the file has more than {_MAX_SIZE:,} bytes")
     return text.decode()
 
 
@@ -95,10 +96,10 @@ def _write_private(path: Path, text: str) -> None:
     """Replace a file atomically, with mode 0600.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path = Path(os.path.realpath(path))
-    # The name is random, because a killed run may have left its own temporary file.
+    # The name is random, because a killed run may have left a temporary file.
     descriptor, temporary = tempfile.mkstemp(".new", f".{path.name[:50]}.", path.parent)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
@@ -114,10 +115,10 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def load_cookies(path: Path) -> Cookies:
-    """Return the cookies in a file.
+    """Load the cookies in a file.
 
     Raises:
-        CommandFailed: it cannot be read, or is not a cookie file.
+        CommandFailed: the file cannot be read, or is not a cookie file.
     """
     try:
         with path.open("rb") as file:
@@ -125,14 +126,14 @@ def load_cookies(path: Path) -> Cookies:
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror}", READ_ERROR) from None
     except UnicodeDecodeError:
-        raise CommandFailed(f"{path}: this is not UTF-8", READ_ERROR) from None
+        raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
 
 
 def _parse_cookies(text: str, path: Path) -> Cookies:
     lines = text.removeprefix("\ufeff").split("\n")
     if not _match_head(lines[0]):
-        what = "is not a cookie file: those start with '# Netscape HTTP Cookie File'"
-        raise CommandFailed(f"{path}: this {what}", READ_ERROR)
+        what = "not a cookie file: the first line must be '# Netscape HTTP Cookie File'"
+        raise CommandFailed(f"{path}: {what}", READ_ERROR)
     cookies = Cookies()
     for number, line in enumerate(lines, 1):
         is_comment = line.startswith(("#", "$")) and not line.startswith(_HTTP_ONLY_PREFIX)
@@ -140,7 +141,7 @@ def _parse_cookies(text: str, path: Path) -> Cookies:
             continue
         cookie = _parse_cookie(line.removesuffix("\r"))
         if cookie is None:
-            raise CommandFailed(f"{path}, line {number}: this is not a cookie", READ_ERROR)
+            raise CommandFailed(f"{path}, line {number}: not a cookie", READ_ERROR)
         if not cookie.is_expired():
             cookies.set_cookie(cookie)
     return cookies
@@ -149,7 +150,7 @@ def _parse_cookies(text: str, path: Path) -> Cookies:
 def _parse_cookie(line: str) -> Cookie | None:
     fields = line.removeprefix(_HTTP_ONLY_PREFIX).split("\t")
     match = _match_expires(fields[4] or "0") if len(fields) == _COOKIE_FIELDS else None
-    if match is None or not fields[0]:  # without a domain it would be sent to every host
+    if match is None or not fields[0]:  # a cookie without a domain would be sent to every host
         return None
     domain, spans, path, secure, _, name, value = fields
     # curl writes 0 for a cookie that expires with the session.
@@ -168,14 +169,14 @@ def save_cookies(path: Path, cookies: Cookies | list[Cookie]) -> None:
     """Write cookies to a file that only its owner may read.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     lines = [_format_cookie(cookie) for cookie in cookies if not cookie.is_expired()]
     _write_private(path, _COOKIES_HEAD + "".join(lines))
 
 
 def _format_cookie(cookie: Cookie) -> str:
-    """Return a cookie as curl reads it; only the last field may be empty."""
+    """Format a cookie for curl, which allows only the last field to be empty."""
     prefix = _HTTP_ONLY_PREFIX if cookie.has_nonstandard_attr(_HTTP_ONLY) else ""
     value = cookie.value
     fields = (
@@ -196,7 +197,8 @@ def _format_cookie(cookie: Cookie) -> str:
 class _SessionCookies(Cookies):
     """The cookies of one origin. Cookies of other origins are sent back to them, but not saved.
 
-    Cookies do not depend on the port, and their domain is what a server says.
+    The origin is checked, because a cookie applies to all ports, and its domain is what the server
+    claims.
 
     Attributes:
         url: a URL of the origin.
@@ -207,7 +209,7 @@ class _SessionCookies(Cookies):
     others: Cookies
 
     def extract_cookies(self, response: HTTPResponse, request: UrllibRequest) -> None:
-        """Store the cookies that a response sets, by its origin."""
+        """Store the cookies that a response sets, here or in `others`, by its origin."""
         url: URL = request.url  # type: ignore[attr-defined]  # the flow gives a CookieRequest
         if may_keep_credentials(self.url, url):
             super().extract_cookies(response, request)
@@ -215,7 +217,7 @@ class _SessionCookies(Cookies):
             self.others.extract_cookies(response, request)
 
     def add(self, cookies: Cookies) -> None:
-        """Add cookies of a file; those of other hosts are added to the others."""
+        """Add cookies of a file. Those of other hosts go to `others`."""
         host = bare_host(self.url.host)
         for cookie in cookies:
             is_ours = cookie.domain in matching_domains(host) and host_allowed(cookie, host)
@@ -226,15 +228,15 @@ class SavedSession:
     """Headers, credentials and cookies in two files that only their owner may read.
 
     Args:
-        name: the name of the session, separate for each origin, or the path of its file.
+        name: the name of the session, or the path of its file. A name is separate for each origin.
         url: the URL of the request.
 
     Attributes:
         cookies: the saved cookies, for the client.
 
     Raises:
-        CommandFailed: a file cannot be read, is not a session, or belongs to another origin, which
-            must not receive the credentials.
+        CommandFailed: a file cannot be read, is not a session, or belongs to another origin, whose
+            credentials must not be sent to this one.
     """
 
     def __init__(self, name: str, url: str) -> None:
@@ -255,7 +257,7 @@ class SavedSession:
         return cookies
 
     def middleware(self, connection: ConnectionOptions) -> Middleware:
-        """Return a middleware that sends the session's data to its origin only.
+        """Return a middleware that removes the session's data from requests to other origins.
 
         Args:
             connection: the return value of apply_to().
@@ -279,7 +281,7 @@ class SavedSession:
         return remove_for_others
 
     def apply_to(self, connection: ConnectionOptions) -> ConnectionOptions:
-        """Return options with the saved values; options that were given take precedence."""
+        """Return options that include the saved values. Options that were given take precedence."""
         given = connection.with_password()
         agent = given.user_agent
         header = given.header if agent is None else (("User-Agent", agent), *given.header)
@@ -290,13 +292,13 @@ class SavedSession:
         )
 
     def save(self, connection: ConnectionOptions) -> None:
-        """Save what a request was sent with, and the current cookies.
+        """Save the headers and credentials of a request, and the current cookies.
 
         Args:
             connection: the return value of apply_to().
 
         Raises:
-            OSError: they cannot be written.
+            OSError: a file cannot be written.
         """
         saved = {
             "origin": self._origin,
@@ -319,11 +321,12 @@ class SavedSession:
         if "/" in name or "\\" in name or name.endswith(".json"):
             file = Path(name).with_suffix(".json")
             if not file.parent.is_dir():
-                raise CommandFailed(f"{file}: there is no such folder", WRITE_ERROR)
+                raise CommandFailed(f"{file}: the folder does not exist", WRITE_ERROR)
             return file
         if not _SESSION_NAME.fullmatch(name) or not name.strip("."):
-            raise CommandFailed(f"--session: {name!r} has characters other than letters, digits "
-                                "and ._-", 2)  # fmt: skip
+            raise CommandFailed(
+                f"--session: {name!r} has characters other than letters, digits and ._-", 2
+            )
         folder = re.sub(r"[^A-Za-z0-9.-]+", "_", self._origin)
         return Path(click.get_app_dir("curlhttp"), "sessions", folder, f"{name}.json")
 
@@ -336,7 +339,7 @@ class SavedSession:
             raise self._not_a_session(path) from None
 
     def _not_a_session(self, path: Path) -> CommandFailed:
-        return CommandFailed(f"{path}: this is not a session", READ_ERROR)
+        return CommandFailed(f"{path}: not a session", READ_ERROR)
 
     def _load(self, text: str) -> None:
         try:
@@ -353,18 +356,18 @@ class SavedSession:
             raise self._not_a_session(self._path) from None
         if origin != self._origin:
             shown = redact_url(origin[:_MAX_SHOWN])
-            what = f"this session belongs to {shown}; its credentials are not for {self._origin}"
+            what = f"this session belongs to {shown}, so it cannot be used for {self._origin}"
             raise CommandFailed(f"{self._path}: {what}", 2)
         self._headers = [each for each in headers if not _NOT_SAVED.match(each[0])]
         self._user = user
 
 
 def _validate_field(name: str, value: str) -> tuple[str, str]:
-    """Return a header field of a file.
+    """Return a header field of a file if it can be sent.
 
     Raises:
-        TypeError: it is not text.
-        ValueError: it cannot be sent.
+        TypeError: the name or the value is not a string.
+        ValueError: the field cannot be sent.
     """
     if not isinstance(name, str) or not isinstance(value, str):
         raise TypeError

@@ -1,4 +1,4 @@
-"""The commands `ws` and `sse`: exchange lines over a WebSocket, and show server-sent events."""
+"""The commands `ws` and `sse`: exchange lines over a WebSocket, and print server-sent events."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ __all__ = ["sse", "ws"]
 _POLL_INTERVAL = 0.05  # seconds to wait for a message before checking whether stdin has ended
 _IDLE_TIMEOUT = 2.0  # seconds without a message after the end of stdin before closing
 _BLOCK_SIZE = 64 * 1024  # bytes
-_JSON_HELP = "Show each as one line of JSON."
 _WS_EPILOG = """\b
-After the end of stdin, the WebSocket is closed once no message has arrived
-for two seconds. Binary messages are written unchanged, without a line end.
+After stdin ends, the WebSocket is closed as soon as no message has arrived
+for two seconds. Binary messages are written unchanged, without a line break.
 
 \b
 Examples:
@@ -37,8 +36,8 @@ Examples:
   echo '{"subscribe": "prices"}' | curlhttp ws --listen example.org/feed
 """
 _SSE_EPILOG = """\b
-Each event is a line with its data, preceded by its type unless that is
-`message`. Line feeds are written as \\n. A broken connection is reopened.
+Each line has the data of an event, preceded by the event's type unless that
+is `message`. Line breaks are written as \\n.
 
 \b
 Examples:
@@ -47,14 +46,14 @@ Examples:
 """
 
 
-@click.command(help="Send lines of stdin over a WebSocket, and show messages.",
+@click.command(help="Send lines of stdin over a WebSocket, and print messages.",
                epilog=_WS_EPILOG)  # fmt: skip
 @click.argument("url")
-@click.option("--listen", is_flag=True, help="Continue after the end of stdin.")
-@click.option("--json", "as_json", is_flag=True, help=_JSON_HELP)
+@click.option("--listen", is_flag=True, help="Stay connected after stdin ends.")
+@click.option("--json", "as_json", is_flag=True, help="Print each message as one line of JSON.")
 @connection_options
 def ws(url: str, connection: ConnectionOptions, listen: bool, as_json: bool) -> None:
-    """Exchange lines over a WebSocket."""
+    """Send lines of stdin over a WebSocket, and print messages."""
     url = add_scheme(url, secure="wss", plain="ws")
     with connection.client() as client:
         try:
@@ -68,27 +67,27 @@ def ws(url: str, connection: ConnectionOptions, listen: bool, as_json: bool) -> 
                 was_at_end = at_end.is_set()
                 try:
                     message = socket.recv(_IDLE_TIMEOUT if was_at_end else _POLL_INTERVAL)
-                    _show_message(message, as_json=as_json)
+                    _print_message(message, as_json=as_json)
                 except ReadTimeout:
                     if was_at_end and not listen:
                         break
                 except WebSocketClosed:
                     break
             socket.close()
-            # Messages that arrived before the close; raises if the WebSocket closed abnormally.
+            # Print messages that arrived before the close. Raises if it was closed abnormally.
             for message in socket:
-                _show_message(message, as_json=as_json)
+                _print_message(message, as_json=as_json)
 
 
 def _send_lines(socket: WebSocket, at_end: Event) -> None:
-    with suppress(OSError, WebSocketClosed):  # the receiving thread gets the reason
+    with suppress(OSError, WebSocketClosed):  # the receiving thread raises the reason
         for line in _read_lines(sys.stdin.fileno()):
             socket.send(line.decode("utf-8", "replace"))
     at_end.set()
 
 
 def _read_lines(descriptor: int) -> Iterator[bytes]:
-    """Yield lines of a descriptor: sys.stdin has a lock, which the thread would hold at exit."""
+    """Yield lines of a descriptor, because this thread would hold the lock of sys.stdin at exit."""
     rest = b""
     while block := os.read(descriptor, _BLOCK_SIZE):
         *lines, rest = (rest + block).split(b"\n")
@@ -97,7 +96,7 @@ def _read_lines(descriptor: int) -> Iterator[bytes]:
         yield rest
 
 
-def _show_message(message: str | bytes, *, as_json: bool) -> None:
+def _print_message(message: str | bytes, *, as_json: bool) -> None:
     if as_json:
         if isinstance(message, str):
             print_json({"text": message})
@@ -118,20 +117,20 @@ def _write_line(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-@click.command(help="Show server-sent events, one per line.", epilog=_SSE_EPILOG)
+@click.command(help="Print server-sent events, one per line.", epilog=_SSE_EPILOG)
 @click.argument("url")
 @click.option(
     "-n", "--count", "most", type=integer(most=10**12), metavar="N", help="Stop after N events."
 )
-@click.option("--last-event-id", metavar="ID", help="Start after this event.")
+@click.option("--last-event-id", metavar="ID", help="Resume after the event with this ID.")
 @click.option(
     "--reconnect/--no-reconnect",
     default=True,
     show_default=True,
-    help="Reconnect when the stream ends.",
+    help="Reconnect when the stream ends or breaks.",
 )
-@click.option("--json", "as_json", is_flag=True, help=_JSON_HELP)
-@connection_options  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print each event as one line of JSON.")
+@connection_options
 def sse(
     url: str,
     connection: ConnectionOptions,
@@ -140,7 +139,7 @@ def sse(
     reconnect: bool,
     as_json: bool,
 ) -> None:
-    """Show events."""
+    """Print events."""
     with (
         connection.client() as client,
         client.sse(add_scheme(url), last_event_id=last_event_id, reconnect=reconnect) as events,

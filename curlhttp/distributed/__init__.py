@@ -1,13 +1,13 @@
-"""Fetch more URLs than one process can: on the cores of a machine, on Dask, or on Ray.
+"""Fetch a list of URLs with many processes: on this machine, on Dask, or on Ray.
 
     from curlhttp import distributed
 
     if __name__ == "__main__":
         print(distributed.fetch("urls.txt", "pages", engine="processes"))
 
-Each partition of the URLs is fetched by `Client.map` in a worker, which writes a part. A manifest
-next to the parts lists the partitions that are done, so the same call resumes where another one
-stopped.
+The URLs are split into partitions. For each partition, a worker fetches the URLs with `Client.map`
+and writes a part. A manifest next to the parts lists the partitions that are done, so the same call
+resumes an interrupted one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from curlhttp.distributed.driver import FetchDriver, show_progress
 from curlhttp.distributed.engines import open_engine
 from curlhttp.distributed.manifest import Format, JobConfig, Manifest, lock_folder
 from curlhttp.distributed.partition import Splitter, parse_input
-from curlhttp.distributed.settings import describe_settings, pickle_settings
 from curlhttp.distributed.storage import open_folder
 from curlhttp.distributed.summary import FetchSummary
-from curlhttp.distributed.worker import WorkerConfig, open_client
+from curlhttp.distributed.worker import (
+    WorkerConfig,
+    describe_settings,
+    open_client,
+    pickle_settings,
+)
 
 if TYPE_CHECKING:
     from curlhttp._models.url import URL
@@ -54,45 +58,48 @@ def fetch(
     progress: bool = True,
     **client_settings: Any,  # Any: each keyword of Client has its own type
 ) -> FetchSummary:
-    """Fetch URLs in many workers, and write the result of each URL as a row of a part.
+    """Fetch URLs with many workers, and write the result of each URL as a row of a part.
 
     Args:
-        urls: an iterable, which is read lazily, or the path or fsspec URL of a text file with one
-            URL per line, or of a Parquet file (.parquet, or any file if `column` is given).
-        column: the column of the Parquet file with the URLs; by default its only column, or the
-            one named "url".
+        urls: the URLs, as an iterable, which is read lazily, or as the path or fsspec URL of a text
+            file with one URL per line, or of a Parquet file (.parquet, or any file if `column` is
+            passed).
+        column: the column of the Parquet file that has the URLs. The default is its only column, or
+            the one named "url".
         out: the folder for parts, bodies and the manifest, or its fsspec URL.
-        engine: "processes" for processes on this machine; "dask" for a cluster on this machine,
-            "dask://host:8786" for the cluster of a scheduler, or a Client of dask.distributed;
-            "ray" for the cluster that `ray.init()` connects to, or "ray://host:10001".
-        processes: the number of processes, for "processes" and "dask"; None for one per core.
-        concurrency: concurrent requests in each partition.
-        per_host: concurrent requests to one origin, over all workers. Without a store, this holds
-            for the hosts in `urls`, because only one worker at a time fetches the URLs of a host.
-            Each worker may send as many requests to hosts that redirects lead to.
-        rate: requests per second to one origin, likewise over all workers.
-        store: a RedisStore through which the workers share per_host and rate, so that both hold
-            for every request and several workers may fetch the URLs of one host.
+        engine: "processes" for processes on this machine; "dask" for a Dask cluster on this
+            machine, "dask://host:8786" for the cluster of a scheduler, or a Client of
+            dask.distributed; "ray" for the cluster that `ray.init()` connects to, or
+            "ray://host:10001".
+        processes: the number of processes, for "processes" and "dask". None for one per core.
+        concurrency: the number of concurrent requests in each partition.
+        per_host: the number of concurrent requests to one origin, by all workers together. Without
+            a store, this applies to the hosts in `urls`, because only one worker at a time fetches
+            the URLs of a host. It does not apply to hosts that redirects lead to: there, each
+            worker may send as many requests.
+        rate: requests per second to one origin, by all workers together, as for per_host.
+        store: a RedisStore through which the workers share per_host and rate, so that both apply
+            to every request, and several workers may fetch the URLs of one host.
         retry: see Client.
         format: the format of the parts.
         partition: the maximum number of URLs in a partition.
         inline: the maximum size in bytes of a body stored in its row. Larger bodies are written to
             files named by their SHA-256. None for no limit.
         bodies: False to store no bodies.
-        progress: show the progress on stderr.
-        client_settings: arguments of the Client in each worker; max_response_size defaults to
-            100 MiB.
+        progress: show progress on stderr.
+        client_settings: arguments of the Client in each worker. The default of max_response_size
+            is 100 MiB.
 
     Returns:
-        The summary of all partitions, including those that earlier calls fetched.
+        The summary of all partitions, including those that earlier calls have fetched.
 
     Raises:
         ValueError: the input or the settings differ from those of the call that started this fetch.
         TypeError: a setting cannot be sent to workers, or an item is not a URL.
         OSError: the input cannot be read, the folder cannot be written, or the engine cannot be
-            reached. A BlockingIOError if another call is fetching to the folder.
+            reached. It is a BlockingIOError if another call is fetching to the folder.
         RuntimeError: the workers of a partition were lost repeatedly.
-        KeyboardInterrupt: the parts that were complete are kept.
+        KeyboardInterrupt: after Ctrl-C. Complete parts are kept.
         ImportError: the engine, the format or a path needs a package that is not installed.
     """
     settings = {**client_settings, "retry": retry}
@@ -110,7 +117,7 @@ def fetch(
         rate,
         pause=1 / rate if rate and store is None else 0.0,
     )
-    with open_client(config):  # so that invalid settings are raised here
+    with open_client(config):  # raises here, not in the workers, if a setting is invalid
         pass
     with open_engine(engine, processes or os.cpu_count() or 1) as opened:
         queues = 4 * max(4, opened.slots) if (per_host or rate) and store is None else 0
@@ -127,7 +134,7 @@ def _validate(settings: Iterable[str], format: str, **numbers: int | None) -> No
     reserved = _RESERVED_SETTINGS.intersection(settings)
     if reserved:
         raise TypeError(
-            f"{min(reserved)} cannot be given: use per_host and rate, which hold over all workers"
+            f"{min(reserved)} cannot be passed: use per_host and rate, which apply to all workers"
         )
     if format not in ("parquet", "jsonl"):
         raise ValueError(f"format must be 'parquet' or 'jsonl', not {format!r}")

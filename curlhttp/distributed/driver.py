@@ -1,4 +1,4 @@
-"""The driver: split the input, run the partitions on an engine, and count the results."""
+"""The driver: run the partitions of a fetch on an engine, and count their results."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ Notify: TypeAlias = Callable[[FetchSummary], None]
 
 
 class HostQueues:
-    """Yield partitions so that two of one host queue never run concurrently.
+    """Yield partitions so that two of the same host queue never run at the same time.
 
-    All URLs of a host are in one queue, and each partition may use the whole of per_host and rate.
-    So both hold over all workers.
+    All URLs of a host are in one queue, so a partition may use the whole of per_host and rate, and
+    both limits apply to all workers together.
 
     Args:
-        partitions: in the order of their numbers; partitions without a queue may start at any time.
-        ahead: how many partitions may be read while their queues are busy.
+        partitions: partitions in the order of their numbers. Those without a queue may start at any
+            time.
+        ahead: how many partitions to read ahead while their queues are busy.
     """
 
     def __init__(self, partitions: Iterator[Partition], ahead: int) -> None:
         self._partitions = partitions
         self._ahead = ahead
         self._waiting: deque[Partition] = deque()
-        self._running: dict[int, int] = {}  # queues by the number of the partition
+        self._running: dict[int, int] = {}  # the queue of each running partition, by its number
 
     def __iter__(self) -> Iterator[Partition | None]:
         return self
 
     def __next__(self) -> Partition | None:
-        """Return the next partition, or None if none may start until another one has ended."""
+        """Return the next partition, or None if none may start before another one ends."""
         busy = set(self._running.values())
         for index, partition in enumerate(self._waiting):
             if partition.host_queue not in busy:
@@ -69,7 +70,7 @@ class HostQueues:
         return partition
 
     def release(self, number: int) -> None:
-        """Free the queue of a partition that has ended.
+        """Release the queue of a partition that has ended.
 
         Args:
             number: the number of the partition.
@@ -78,13 +79,13 @@ class HostQueues:
 
 
 class FetchDriver:
-    """Fetch all partitions that are not done yet.
+    """Fetch the partitions that are not done yet.
 
     Args:
         folder: the folder of the fetch.
         manifest: the manifest in that folder.
-        splitter: yields the partitions.
-        notify: called with the current summary after each partition.
+        splitter: splits the input into partitions.
+        notify: is called with the current summary after each partition.
     """
 
     def __init__(
@@ -94,18 +95,18 @@ class FetchDriver:
         self._manifest = manifest
         self._splitter = splitter
         self._notify = notify
-        self._done: dict[int, str] = {}  # digests by number, of partitions from earlier calls
+        self._done: dict[int, str] = {}  # digests of partitions of earlier calls, by number
         self._summary = FetchSummary()
 
     def run(self, engine: PartitionEngine, config: WorkerConfig) -> FetchSummary:
-        """Fetch the remaining partitions, and return the summary of all.
+        """Fetch the remaining partitions, and return the summary of all partitions.
 
         Args:
-            engine: runs the partitions.
-            config: for its workers.
+            engine: the engine that runs the partitions.
+            config: the configuration of its workers.
 
         Raises:
-            ValueError: the input has changed after the fetch was started.
+            ValueError: the input has changed since the fetch was started.
         """
         started = time.monotonic()
         for result in self._manifest.results():
@@ -136,7 +137,7 @@ class FetchDriver:
         self._notify(self._summary)
 
     def _remaining(self, partitions: Iterator[Partition]) -> list[Partition]:
-        """Read past all partitions that are done, and return those in between that are not."""
+        """Read up to the last partition that is done, and return those before it that are not."""
         remaining: list[Partition] = []
         expected = len(self._done)
         while expected:
@@ -144,7 +145,7 @@ class FetchDriver:
             if partition is None:
                 raise ValueError(
                     f"the input is shorter than before: it lacks {expected} of the partitions that "
-                    "are done; give the same input, or another folder"
+                    "are done; pass the same input, or another folder"
                 )
             digest = self._done.get(partition.number)
             if digest is None:
@@ -153,7 +154,7 @@ class FetchDriver:
             expected -= 1
             if digest != partition.digest:
                 raise ValueError(
-                    f"the input has changed in partition {partition.number}; give the same "
+                    f"the input has changed in partition {partition.number}; pass the same "
                     "input, or another folder"
                 )
         return remaining
@@ -161,14 +162,14 @@ class FetchDriver:
 
 @contextmanager
 def show_progress(total: int | None, *, quiet: bool) -> Iterator[Notify]:
-    """Show progress on stderr: rich's progress bar on a terminal, otherwise a line at intervals.
+    """Show progress on stderr: a bar on a terminal if rich is installed, or else regular lines.
 
     Args:
         total: the number of rows in the input, or None if it is unknown.
         quiet: show nothing.
 
     Yields:
-        A function to call with the current summary.
+        The function to call with the current summary.
     """
     if quiet:
         yield lambda summary: None

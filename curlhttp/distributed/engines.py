@@ -1,7 +1,7 @@
-"""Engines: run partitions in the processes of this machine, on Dask, or on Ray.
+"""Engines: run partitions in processes on this machine, on Dask, or on Ray.
 
-An engine runs a partition again if its worker is lost. Dask and Ray do that themselves, and their
-dashboards and the scaling of their clusters apply as well.
+An engine runs a partition again if its worker is lost. Dask and Ray have this built in, and their
+dashboards and cluster scaling work as usual.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionEngine", "open_engine", "run_partitions"]
 
-_PER_SLOT = 2  # partitions submitted per slot: one runs, and one waits so that clusters scale up
-_MIN_SUBMITTED = 4  # also if the cluster has no worker yet
+_PER_SLOT = 2  # partitions per slot: one runs, and one waits, so that a cluster scales up
+_MIN_SUBMITTED = 4  # partitions, even if the cluster has no worker yet
 _MAX_RUNS = 4  # of a partition whose process is killed each time
-_spawn = multiprocessing.get_context("spawn")  # fork would copy locks that threads hold
+_spawn = multiprocessing.get_context("spawn")  # because fork copies locks that threads hold
 
 
 class Workers(Protocol):
@@ -45,13 +45,13 @@ class Workers(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a submitted partition has not ended."""
+        """Return whether a submitted partition has not ended yet."""
 
     def submit(self, partition: Partition) -> None:
         """Run a partition as soon as possible."""
 
     def next_result(self) -> PartResult:
-        """Wait for the next partition that ends, and return its result.
+        """Wait until a partition ends, and return its result.
 
         Raises:
             RuntimeError: the workers of a partition were lost repeatedly.
@@ -67,7 +67,7 @@ class PartitionEngine(NamedTuple):
 
     Attributes:
         start_workers: starts the workers.
-        slots: how many partitions run concurrently, as far as is known.
+        slots: the number of partitions that run concurrently, as far as it is known.
     """
 
     start_workers: Callable[[WorkerConfig], Workers]
@@ -77,11 +77,11 @@ class PartitionEngine(NamedTuple):
 def run_partitions(
     workers: Workers, partitions: Iterator[Partition | None]
 ) -> Generator[PartResult, None, None]:
-    """Run partitions, and yield the results as they arrive. Closing this stops the workers.
+    """Run partitions, and yield results as they arrive. Closing the generator stops the workers.
 
     Args:
         workers: the workers of an engine.
-        partitions: None means that none may start until another one has ended.
+        partitions: the partitions. None means that none may start before another one ends.
     """
     try:
         exhausted = False
@@ -104,16 +104,16 @@ def run_partitions(
 
 @contextmanager
 def open_engine(engine: object, processes: int) -> Iterator[PartitionEngine]:
-    """Connect to the engine that `engine=` names, and disconnect at the end.
+    """Connect to the engine that fetch(engine=) describes, and disconnect at the end.
 
     Args:
         engine: a name, an address, or a Client of Dask.
-        processes: the number of processes, if they are started for this fetch.
+        processes: the number of processes to start, if the engine is started for this fetch.
 
     Raises:
         ValueError: there is no such engine.
-        TypeError: it is neither a string nor a Client of Dask.
-        ImportError: it needs a package that is not installed.
+        TypeError: `engine` is neither a string nor a Client of Dask.
+        ImportError: the engine needs a package that is not installed.
         OSError: there is no cluster at the address.
     """
     if engine == "processes":
@@ -150,9 +150,9 @@ def _has_capacity(submitted: int, slots: int) -> bool:
 class _ProcessWorkers:
     """Processes on this machine, each in a separate executor.
 
-    A process that is killed breaks its executor, so with one executor for all of them it would
-    take down the partitions of the others. All processes watch a pipe that the driver holds open,
-    and exit when it closes.
+    A killed process breaks its executor. With a single executor, it would break the partitions of
+    all other processes. Each process watches a pipe that the driver holds open, and exits when it
+    closes.
     """
 
     def __init__(self, config: WorkerConfig, processes: int) -> None:
@@ -183,7 +183,7 @@ class _ProcessWorkers:
             self._run(self._replace(executor), partition, runs=1)
 
     def _run(self, executor: ProcessPoolExecutor, partition: Partition, runs: int) -> None:
-        # A process that starts would print a traceback on Ctrl-C.
+        # Otherwise a process would print a traceback if Ctrl-C arrives while it starts.
         with _deferred_sigint():
             future = executor.submit(run_partition, self._config, partition)
         self._running[future] = executor, partition, runs
@@ -224,7 +224,7 @@ class _ProcessWorkers:
 
 @contextmanager
 def _deferred_sigint() -> Iterator[None]:
-    """Block SIGINT in this thread; a process that is started meanwhile inherits the mask."""
+    """Block SIGINT in this thread. A process that is started meanwhile inherits the mask."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -236,7 +236,7 @@ def _deferred_sigint() -> Iterator[None]:
 
 
 def _start_process(pipe: Connection) -> None:
-    """Initialize a process: the driver handles Ctrl-C, and the process exits with the driver."""
+    """Initialize a process, so that it ignores Ctrl-C and exits when the driver exits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_driver, args=(pipe,), daemon=True).start()
 
@@ -250,14 +250,14 @@ def _exit_with_driver(pipe: Connection) -> None:
 
 
 def _is_dask_client(engine: object) -> bool:
-    """Return whether this is a Client of Dask, without importing it."""
+    """Return whether this is a Client of Dask, without importing Dask."""
     module = sys.modules.get("distributed")
     return module is not None and isinstance(engine, module.Client)
 
 
 @contextmanager
 def _connect_dask(engine: object, processes: int) -> Iterator[distributed.Client]:
-    """Open a client of Dask. A client that the caller gave stays open.
+    """Open a Client of Dask. If `engine` is one, it stays open.
 
     Raises:
         ImportError: dask.distributed is not installed.
@@ -266,7 +266,7 @@ def _connect_dask(engine: object, processes: int) -> Iterator[distributed.Client
     """
     if _is_dask_client(engine):
         if engine.asynchronous:  # type: ignore[attr-defined]
-            raise ValueError("the Client of Dask is asynchronous; give one that blocks")
+            raise ValueError("the Client of Dask is asynchronous; pass a synchronous one")
         yield engine
         return
     try:
@@ -289,7 +289,7 @@ def _count_dask_slots(client: distributed.Client) -> int:
 
 
 class _DaskWorkers:
-    """Each partition is a future of dask.distributed.
+    """Run each partition as a future of dask.distributed.
 
     Dask runs a partition again if its worker is lost, up to
     `distributed.scheduler.allowed-failures` times. `dask.annotate` applies.
@@ -312,7 +312,7 @@ class _DaskWorkers:
         return bool(self._running)
 
     def submit(self, partition: Partition) -> None:
-        # A unique key, so that this is not the future that a killed driver left running.
+        # The key is unique, because a killed driver may have left a future running.
         key = f"curlhttp-partition-{partition.number}-{uuid4().hex}"
         future = self._client.submit(_run_until_cancelled, self._config, partition, key=key)
         self._running[future] = partition
@@ -342,7 +342,7 @@ class _DaskWorkers:
 
 
 def _run_until_cancelled(config: WorkerConfig, partition: Partition) -> PartResult:
-    """Run a partition in a worker of Dask, which cannot stop the thread of a cancelled task."""
+    """Run a partition until it is cancelled, because Dask cannot stop the thread of a task."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -360,10 +360,10 @@ def _run_until_cancelled(config: WorkerConfig, partition: Partition) -> PartResu
 
 @contextmanager
 def _connect_ray(engine: str) -> Iterator[None]:
-    """Connect to Ray. A program that is already connected stays connected.
+    """Connect to Ray. If the program is already connected, it stays connected.
 
     Args:
-        engine: "ray" for the cluster at RAY_ADDRESS, or otherwise one on this machine;
+        engine: "ray" for the cluster at RAY_ADDRESS, or else one on this machine;
             "ray://host:port" for the cluster of a Ray Client server.
 
     Raises:
@@ -391,10 +391,9 @@ def _count_ray_slots() -> int:
 
 
 class _RayWorkers:
-    """Each partition is a task of Ray.
+    """Run each partition as a task of Ray.
 
-    Ray runs a task again if its worker is lost: three times, or as often as RAY_TASK_MAX_RETRIES
-    says.
+    Ray runs a task again if its worker is lost, up to three or RAY_TASK_MAX_RETRIES times.
     """
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -424,15 +423,15 @@ class _RayWorkers:
         partition = self._running.pop(done[0])
         try:
             result: PartResult = ray.get(done[0])
-        except RayTaskError:  # also an OSError, if the worker raised one
+        except RayTaskError:  # is also an OSError, if the worker raised one
             raise
         except RayError as error:
-            raise RuntimeError(f"Ray gave up partition {partition.number}: {error}") from error
+            raise RuntimeError(f"Ray gave up on partition {partition.number}: {error}") from error
         return result
 
     def stop(self) -> None:
         import ray
 
         for task in self._running:
-            with suppress(Exception):  # the connection is lost, and with it the tasks
+            with suppress(Exception):  # the connection is lost, and the tasks with it
                 ray.cancel(task)

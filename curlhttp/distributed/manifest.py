@@ -1,8 +1,8 @@
-"""The manifest: how a fetch is configured, and which of its partitions are done.
+"""The manifest: the configuration of a fetch, and the results of the partitions that are done.
 
-manifest/fetch.json is the configuration. manifest/00000000.json is the result of partition 0; the
-worker writes it after the part. Only one driver at a time may use a folder: it holds a lock on
-manifest/lock. Object stores have no locks, so there it refreshes manifest/driver.json.
+manifest/fetch.json is the configuration. manifest/00000000.json is the result of partition 0, which
+its worker writes after the part. Only one driver at a time may use a folder: it holds a lock on
+manifest/lock. Object stores have no locks, so the driver refreshes manifest/driver.json there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CONFIG = "manifest/fetch.json"
 _SUMMARY = "manifest/summary.json"
 _HEARTBEAT = "manifest/driver.json"
 _HEARTBEAT_INTERVAL = 15.0  # seconds
-_HEARTBEAT_TIMEOUT = 60.0  # seconds without a heartbeat after which a driver counts as dead
+_HEARTBEAT_TIMEOUT = 60.0  # seconds without a heartbeat until a driver counts as dead
 _is_result = re.compile(r"(\d{8,})\.json").fullmatch
 
 
@@ -65,12 +65,12 @@ def partition_file_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobConfig:
-    """The arguments of a fetch that must not change when it is resumed.
+    """The arguments of fetch() that must be the same when the fetch is resumed.
 
     Args:
         format: the format of the parts.
         partition: the maximum number of rows in a partition.
-        host_queues: the number of queues of hosts; 0 if URLs are not grouped by host.
+        host_queues: the number of host queues, or 0 if URLs are not grouped by host.
         inline: see WorkerConfig.
         bodies: see WorkerConfig.
         settings: descriptions of the other arguments by name, without credentials.
@@ -84,7 +84,7 @@ class JobConfig:
     settings: dict[str, str] = field(default_factory=dict)
 
     def changes(self, earlier: JobConfig) -> list[str]:
-        """Return the names of the arguments that differ from an earlier call."""
+        """Return the names of the arguments that differ from those of an earlier call."""
         names = [name for name in ("format", "partition", "inline", "bodies")
                  if getattr(self, name) != getattr(earlier, name)]  # fmt: skip
         new, old = self.settings, earlier.settings
@@ -102,13 +102,14 @@ class Manifest:
         self._folder = folder
 
     def start(self, config: JobConfig) -> JobConfig:
-        """Return the configuration that applies: the given one, or that of the first call.
+        """Write the configuration, or return the one that the first call wrote.
 
         Args:
             config: the configuration of this call.
 
         Raises:
-            ValueError: it differs from the first call's, or the folder holds something else.
+            ValueError: the arguments differ from those of the first call, or the folder has
+                something else.
             OSError: the folder cannot be written to.
         """
         text = self._folder.read(_CONFIG)
@@ -123,12 +124,12 @@ class Manifest:
         if changed:
             raise ValueError(
                 f"the fetch in {self._folder.path('')} was started with other settings: "
-                f"{', '.join(changed)}; give the same settings, or another folder"
+                f"{', '.join(changed)}; pass the same settings, or another folder"
             )
         if config.host_queues and not earlier.host_queues:
             raise ValueError(
                 f"the fetch in {self._folder.path('')} was started without per_host and rate, so "
-                "its partitions are not grouped by host; give a store, or another folder"
+                "its partitions are not grouped by host; pass a store, or another folder"
             )
         return earlier
 
@@ -175,13 +176,13 @@ class Manifest:
 
 @contextmanager
 def lock_folder(folder: OutputFolder) -> Iterator[None]:
-    """Keep other drivers out of a folder.
+    """Lock a folder against other drivers.
 
     Args:
         folder: the folder of the fetch.
 
     Raises:
-        BlockingIOError: another driver is using it.
+        BlockingIOError: another driver is using the folder.
     """
     if folder.is_remote:
         with _heartbeat(folder):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["ParquetWriter", "find_column", "import_pyarrow", "read_column"]
 
 _MAX_ROWS = 1000  # in a row group
-_NO_TIMINGS = (0.0,) * len(TIMINGS)
 _MAX_BYTES = 8 << 20  # in a row group, approximately
+_NO_TIMINGS = (0.0,) * len(TIMINGS)
 
 
 def import_pyarrow() -> tuple[ModuleType, ModuleType]:
@@ -40,7 +40,7 @@ def find_column(path: str, column: str | None) -> tuple[str, int]:
 
     Args:
         path: the path of the file, or its fsspec URL.
-        column: the name, or None for the only column, or else the one named "url".
+        column: the name, or None for the only column or the one named "url".
 
     Raises:
         ValueError: there is no such column, it has no strings, or the file is not Parquet.
@@ -61,7 +61,7 @@ def find_column(path: str, column: str | None) -> tuple[str, int]:
         if types.is_dictionary(kind):
             kind = kind.value_type
         if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-            raise ValueError(f"the column {column!r} has no strings: its type is {kind}")
+            raise ValueError(f"the column {column!r} has no strings; its type is {kind}")
         return column, file.metadata.num_rows
 
 
@@ -97,7 +97,7 @@ def read_column(
 
 
 class ParquetWriter:
-    """Write rows as Parquet. Rows are buffered until they fill a row group.
+    """Write rows to a Parquet file. Rows are buffered until they fill a row group.
 
     Args:
         stream: the file to write to.
@@ -160,7 +160,7 @@ class ParquetWriter:
         )
 
     def close(self) -> None:
-        """Write the remaining rows and the footer; the stream stays open."""
+        """Write the remaining rows and the footer. The stream stays open."""
         if self._rows:
             self._flush()
         self._writer.close()

@@ -1,9 +1,8 @@
-"""Partitions of the URLs of a fetch, and how the input is split into them lazily.
+"""Partitions: parse the input of a fetch, and split it lazily.
 
-A partition is a small picklable value that says where its URLs are read. Files are split into
-ranges, which workers read themselves. If the input is an iterable, or the URLs are grouped by host,
-the driver writes the URLs of each partition to the folder of the fetch. Nothing holds more than a
-line or a batch of rows in memory.
+A partition is a small picklable value that tells a worker where to read its URLs. A file is split
+into ranges, which workers read directly. If the input is an iterable, or URLs are grouped by host,
+the driver writes the URLs of each partition to a file in the folder of the fetch.
 """
 
 from __future__ import annotations
@@ -33,13 +32,10 @@ __all__ = [
     "reject_json_lines",
 ]
 
-
-# --- A partition: a small picklable value that says where some of the URLs are read ---
-#
-# A source yields (row, URL) pairs one by one and holds at most a line or a batch of rows in memory.
+# --- sources of URLs, which hold at most a line or a batch of rows in memory ---
 
 Row: TypeAlias = "tuple[int, str | bytes]"
-"""The row of a URL in the input, and the URL."""
+"""The row number of a URL in the input, and the URL."""
 
 MAX_LINE = 1 << 20  # bytes
 _LINE_END = b"\n"[0]
@@ -53,7 +49,7 @@ class TextLines:
     Args:
         path: the path of the file, or its fsspec URL.
         begin: the offset of the first line in bytes.
-        end: the offset after the last line.
+        end: the offset after the last line in bytes.
         row: the number of the first line, starting at 0.
     """
 
@@ -63,7 +59,7 @@ class TextLines:
     row: int
 
     def read(self) -> Iterator[Row]:
-        """Yield rows and URLs. A line that is too long is truncated, so it is not a valid URL."""
+        """Yield rows and URLs. A line that is too long is truncated, so its URL is invalid."""
         with open_input_file(self.path) as stream:
             stream.seek(self.begin)
             row, left = self.row, self.end - self.begin
@@ -85,7 +81,7 @@ class TextLines:
 
 @dataclass(frozen=True, slots=True)
 class ParquetRows:
-    """A range of rows of a column of a Parquet file. Nulls are skipped.
+    """A range of rows in a column of a Parquet file. Nulls are skipped.
 
     Args:
         path: the path of the file, or its fsspec URL.
@@ -109,7 +105,7 @@ class ParquetRows:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFile:
-    """A file that the driver wrote: one JSON array of row and URL per line.
+    """A file that the driver wrote, with a JSON array of row and URL on each line.
 
     Args:
         path: the path of the file, or its fsspec URL.
@@ -127,14 +123,14 @@ class PartitionFile:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Some of the URLs.
+    """A part of the input.
 
     Args:
-        number: its number, starting at 0; the names of its files contain it.
-        source: where its URLs are read.
-        digest: a checksum of what the driver read for it, which reveals a changed input.
-        host_queue: the queue of its hosts: two partitions of one queue never run concurrently.
-            None if the partitions are not grouped by host.
+        number: the number of the partition, starting at 0, as in the names of its files.
+        source: where to read its URLs.
+        digest: a checksum of its input, which reveals that the input has changed.
+        host_queue: the queue of its hosts. Two partitions of one queue never run at the same time.
+            None if URLs are not grouped by host.
     """
 
     number: int
@@ -143,9 +139,11 @@ class Partition:
     host_queue: int | None = None
 
 
+# --- the input, and how to split it ---
+
 _BLOCK_SIZE = 1 << 20  # bytes
-_FOOTER = 1 << 20  # bytes at the end of a Parquet file whose checksum identifies it
-_WINDOW = 32 << 20  # bytes of URLs that the driver holds while it groups them by host
+_FOOTER = 1 << 20  # bytes at the end of a Parquet file, whose checksum identifies the file
+_WINDOW = 32 << 20  # bytes of URLs that the driver holds in memory to group them by host
 _PARQUET = (".parquet", ".pq", ".parq")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
@@ -154,7 +152,7 @@ Urls: TypeAlias = "str | os.PathLike[str] | Iterable[str | bytes | URL]"
 
 @dataclass(frozen=True, slots=True)
 class UrlInput:
-    """Where the URLs are: in an iterable, a text file, or a column of a Parquet file.
+    """The source of all URLs: an iterable, a text file, or a column of a Parquet file.
 
     Args:
         urls: the iterable, or None.
@@ -178,10 +176,10 @@ class UrlInput:
         return TextLines(self.path, 0, _get_size(self.path), 0).read()
 
     def split(self, size: int) -> Iterator[Partition]:
-        """Yield ranges of a file.
+        """Yield ranges of a file as partitions.
 
         Args:
-            size: lines or rows in each.
+            size: the number of lines or rows in each.
         """
         if self.column is None:
             return _split_lines(self.path, size)
@@ -190,28 +188,29 @@ class UrlInput:
 
 
 def parse_input(urls: Urls, column: str | None) -> UrlInput:
-    """Return the input that the first argument of fetch() describes.
+    """Return the input that the arguments of fetch() describe.
 
     Args:
-        urls: see fetch.
-        column: see fetch.
+        urls: see fetch().
+        column: see fetch().
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it cannot be used as input, has JSON lines, or has no such column.
-        TypeError: it is neither a path nor iterable.
+        ValueError: the input is a single URL, a compressed file, or JSON lines, or there is no such
+            column.
+        TypeError: the input is neither a path nor an iterable of URLs.
     """
     if not isinstance(urls, (str, os.PathLike)):
         if column is not None:
-            raise ValueError("column goes with a Parquet file")
+            raise ValueError("column can only be used with a Parquet file")
         if isinstance(urls, (bytes, URL)):
-            raise TypeError("a distributed fetch takes many URLs: a file or an iterable of them")
+            raise TypeError("urls must be an iterable of URLs or the path of a file, not one URL")
         iter(urls)  # raises TypeError if it is not iterable
         return UrlInput(urls, rows=len(urls) if isinstance(urls, Sized) else None)
     path = os.fspath(urls)
     name = path.lower()
     if name.startswith(("http://", "https://")):
-        raise ValueError("urls is one URL; give a list of them, or the path of a file")
+        raise ValueError("urls is one URL; pass a list of URLs, or the path of a file")
     if column is not None or name.endswith(_PARQUET):
         from curlhttp.distributed.parquet import find_column
 
@@ -228,16 +227,16 @@ def parse_input(urls: Urls, column: str | None) -> UrlInput:
 
 
 def reject_json_lines(line: str | bytes) -> None:
-    """Refuse JSON lines, because every one of them would become an error.
+    """Reject JSON lines, because each of them would become an error.
 
     Args:
-        line: the first line of a text that is not blank.
+        line: the first line that is not blank.
 
     Raises:
-        ValueError: it is a JSON object.
+        ValueError: the line is a JSON object.
     """
     if line[:1] in ("{", b"{"):
-        raise ValueError("the input has JSON lines; workers take URLs, one per line")
+        raise ValueError("the input has JSON lines, but workers read one URL per line")
 
 
 class Splitter:
@@ -246,12 +245,12 @@ class Splitter:
     Args:
         urls: the input.
         folder: the folder of the fetch.
-        size: URLs in each partition, at most.
-        host_queues: the number of queues that hosts are assigned to. All URLs of a host are in
-            partitions of one queue. 0 to not group by host.
+        size: the maximum number of URLs in a partition.
+        host_queues: the number of queues that hosts are assigned to, so that all URLs of a host are
+            in partitions of one queue. 0 to not group URLs by host.
 
     Attributes:
-        writes_files: the partitions are files in the folder, not ranges of an input file.
+        writes_files: partitions are files in the folder, not ranges of an input file.
     """
 
     def __init__(self, urls: UrlInput, folder: OutputFolder, size: int, host_queues: int) -> None:
@@ -265,7 +264,7 @@ class Splitter:
         """Yield the partitions.
 
         Args:
-            is_done: whether the partition with a number need not be written.
+            is_done: returns whether a partition is done, by its number. It is not written then.
         """
         if self.writes_files:
             return self._write_partitions(is_done)
@@ -282,7 +281,7 @@ class Splitter:
             yield Partition(number, source, f"{crc32(lines):08x}", host_queue)
 
     def _group_by_queue(self) -> Iterator[tuple[int, bytearray]]:
-        """Yield queues, and the lines of one partition of each."""
+        """Yield a queue and the lines of one of its partitions, again and again."""
         buffers: dict[int, bytearray] = {}
         counts: dict[int, int] = {}
         buffered = rows = 0
@@ -308,10 +307,10 @@ class Splitter:
 
 
 def _get_queue(url: str, queues: int) -> int:
-    """Return the queue of a URL's host; 0 if the URL is invalid.
+    """Return the queue of a URL's host, or 0 if the URL is invalid.
 
     Args:
-        url: as it was given.
+        url: the URL, as in the input.
         queues: the number of queues.
     """
     try:
@@ -325,7 +324,7 @@ def _get_size(path: str) -> int:
     """Return the size of a file in bytes.
 
     Raises:
-        OSError: it does not exist, or cannot be read.
+        OSError: the file does not exist, or cannot be read.
     """
     with open_input_file(path) as stream:
         return stream.seek(0, os.SEEK_END)
@@ -336,7 +335,7 @@ def _split_lines(path: str, size: int) -> Iterator[Partition]:
 
     Args:
         path: the path of the file, or its fsspec URL.
-        size: lines in each.
+        size: the number of lines in each.
     """
     number = row = begin = offset = lines = digest = 0
     with open_input_file(path) as stream:
@@ -357,13 +356,13 @@ def _split_lines(path: str, size: int) -> Iterator[Partition]:
 
 
 def _split_rows(path: str, column: str, rows: int, size: int) -> Iterator[Partition]:
-    """Yield the partitions of a Parquet file, of which only the footer is read.
+    """Yield the partitions of a Parquet file. Only its footer is read.
 
     Args:
         path: the path of the file, or its fsspec URL.
         column: the column with the URLs.
         rows: the number of rows in the file.
-        size: rows in each.
+        size: the number of rows in each.
     """
     with open_input_file(path) as stream:
         end = stream.seek(0, os.SEEK_END)
@@ -386,4 +385,4 @@ def _enumerate_urls(urls: Iterable[str | bytes | URL]) -> Iterator[Row]:
         elif isinstance(url, (str, bytes)):
             yield row, url
         else:
-            raise TypeError(f"a distributed fetch takes URLs, not {type(url).__name__}")
+            raise TypeError(f"urls must have URLs only, not {type(url).__name__}")

@@ -1,4 +1,4 @@
-"""The row that a part has for each URL."""
+"""The row for each URL in a part."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _now() -> int:
 Field: TypeAlias = tuple[str, str, str]
 """A header field: its name in lower case, its value, and both as JSON."""
 
-_fields: dict[str, Field] = {}  # by line; most servers send the same lines again and again
+_fields: dict[str, Field] = {}  # a cache by line, because servers repeat most of their lines
 _MAX_FIELDS = 1000
-_MAX_LINE = 100  # characters of a line that is kept
+_MAX_LINE = 100  # characters of a line in the cache
 
 
 def _read_fields(response: Response) -> list[Field]:
-    """Return the fields of a response; of one whose headers nobody read or changed, cheaply."""
+    """Return the header fields of a response. This is cheap if its headers were not accessed."""
     block = response._head.block.decode("latin-1")
     if response._headers is not None or "\n " in block or "\n\t" in block:
         return [make_field(name, value) for name, value in response.headers.multi_items()]
@@ -55,30 +55,30 @@ def _read_fields(response: Response) -> list[Field]:
 
 
 def make_field(name: str, value: str) -> Field:
-    """Return a header field."""
+    """Create a header field."""
     lower = name.lower()
     return lower, value, f"{_quote(lower)}: [{_quote(value)}]"
 
 
 @dataclass(slots=True)
 class FetchRow:
-    """The result of one URL; docs/reference/distributed.md describes the columns.
+    """The result of one URL. docs/reference/distributed.md describes the columns.
 
     Attributes:
         row: its position in the input, starting at 0.
-        url: as it was given, without user and password; if it is invalid, as messages show it.
+        url: the URL in the input, without user and password. If it is invalid, as messages show it.
         final_url: the URL after redirects, or None if there were none.
         status: the status code, or None.
         error: the name of the exception's class, or None.
         message: the message of the exception, or None.
-        attempts: the number of attempts; 0 if the URL is invalid.
+        attempts: the number of attempts, or 0 if the URL is invalid.
         timings: seconds of the last attempt, in the order of TIMINGS, or None if nothing was sent.
         fields: the header fields of the response.
         size: the size of the decoded body in bytes.
         body: the body of the response, or None.
         body_file: the path of a larger body in the folder of the fetch, or None.
-        fetched_at: when the row was made, in milliseconds since 1970.
-        host: the host of the URL; this is not a column.
+        fetched_at: when the result arrived, in milliseconds since 1970.
+        host: the host of the URL, which is not a column.
     """
 
     row: int
@@ -97,7 +97,7 @@ class FetchRow:
     host: str = ""
 
     @classmethod
-    def of(
+    def from_outcome(
         cls, row: int, url: str, host: str, outcome: Response | RequestException, at: int
     ) -> FetchRow:
         """Return the row of a request.
@@ -107,11 +107,11 @@ class FetchRow:
             url: see the attribute.
             host: see the attribute.
             outcome: a response with its body, or an error.
-            at: when it came, in milliseconds since 1970.
+            at: when the outcome arrived, in milliseconds since 1970.
         """
         shown = strip_userinfo(url) if "@" in url else url
         times = outcome.timings
-        # They are the first fields, in this order.
+        # These are the first fields of Timings, in the same order.
         timings = None if times is None else cast("tuple[float, ...]", times[: len(TIMINGS)])
         attempts = len(outcome.attempts) or 1
         if isinstance(outcome, RequestException):
@@ -137,13 +137,13 @@ class FetchRow:
         )
 
     @classmethod
-    def of_no_request(cls, row: int, url: str, error: Exception) -> FetchRow:
+    def from_error(cls, row: int, url: str, error: Exception) -> FetchRow:
         """Return the row of an invalid URL.
 
         Args:
             row: see the attribute.
             url: see the attribute.
-            error: the reason.
+            error: the reason why the URL is invalid.
         """
         failed = cls(row, display_url(url))
         failed._set_error(error)
@@ -153,7 +153,7 @@ class FetchRow:
         self.error, self.message = type(error).__name__, str(error)
 
     def grouped_fields(self) -> list[tuple[str, list[str]]]:
-        """Return each name in lower case with its values, in the order of the first of each."""
+        """Return each lower-case name with its values, in the order of first appearance."""
         if len({name for name, _, _ in self.fields}) == len(self.fields):
             return [(name, [value]) for name, value, _ in self.fields]
         grouped: dict[str, list[str]] = {}
@@ -162,8 +162,8 @@ class FetchRow:
         return list(grouped.items())
 
     def to_json(self) -> bytes:
-        """Return the row as a line of JSON; a body that is not UTF-8 becomes "body_base64"."""
-        # Formatted by hand, because json takes twice as long for a dict of the same fields.
+        """Return the row as a line of JSON. A body that is not UTF-8 becomes "body_base64"."""
+        # This is formatted by hand, because json takes twice as long for the same fields.
         body, base64_field = "null", ""
         if self.body is not None:
             try:

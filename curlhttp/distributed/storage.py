@@ -1,7 +1,7 @@
-"""Folders of files, on this machine or in an object store that fsspec reaches.
+"""Folders on this machine, or in an object store through fsspec.
 
-Every write is atomic: a local file is written under a temporary name and renamed, a remote one is
-uploaded as a whole. So a file with its final name is complete.
+Every write is atomic, so a file under its final name is complete: a local file is written under a
+temporary name and renamed, and a remote file is uploaded as a whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["OutputFolder", "open_folder", "open_input_file"]
 _TEMPORARY = ".tmp-"  # in the names of incomplete files
 _MIN_FREE = 1 << 20  # bytes that must be free on the disk
 _BLOCK_SIZE = 1 << 20  # bytes
-_BATCH = 1000  # files that are read in one request
+_BATCH = 1000  # files that are read at once
 
 
 def _is_remote(path: str) -> bool:
@@ -64,10 +64,10 @@ def open_input_file(path: str) -> Iterator[BinaryIO]:
 
 
 class OutputFolder(Protocol):
-    """A folder and its subfolders; names have "/" between their parts.
+    """A folder and its subfolders. File names are relative, with "/" between their parts.
 
     Attributes:
-        is_remote: its files are objects that fsspec reaches.
+        is_remote: the folder is in an object store.
     """
 
     is_remote: bool
@@ -76,17 +76,17 @@ class OutputFolder(Protocol):
         """Create the folder if it does not exist.
 
         Raises:
-            OSError: it cannot be created, or the disk is full.
+            OSError: the folder cannot be created, or the disk is full.
         """
 
     def path(self, name: str) -> str:
         """Return the path or URL of a file."""
 
     def write(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open a file that appears under its name only when the block ends without an error."""
+        """Open a file for writing. It appears only when the block ends without an error."""
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file, None if it does not exist."""
+        """Return the content of a file, or None if it does not exist."""
 
     def read_all(self, folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the names and contents of files in a subfolder."""
@@ -95,7 +95,7 @@ class OutputFolder(Protocol):
         """Return whether a file exists."""
 
     def names(self, folder: str) -> Iterable[str]:
-        """Yield the names of the files in a subfolder, none if it does not exist."""
+        """Yield the names of the files in a subfolder, if it exists."""
 
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
@@ -108,7 +108,7 @@ def open_folder(path: str) -> OutputFolder:
     """Return the folder at a path or an fsspec URL.
 
     Raises:
-        ImportError: it needs fsspec, or the fsspec package for its scheme.
+        ImportError: the scheme needs fsspec, or a package for fsspec that is not installed.
     """
     return _RemoteFolder(path) if _is_remote(path) else _LocalFolder(_local_path(path))
 
@@ -234,4 +234,4 @@ class _RemoteFolder:
             self._fs.rm_file(self._key(name))
 
     def remove_temporary(self) -> None:
-        pass  # an upload that was not committed leaves nothing
+        pass  # an upload that is not committed leaves nothing

@@ -1,4 +1,4 @@
-"""Counts and times: of one partition, and of a whole fetch as a table and as a plot."""
+"""The result of a partition, and the summary of a whole fetch, as a table and as a plot."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _slowest(hosts: dict[str, HostTimes], most: int) -> dict[str, HostTimes]:
 
 @dataclass(slots=True)
 class PartResult:
-    """The result of a partition: a file of the manifest, and a share of the summary.
+    """The result of a partition, which is a file of the manifest.
 
     Args:
         number: the number of the partition.
         digest: see Partition.
         rows: the number of rows in the part.
         size: the total size of the bodies in bytes.
-        seconds: from the first request to the end.
+        seconds: how long the worker took.
         statuses: the number of rows by status code.
         errors: the number of rows by exception name.
         hosts: the hosts whose requests took longest on average.
@@ -74,22 +74,22 @@ class PartResult:
     hosts: dict[str, HostTimes] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """Return the content of the manifest's file."""
+        """Return the content of the file."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> PartResult:
-        """Parse the content of the manifest's file.
+        """Parse the content of the file.
 
         Raises:
-            ValueError: it is invalid.
+            ValueError: the content is invalid.
         """
         try:
             fields = json.loads(text)
             hosts = {name: HostTimes(**times) for name, times in fields.pop("hosts").items()}
             return cls(**fields, hosts=hosts)
         except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError("this is not the result of a partition") from error
+            raise ValueError("not the result of a partition") from error
 
 
 class PartCounters:
@@ -184,7 +184,7 @@ class FetchSummary:
             self.hosts = _slowest(self.hosts, _MAX_HOSTS // 2)
 
     def as_json(self) -> dict[str, object]:
-        """Return all attributes as JSON types."""
+        """Return the attributes as JSON types."""
         values: dict[str, object] = {item.name: getattr(self, item.name) for item in fields(self)}
         hosts = {name: asdict(times) for name, times in self.hosts.items()}
         return {
@@ -195,7 +195,7 @@ class FetchSummary:
         }
 
     def finish(self, seconds: float) -> None:
-        """Set the duration, and keep only the slowest hosts, in order.
+        """Set the duration, and keep only the slowest hosts, sorted.
 
         Args:
             seconds: how long the call took.
@@ -204,7 +204,7 @@ class FetchSummary:
         self.hosts = _slowest(self.hosts, _HOSTS)
 
     def rows_of_table(self) -> list[tuple[str, str]]:
-        """Return the rows of the table: a label and a text each."""
+        """Return the rows of the table, each with a label and a text."""
         rate = self.rows / self.worker_seconds if self.worker_seconds else 0.0
         rows = [
             ("rows", f"{self.rows:,} in {self.parts:,} parts"),
@@ -227,8 +227,7 @@ class FetchSummary:
         """Plot statuses, errors and the slowest hosts with matplotlib (extra `plot`).
 
         Args:
-            path: a file to save the figure to, as PNG, SVG or PDF depending on its name; None to
-                save nothing.
+            path: the file to save the figure to, as PNG, SVG or PDF by its name, or None.
 
         Raises:
             ImportError: matplotlib is not installed.

@@ -1,20 +1,25 @@
-"""The worker: fetch a partition, write its part, and then its result in the manifest.
+"""The worker: fetch a partition, write its part, and then write its result to the manifest.
 
-A worker that is killed leaves no incomplete file under a final name. A partition that runs again
-overwrites what it wrote before, and a partition that is done is not fetched again.
+A killed worker leaves no incomplete file under a final name. A partition that runs again overwrites
+its files, and a partition that is done is not fetched again.
 """
 
 from __future__ import annotations
 
-import hashlib
+import io
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from hashlib import sha256
+from inspect import signature
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 from curlhttp._models.cookies import LazyCookies
+from curlhttp._models.redaction import is_secret_header, redact_text, strip_userinfo
 from curlhttp._models.response import Response
 from curlhttp.distributed.manifest import Format, part_name, result_name
 from curlhttp.distributed.partition import Partition
@@ -27,16 +32,24 @@ if TYPE_CHECKING:
     from curlhttp._client.client import Client
     from curlhttp._models.request import Request
 
-__all__ = ["PartitionCancelled", "WorkerConfig", "open_client", "run_partition"]
+__all__ = [
+    "PartitionCancelled",
+    "WorkerConfig",
+    "describe_settings",
+    "open_client",
+    "pickle_settings",
+    "run_partition",
+]
 
 _KEY = "curlhttp.distributed"  # in a request's extensions
 _MAX_ROWS = 64  # in a batch
 _MAX_BYTES = 4 << 20  # of bodies in a batch, approximately
 _MAX_RESPONSE_SIZE = 100 * 1024 * 1024  # bytes, unless max_response_size is given
-
+# Settings that may differ between calls, and must not be written to a file.
+_CREDENTIALS = {"auth", "cookies", "cert"}
 
 _Outcome: TypeAlias = "tuple[Response | RequestException, int]"
-"""What a URL resulted in, and when, in nanoseconds since 1970."""
+"""The outcome of a URL, and when it arrived, in nanoseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +59,15 @@ class WorkerConfig:
     Args:
         out: the folder, as an absolute path or an fsspec URL.
         format: the format of the parts.
-        concurrency: concurrent requests in each partition.
-        inline: the maximum size in bytes of a body stored in its row; larger bodies are files.
-            None for no limit.
+        concurrency: the number of concurrent requests in each partition.
+        inline: the maximum size in bytes of a body stored in its row, or None for no limit. Larger
+            bodies are written to files.
         bodies: False to store no bodies.
         settings: the arguments of Client, pickled.
-        per_host: concurrent requests to one origin, or None.
-        rate: requests per second to one origin, or None.
-        pause: seconds to wait at the end of a partition, so that the next partition of its host
-            queue keeps the rate.
+        per_host: the number of concurrent requests to one origin, or None for no limit.
+        rate: requests per second to one origin, or None for no limit.
+        pause: seconds to wait after a partition, so that the next partition of its host queue
+            respects the rate.
     """
 
     out: str
@@ -74,10 +87,10 @@ class PartitionCancelled(Exception):
 
 @contextmanager
 def open_client(config: WorkerConfig) -> Iterator[Client]:
-    """Open a client with the settings of a fetch. Its limits are local, or shared by the store.
+    """Open a client with the settings of a fetch. A store shares its limits among workers.
 
     Args:
-        config: see WorkerConfig.
+        config: the configuration of the worker.
     """
     from curlhttp._client.client import Client
     from curlhttp._policy.limits import ConcurrencyLimit, RateLimit
@@ -106,18 +119,18 @@ def run_partition(
 ) -> PartResult:
     """Fetch a partition, write its part, and return the result.
 
-    This is a module-level function with picklable arguments, so any engine can run it in a worker.
+    This is a module-level function with picklable arguments, so that any engine can run it.
 
     Args:
-        config: how to fetch, and where to write.
-        partition: the URLs.
-        is_wanted: called for each row. Once it returns False, the partition ends without a part.
-            For engines that cannot stop a thread.
+        config: the configuration of the worker.
+        partition: the partition.
+        is_wanted: is called for each row, for engines that cannot stop a thread. If it returns
+            False, the partition ends without a part.
 
     Raises:
-        PartitionCancelled: is_wanted returned False.
-        OSError: the part cannot be written, or the URLs cannot be read. A URL that fails becomes
-            a row and raises nothing.
+        PartitionCancelled: is_wanted() returned False.
+        OSError: the part cannot be written, or the URLs cannot be read. A URL that fails raises
+            nothing: its row has the error.
     """
     folder = open_folder(config.out)
     earlier = folder.read(result_name(partition.number))
@@ -142,7 +155,7 @@ class _Part:
         config, number = self._config, self._partition.number
         started = time.monotonic()
         with self._folder.write(part_name(number, config.format)) as stream:
-            # Close the writer before the stream, also after an error: pyarrow writes a footer.
+            # Close the writer before the stream even after an error, because it writes a footer.
             writer = _open_writer(config.format, stream)
             with open_client(config) as client, closing(writer):
                 for outcomes in self._batches(client, is_wanted):
@@ -153,7 +166,7 @@ class _Part:
         return self._counters.result(number, self._partition.digest, seconds)
 
     def _batches(self, client: Client, is_wanted: Callable[[], bool]) -> Iterator[list[_Outcome]]:
-        """Yield outcomes in batches, because rows made and written in a tight loop cost half."""
+        """Yield outcomes in batches, because writing rows in a tight loop takes half the time."""
         batch: list[_Outcome] = []
         size = 0
         requests = self._requests(client)
@@ -184,11 +197,11 @@ class _Part:
             try:
                 request = client.build_request("GET", url)
             except (RequestException, ValueError, TypeError) as error:
-                self._invalid.append(FetchRow.of_no_request(row, text, error))
+                self._invalid.append(FetchRow.from_error(row, text, error))
                 continue
             request.extensions = {_KEY: (row, text, request.url.host)}
-            # A separate jar per request, so that cookies of thousands of URLs neither accumulate
-            # nor mix.
+            # A separate cookie jar for each request, so that cookies of thousands of URLs neither
+            # mix nor pile up.
             request.jar = LazyCookies()
             yield request
 
@@ -200,7 +213,7 @@ class _Part:
         if not self._config.bodies:
             row.body = None
         elif inline is not None and len(body) > inline:
-            digest = hashlib.sha256(body).hexdigest()
+            digest = sha256(body).hexdigest()
             row.body, row.body_file = None, f"bodies/{digest[:2]}/{digest}"
             if not self._folder.exists(row.body_file):
                 with self._folder.write(row.body_file) as stream:
@@ -212,7 +225,7 @@ def _make_row(outcome: Response | RequestException, at: int) -> FetchRow:
     assert request is not None
     assert request.extensions is not None
     row, url, host = request.extensions[_KEY]
-    return FetchRow.of(row, url, host, outcome, at)
+    return FetchRow.from_outcome(row, url, host, outcome, at)
 
 
 class _RowWriter(Protocol):
@@ -222,10 +235,10 @@ class _RowWriter(Protocol):
 
 
 def _open_writer(format: Format, stream: BinaryIO) -> _RowWriter:
-    """Return a writer of rows, which leaves the stream open.
+    """Return a writer of rows. Closing it leaves the stream open.
 
     Raises:
-        ImportError: it needs pyarrow.
+        ImportError: the format needs pyarrow.
     """
     if format == "parquet":
         from curlhttp.distributed.parquet import ParquetWriter
@@ -243,3 +256,108 @@ class _LineWriter:
 
     def close(self) -> None:
         pass
+
+
+# --- the arguments of Client ---
+
+
+def pickle_settings(settings: Mapping[str, object]) -> bytes:
+    """Pickle the arguments of Client for workers.
+
+    A circuit breaker or retry budget is pickled as its arguments, so each worker counts separately.
+
+    Raises:
+        TypeError: an argument cannot be sent to another process.
+    """
+    try:
+        return _dump(dict(settings))
+    except Exception:
+        for name, value in settings.items():
+            try:
+                _dump(value)
+            except Exception as error:
+                raise TypeError(
+                    f"{name} cannot be sent to workers ({error}): functions must be defined at the "
+                    "top level of a module, and objects must be picklable"
+                ) from None
+        raise
+
+
+def _dump(value: object) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream).dump(value)
+    return stream.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: object) -> Any:  # Any: as in the base class
+        """Pickle a policy that has a lock as a call of its class."""
+        from curlhttp._policy.breaker.breaker import CircuitBreaker
+        from curlhttp._policy.retry import RetryBudget
+
+        if isinstance(value, (CircuitBreaker, RetryBudget)):
+            create: Callable[..., object] = type(value)
+            return partial(create, **_get_arguments(value)), ()
+        return NotImplemented
+
+
+def _get_arguments(policy: object) -> dict[str, object]:
+    """Return the arguments that a policy was created with."""
+    from curlhttp._policy.breaker.breaker import MemoryStore
+
+    rules, store = getattr(policy, "_rules", None), getattr(policy, "_store", None)
+    arguments = {
+        name: getattr(holder, name)
+        for name in signature(type(policy)).parameters
+        for holder in (policy, rules)
+        if hasattr(holder, name)
+    }
+    if isinstance(store, MemoryStore):
+        arguments["max_origins"] = store.max_origins
+    elif store is not None:
+        arguments["store"] = store
+    return arguments
+
+
+def describe_settings(settings: Mapping[str, object]) -> dict[str, str]:
+    """Describe the arguments for the manifest, which detects changes. Credentials are left out."""
+    return {
+        name: _describe(value, name)
+        for name, value in sorted(settings.items())
+        if name not in _CREDENTIALS
+    }
+
+
+def _describe(value: object, name: str = "") -> str:
+    if name and is_secret_header(name):
+        return "[secret]"
+    if isinstance(value, str):
+        return repr(redact_text(strip_userinfo(value)))
+    if isinstance(value, bytes):
+        return f"bytes {sha256(value).hexdigest()[:16]}"
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        pairs = [f"{key}: {_describe(item, str(key))}" for key, item in value.items()]
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(map(_describe, value))) + "}"
+    if isinstance(value, (list, tuple)):
+        if len(value) == 2 and isinstance(value[0], str):  # this may be a header
+            return f"({value[0]!r}, {_describe(value[1], value[0])})"
+        return "[" + ", ".join(map(_describe, value)) + "]"
+    if isinstance(value, FunctionType):
+        return f"{value.__module__}.{value.__qualname__}"
+    return _describe_object(value)
+
+
+def _describe_object(value: object) -> str:
+    kind = type(value).__qualname__
+    if is_dataclass(value):
+        pairs = [
+            f"{item.name}={_describe(getattr(value, item.name), item.name)}"
+            for item in fields(value)
+        ]
+        return f"{kind}({', '.join(pairs)})"
+    text = repr(value)
+    return kind if " at 0x" in text else text

@@ -78,7 +78,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _MODULES:
         return importlib.import_module(name)
-    if name == "NullHandler":  # nothing is logged here, and logging takes long to load
+    if name == "NullHandler":  # lazy, because logging is slow to import
         return importlib.import_module("logging").NullHandler
     if name == "urllib3":
         return importlib.import_module(f"{__name__}.packages").urllib3

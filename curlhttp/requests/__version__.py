@@ -1,4 +1,4 @@
-"""The version of requests that this package stands in for, where code looks for it."""
+"""The version of requests whose API this package has, under requests' names."""
 
 __title__ = "requests"
 __description__ = "requests' interface on libcurl, by curlhttp."

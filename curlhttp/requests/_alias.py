@@ -1,4 +1,4 @@
-"""Let a name stand for a module of another: `import requests` for curlhttp.requests."""
+"""Import aliases: let `import requests` load curlhttp.requests."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["alias_requests", "point"]
+__all__ = ["add_alias", "alias_requests"]
 
 _FACADE = "curlhttp.requests"
 
 
-class _Pointers:
-    """Find modules under names that stand for others: the same module, not a copy.
+class _AliasFinder:
+    """Import a module under an alias: the same module object, not a copy.
 
-    It has to come first. The path finder would look into the folder of the package behind a name,
-    and load its modules a second time under ours.
+    It must be the first finder, because the path finder would search the folder of the target
+    package and load its modules a second time under the alias.
     """
 
     def __init__(self) -> None:
-        self.targets: dict[str, Callable[[], str | None]] = {}  # name -> what it stands for
+        self.targets: dict[str, Callable[[], str | None]] = {}  # by alias
 
-    def _behind(self, fullname: str) -> str | None:
-        """Return the name of the module behind another, or None for a name of no concern here."""
+    def _resolve(self, fullname: str) -> str | None:
+        """Return the real name of an aliased module, None for any other name."""
         name, rest = fullname, ""
         while name:
             target = self.targets.get(name)
@@ -43,10 +43,10 @@ class _Pointers:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return a spec for a module under another name; None for all others, or if it is none."""
+        """Return a spec for an aliased module; None for other names and missing modules."""
         if fullname.partition(".")[0] not in _ROOTS:
             return None
-        behind = self._behind(fullname)
+        behind = self._resolve(fullname)
         if behind is None:
             return None
         import importlib.util
@@ -58,63 +58,63 @@ class _Pointers:
         if found is None:
             return None
         is_package = found.submodule_search_locations is not None
-        loader: Any = self  # by what it can do; the base class is slow to import
+        loader: Any = self  # duck-typed, because its base class is slow to import
         return ModuleSpec(fullname, loader, origin=behind, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Leave it to the import to make a module, an empty one."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module behind the name in place of the empty one that was made for it."""
+        """Replace the new, empty module by the real one."""
         spec = module.__spec__
         assert spec is not None
         assert spec.origin is not None
         sys.modules[spec.name] = importlib.import_module(spec.origin)
         if spec.submodule_search_locations is not None:
-            _name_loaded(spec.origin, spec.name)
+            _alias_loaded(spec.origin, spec.name)
 
 
-def _name_loaded(package: str, name: str) -> None:
-    """Give the loaded modules of a package their other names too.
+def _alias_loaded(package: str, name: str) -> None:
+    """Register the loaded modules of a package under their aliases too.
 
-    An import sets the module as an attribute of its package, and some packages have put something
-    else there meanwhile: the text `__version__`.
+    An import would set the module as an attribute of its package, where some packages have
+    replaced it since: by the string `__version__`.
     """
     for loaded, module in list(sys.modules.items()):
         if module is None or not loaded.startswith(package + "."):
             continue
-        # Not the empty module that stands there while another thread imports what it points to.
-        if getattr(getattr(module, "__spec__", None), "loader", None) is not _pointers:
+        # Skip the empty module that is there while another thread imports its target.
+        if getattr(getattr(module, "__spec__", None), "loader", None) is not _finder:
             sys.modules.setdefault(name + loaded[len(package) :], module)
 
 
 _ROOTS = frozenset({"curlhttp", "requests"})
-_pointers = _Pointers()
+_finder = _AliasFinder()
 
 
-def point(name: str, target: Callable[[], str | None]) -> None:
-    """Let a name, and those below it, stand for the module that target() names.
+def add_alias(name: str, target: Callable[[], str | None]) -> None:
+    """Make a name, and the names below it, an alias of the module that target() names.
 
     Args:
         name: of a module, whole.
         target: returns the name of the module to load, or None when there is none.
     """
-    _pointers.targets[name] = target
-    if _pointers not in sys.meta_path:
-        sys.meta_path.insert(0, _pointers)
+    _finder.targets[name] = target
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
 
 
 def alias_requests() -> None:
     """Make `import requests`, and the import of any module of it, mean curlhttp's for the process.
 
     Call it before anything imports requests, such as at the top of the main module. It works
-    whether or not requests is installed, and again does nothing.
+    whether or not requests is installed. A second call does nothing.
 
     Raises:
         RuntimeError: requests itself was imported already.
     """
     facade = importlib.import_module(_FACADE)
-    # All of them now: two threads that came in by different names could get in each other's way.
+    # All of them now, because two threads that import by different names could deadlock.
     for name in _MODULES.split():
         importlib.import_module(f"{_FACADE}.{name}")
     with _aliasing:
@@ -130,9 +130,9 @@ def alias_requests() -> None:
                 f"alias_requests() comes too late: {loaded[0]!r} was imported already. Call it "
                 "before the first import of requests, and of whatever imports requests itself."
             )
-        point("requests", lambda: _FACADE)
+        add_alias("requests", lambda: _FACADE)
         sys.modules["requests"] = facade
-        _name_loaded(_FACADE, "requests")
+        _alias_loaded(_FACADE, "requests")
 
 
 _MODULES = (

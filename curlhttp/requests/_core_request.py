@@ -1,11 +1,9 @@
-"""From a prepared request to the core's: URL, headers, time limits and body."""
+"""From requests' terms to the core's: a prepared request's URL, headers, body and time limits."""
 
 from __future__ import annotations
 
 import io
 import math
-import os
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,72 +20,75 @@ from curlhttp._models.request import pack_fields
 from curlhttp._models.timeout import Timeout
 from curlhttp._models.timings import get_attempt_numbers, share_attempt_numbers
 from curlhttp._models.url import PATH_SAFE, URL, bracketed, parse_url, quoted
-from curlhttp.exceptions import InvalidHeader, InvalidMethod, InvalidProxyURL
-from curlhttp.requests._unread_bodies import goes_on
+from curlhttp.exceptions import InvalidHeader, InvalidMethod
+from curlhttp.requests._unread_bodies import follows_redirects
 
 if TYPE_CHECKING:
     import urllib3
 
     from curlhttp._models.body import Body
     from curlhttp._models.timings import Timings
-    from curlhttp.requests import _types as t
     from curlhttp.requests._types import TimeoutInput
     from curlhttp.requests.models import PreparedRequest, Response
 
 __all__ = [
-    "as_pair",
-    "ca_paths",
-    "check_for",
-    "check_seconds",
-    "core_request",
-    "go_on_numbering",
-    "hand_numbers_on",
-    "header_text",
+    "continue_numbering",
+    "get_url",
     "ip_version",
-    "proxy_url",
-    "tell_proxy",
-    "timeout_of",
-    "url_of",
-    "what_is_left",
-    "with_target",
+    "make_core_request",
+    "parse_timeout",
+    "pass_numbers_on",
+    "replace_target",
+    "set_certificate_name",
+    "set_proxy_authorization",
+    "start_countdown",
+    "to_timeout",
 ]
 
+_MIN_SECONDS = 1e-3  # seconds: no limit can be 0
+_NUMBERS = "_numbers"  # the attribute of a PreparedRequest
+# urllib3's SKIP_HEADER, and the headers that it may remove.
+_SKIP_HEADER = "@@@SKIP_HEADER@@@"
+_SKIPPABLE = {"accept-encoding", "host", "user-agent"}
+_URLLIB3 = "urllib3.util.connection"
+_VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address family
 
-def core_request(
+
+def make_core_request(
     request: PreparedRequest, url: URL, transport: Transport, timeout: TimeoutInput, stream: bool
 ) -> CoreRequest:
     """Return the core's request for a prepared one.
 
     Raises:
-        InvalidHeader, InvalidMethod: it cannot be sent as it is.
-        ValueError: the timeout is none.
+        InvalidHeader, InvalidMethod: the request cannot be sent like this.
+        ValueError: the timeout is invalid.
     """
     method = check_method(request.method)  # type: ignore[arg-type]
-    headers = _headers_of(request.headers)
-    body = None if request.body is None else _body_of(request)
-    limits = timeout_of(timeout)
-    # Redirects, cookies, credentials, retries and content codings are the facade's business; it is
-    # enough for the engine to know that a redirect's body is not wanted.
+    headers = _to_headers(request.headers)
+    body = None if request.body is None else _to_body(request)
+    limits = to_timeout(timeout)
+    # The drop-in handles redirects, cookies, credentials, retries and content codings. The engine
+    # only needs to know that a redirect's body is not wanted.
     fields = pack_fields(
         headers,
         limits,
         transport,
         body=body,
         stream=stream,
-        follow_redirects=goes_on(),
+        follow_redirects=follows_redirects(),
         decode=False,
         deadline=None if limits.total is None else now() + limits.total,
     )
     return CoreRequest.__new__(CoreRequest).fill(method, url, fields)
 
 
-def url_of(request: PreparedRequest) -> URL:
+def get_url(request: PreparedRequest) -> URL:
     """Return where a request goes, without credentials."""
     text = str(request.url)
     url = parse_url(text)
     if url.username is not None:
         url = url.without_userinfo()
-    # Nothing is folded any more: what the request's URL shows is what is asked for.
+    # Dot segments stay: the server is asked for exactly the path that the request's URL shows.
     return _with_dots(url, request) if "/." in text else url
 
 
@@ -96,14 +97,14 @@ def _with_dots(url: URL, request: PreparedRequest) -> URL:
     return url._with(f"{path}?{url.query}" if url.query else path, url.fragment)
 
 
-def with_target(url: URL, target: str) -> URL:
+def replace_target(url: URL, target: str) -> URL:
     """Return the URL with the request target that a subclass made up."""
     if target.startswith("/"):
         return url._with(target, url.fragment)
     return parse_url(target).without_userinfo() if "://" in target else url
 
 
-def check_for(name: str, sent: CoreRequest) -> None:
+def set_certificate_name(name: str, sent: CoreRequest) -> None:
     """Let the certificate be checked for another name: ask for that host, where the URL's is."""
     url = sent.url
     if sent.get_header("host") is None:
@@ -113,52 +114,50 @@ def check_for(name: str, sent: CoreRequest) -> None:
     sent.url = parse_url(f"https://{bracketed(name)}:{url.port}{url.target}")
 
 
-def tell_proxy(credentials: object, sent: CoreRequest) -> None:
-    """Send credentials that stand in the request's headers to the proxy, and to nobody else."""
+def set_proxy_authorization(credentials: object, sent: CoreRequest) -> None:
+    """Send the credentials in the request's headers to the proxy alone."""
     assert sent.transport.proxy is not None
-    headers = (("Proxy-Authorization", header_text(credentials)),)
+    headers = (("Proxy-Authorization", to_header_text(credentials)),)
     proxy = replace(sent.transport.proxy, headers=headers)
     sent.transport = varied(sent.transport, proxy=proxy)
 
 
+# --- headers ---
+
+
 @lru_cache(maxsize=64)
-def _known_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
+def _make_headers(fields: tuple[tuple[str, str], ...]) -> Headers:
     """Return headers as they go to the engine, which compares their lines by identity.
 
-    They were checked when the request was prepared, by requests' rules: those of the core are
-    stricter. What came in since then is checked here.
+    They were checked by requests' rules when the request was prepared. The core's are stricter,
+    and headers may have been added since, so both are checked here.
     """
     headers = Headers()
     headers._replace(
-        [_field(name, value) for name, value in fields if not _is_left_out(name, value)]
+        [_make_field(name, value) for name, value in fields if not _is_skipped(name, value)]
     )
     return headers
 
 
-# urllib3's SKIP_HEADER, and the names of what is sent without being asked for.
-_LEFT_OUT = "@@@SKIP_HEADER@@@"
-_SKIPPABLE = {"accept-encoding", "host", "user-agent"}
-
-
-def _is_left_out(name: object, value: object) -> bool:
-    if value != _LEFT_OUT:
+def _is_skipped(name: object, value: object) -> bool:
+    if value != _SKIP_HEADER:
         return False
-    if header_text(name).lower() not in _SKIPPABLE:
+    if to_header_text(name).lower() not in _SKIPPABLE:
         raise ValueError(
             "urllib3.util.SKIP_HEADER is for Accept-Encoding, Host and User-Agent, "
-            f"not for {header_text(name)}"
+            f"not for {to_header_text(name)}"
         )
     return True
 
 
-def _field(name: object, value: object) -> tuple[str, str]:
-    # Blanks at the end are no part of a value (RFC 9110, section 5.5): HTTP/2 must not have them,
-    # and libcurl takes a line of nothing else for its removal.
-    name, text = header_text(name), header_text(value).rstrip(" \t")
+def _make_field(name: object, value: object) -> tuple[str, str]:
+    # Trailing blanks are not part of a value (RFC 9110, section 5.5). HTTP/2 forbids them, and
+    # libcurl removes a header whose value is blank.
+    name, text = to_header_text(name), to_header_text(value).rstrip(" \t")
     return name, without_userinfo(name, text) if "@" in text else text
 
 
-def header_text(text: object) -> str:
+def to_header_text(text: object) -> str:
     """Return a name or a value as text that cannot end its line.
 
     Raises:
@@ -174,36 +173,16 @@ def header_text(text: object) -> str:
     return found
 
 
-def _headers_of(headers: Any) -> Headers:
+def _to_headers(headers: Any) -> Headers:
     store = getattr(headers, "_store", None)
     fields = tuple(headers.items() if store is None else store.values())
-    return _known_headers(fields)
+    return _make_headers(fields)
 
 
-@lru_cache(maxsize=64)
-def _known_timeout(timeout: TimeoutInput) -> Timeout:
-    if timeout is None:
-        return Timeout()
-    if isinstance(timeout, Timeout):
-        return timeout
-
-    connect, read, total = as_pair(timeout)
-    return Timeout(connect=connect, read=read, total=total)
+# --- the body ---
 
 
-def timeout_of(timeout: TimeoutInput) -> Timeout:
-    """Return the core's time limits.
-
-    Raises:
-        ValueError: it is none, or a limit is not positive.
-    """
-    try:
-        return _known_timeout(timeout)
-    except TypeError:  # cannot be hashed
-        return _known_timeout.__wrapped__(timeout)
-
-
-def _body_of(request: PreparedRequest) -> Body | None:
+def _to_body(request: PreparedRequest) -> Body | None:
     """Return the body in the core's terms.
 
     Raises:
@@ -217,7 +196,7 @@ def _body_of(request: PreparedRequest) -> Body | None:
         raise InvalidMethod("a HEAD request cannot have a body")
     if isinstance(body, bytes):
         return BytesBody(body) if body or request.method != "GET" else None
-    length = header_text(request.headers.get("Content-Length", ""))
+    length = to_header_text(request.headers.get("Content-Length", ""))
     if length and not (length.isascii() and length.isdigit()):
         raise InvalidHeader(f"Content-Length must be a number, not {length!r:.50}")
     opened = open_body(_in_bytes(body), int(length or 0))
@@ -229,13 +208,13 @@ def _body_of(request: PreparedRequest) -> Body | None:
 def _in_bytes(body: Any) -> Any:
     """Return a body whose pieces are bytes; text is sent as UTF-8."""
     if isinstance(body, (io.TextIOBase,)):
-        return _Encoded(body)
+        return _UTF8Reader(body)
     if hasattr(body, "read") or isinstance(body, (bytearray, memoryview)):
         return body
     return (piece.encode() if isinstance(piece, str) else piece for piece in body)
 
 
-class _Encoded:
+class _UTF8Reader:
     """A text file, read as UTF-8."""
 
     def __init__(self, file: io.TextIOBase) -> None:
@@ -248,16 +227,36 @@ class _Encoded:
         return text.encode()
 
 
-# --- What requests takes as `timeout=`, in numbers ---
-
-_NOTHING = 1e-3  # seconds: no limit can be 0
+# --- time limits ---
 
 
-def as_pair(timeout: TimeoutInput) -> tuple[float | None, float | None, float | None]:
+@lru_cache(maxsize=64)
+def _make_timeout(timeout: TimeoutInput) -> Timeout:
+    if timeout is None:
+        return Timeout()
+    if isinstance(timeout, Timeout):
+        return timeout
+    connect, read, total = parse_timeout(timeout)
+    return Timeout(connect=connect, read=read, total=total)
+
+
+def to_timeout(timeout: TimeoutInput) -> Timeout:
+    """Return the core's time limits.
+
+    Raises:
+        ValueError: it is no timeout, or a limit is not positive.
+    """
+    try:
+        return _make_timeout(timeout)
+    except TypeError:  # cannot be hashed
+        return _make_timeout.__wrapped__(timeout)
+
+
+def parse_timeout(timeout: TimeoutInput) -> tuple[float | None, float | None, float | None]:
     """Return (connect, read, total) in seconds, None for no limit.
 
-    urllib3's total is none of the whole exchange: it bounds the wait for the connection and each
-    wait for bytes, so that is what becomes of it here.
+    urllib3's total does not limit the whole exchange: it limits connecting and each wait for bytes.
+    It is translated into these two limits.
 
     Raises:
         ValueError: it is none of these, or a limit is not positive.
@@ -276,17 +275,17 @@ def as_pair(timeout: TimeoutInput) -> tuple[float | None, float | None, float | 
     if isinstance(timeout, Timeout):
         return timeout.connect, timeout.read, timeout.total
     if hasattr(timeout, "_connect"):
-        return _of_urllib3(cast("urllib3.Timeout", timeout))
+        return _parse_urllib3_timeout(cast("urllib3.Timeout", timeout))
     seconds = check_seconds("connect", timeout)
     return seconds, seconds, None
 
 
-def what_is_left(timeout: TimeoutInput, spent: Timings | None) -> Callable[[], TimeoutInput]:
-    """Return what tells the limits of the next hop: a total is one of all hops together."""
+def start_countdown(timeout: TimeoutInput, spent: Timings | None) -> Callable[[], TimeoutInput]:
+    """Return a function that returns the next hop's limits: all hops share one total."""
     if not isinstance(timeout, Timeout) or timeout.total is None:
         return lambda: timeout
     end = monotonic() + timeout.total - (0 if spent is None else spent.queue + spent.total)
-    return lambda: replace(timeout, total=max(end - monotonic(), _NOTHING))
+    return lambda: replace(timeout, total=max(end - monotonic(), _MIN_SECONDS))
 
 
 def check_seconds(name: str, value: Any) -> float | None:
@@ -316,42 +315,29 @@ def check_seconds(name: str, value: Any) -> float | None:
     return seconds
 
 
-def _of_urllib3(timeout: urllib3.Timeout) -> tuple[float | None, float | None, None]:
-    total = _given(timeout.total)
-    connect = _given(timeout._connect)
-    read = _given(timeout._read)  # the property read_timeout is for connections that are there
-    return _least(connect, total), _least(read, total), None
+def _parse_urllib3_timeout(timeout: urllib3.Timeout) -> tuple[float | None, float | None, None]:
+    total = _to_seconds(timeout.total)
+    connect = _to_seconds(timeout._connect)
+    read = _to_seconds(timeout._read)  # the property read_timeout needs an open connection
+    return _get_smaller(connect, total), _get_smaller(read, total), None
 
 
-def _given(value: object) -> float | None:
+def _to_seconds(value: object) -> float | None:
     if value is None:
         return None
-    # An object of its own stands for the default.
+    import socket
+
+    # urllib3 has a sentinel for the default.
     return float(value) if isinstance(value, (int, float)) else socket.getdefaulttimeout()
 
 
-def _least(first: float | None, second: float | None) -> float | None:
+def _get_smaller(first: float | None, second: float | None) -> float | None:
     if first is None or second is None:
         return second if first is None else first
     return min(first, second)
 
 
-# --- From requests' settings (verify, cert, proxy) to the core's ---
-
-
-def proxy_url(url: str) -> str:
-    """Return a proxy's URL with a scheme and a host.
-
-    Raises:
-        InvalidProxyURL: it has none.
-    """
-    text = url if "://" in url else f"http://{url}"
-    host = text.partition("://")[2].partition("/")[0].rpartition("@")[2]
-    if not host or host.startswith(":") or host.endswith(":"):
-        raise InvalidProxyURL(
-            "Please check proxy URL. It is malformed and could be missing the host."
-        )
-    return text
+# --- transports and numbers ---
 
 
 def ip_version() -> Literal[4, 6] | None:
@@ -362,46 +348,21 @@ def ip_version() -> Literal[4, 6] | None:
     if not getattr(module, "HAS_IPV6", True):
         return 4
     family = getattr(module, "allowed_gai_family", None)
-    # Only one that was put there by the program says something.
+    # It counts only where the program replaced it.
     if family is not None and getattr(family, "__module__", _URLLIB3) != _URLLIB3:
         return _VERSIONS.get(int(family()))
     return None
 
 
-_URLLIB3 = "urllib3.util.connection"
-_VERSIONS: dict[int, Literal[4, 6]] = {2: 4, 10: 6, 30: 6, 23: 6}  # by address family
-
-
-def ca_paths(verify: t.VerifyInput) -> tuple[str | None, str | None]:
-    """Return the file and the folder of authorities that verify= stands for.
-
-    Raises:
-        OSError: there is neither at that path.
-    """
-    if verify is True:
-        import certifi
-
-        return certifi.where(), None
-    path = os.fspath(cast("str", verify))
-    if not os.path.exists(path):
-        raise OSError(f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}")
-    return (None, path) if os.path.isdir(path) else (path, None)
-
-
-# --- Continue the attempt numbers of a request over the redirects of a Session ---
-
-_NAME = "_numbers"
-
-
-def hand_numbers_on(response: Response, following: PreparedRequest) -> None:
-    """Let a hop know the numbers of the response that leads to it."""
-    received = getattr(response.raw, "received", None)  # of another library's pool, there is none
+def pass_numbers_on(response: Response, following: PreparedRequest) -> None:
+    """Pass the attempt numbers of a response to the request for its redirect."""
+    received = getattr(response.raw, "received", None)  # None for another library's pool
     if received is not None:
-        following.__dict__[_NAME] = get_attempt_numbers(received.request)
+        following.__dict__[_NUMBERS] = get_attempt_numbers(received.request)
 
 
-def go_on_numbering(request: PreparedRequest, sent: CoreRequest) -> None:
-    """Number a hop's attempts after those before it; whoever sends it once more starts again."""
-    numbers = request.__dict__.pop(_NAME, None)
+def continue_numbering(request: PreparedRequest, sent: CoreRequest) -> None:
+    """Continue the attempt numbers of the earlier hops; sending the request again restarts them."""
+    numbers = request.__dict__.pop(_NUMBERS, None)
     if numbers is not None:
         share_attempt_numbers(sent, numbers)

@@ -1,6 +1,6 @@
-"""Whether the environment has a say in a request, asked for each one, so it must be quick.
+"""Whether the environment affects a request. Each request asks, so the check must be fast.
 
-What it says is for utils to read; here is only whether that is worth the time.
+`utils` reads the settings, which is slow, only where there are some.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from curlhttp.requests._types import UrlInput
 
-__all__ = ["ca_bundle", "for_plain_http", "get_netrc_auth", "may_have_proxies", "speaks"]
+__all__ = [
+    "get_ca_bundle",
+    "get_netrc_auth",
+    "get_plain_http_verify",
+    "has_settings",
+    "may_have_proxies",
+]
 
 _SCHEMES = ("all_proxy", "http_proxy", "https_proxy")
-_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first that is there counts
-_FORGETFUL = 1.0  # seconds that the absence of a netrc file is believed
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # the first that is set counts
+_ABSENCE_TTL = 1.0  # seconds to remember that there is no netrc file
 
-# What is below os.environ, which encodes each name that it is asked for: 0.7 µs apiece.
+# The dict inside os.environ, because os.environ encodes each name, at 0.7 µs each.
 _environ = os.environ
 _below: Any = getattr(_environ, "_data", None)
 _encode: Any = getattr(_environ, "encodekey", None)
@@ -33,39 +39,39 @@ _has_system_proxies = sys.platform in ("darwin", "win32")
 _absent: tuple[Any, float] = (None, 0.0)
 
 
-def _replaced() -> Any:
-    """Return what is set, by encoded name, where a test has put a dict in place of os.environ."""
+def _read_replacement() -> Any:
+    """Return the variables by encoded name, where a test has replaced os.environ by a dict."""
     return {_encode(name): value for name, value in os.environ.items()}
 
 
-def speaks() -> bool:
+def has_settings() -> bool:
     """Return whether a proxy or authorities may be set."""
-    variables = _below if os.environ is _environ else _replaced()
+    variables = _below if os.environ is _environ else _read_replacement()
     return _has_system_proxies or not variables.keys().isdisjoint(_either)
 
 
 def may_have_proxies() -> bool:
     """Return whether a proxy may be set."""
-    variables = _below if os.environ is _environ else _replaced()
+    variables = _below if os.environ is _environ else _read_replacement()
     return _has_system_proxies or not variables.keys().isdisjoint(_proxies)
 
 
-def ca_bundle() -> str | None:
+def get_ca_bundle() -> str | None:
     """Return the path of the authorities that the environment names, or None."""
-    variables = _below if os.environ is _environ else _replaced()
+    variables = _below if os.environ is _environ else _read_replacement()
     if variables.keys().isdisjoint(_bundles):
         return None
     return next(filter(None, map(os.environ.get, _BUNDLES)), None)
 
 
-def for_plain_http() -> str | bool:
-    """Return the authorities for a request that needs none: the environment's if they are there."""
-    path = ca_bundle()
+def get_plain_http_verify() -> str | bool:
+    """Return verify for a plain HTTP request: the environment's authorities if the file exists."""
+    path = get_ca_bundle()
     return path if path is not None and os.path.exists(path) else True
 
 
 def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[str, str] | None:
-    """Return user name and password that netrc has for a URL's host, or None; see utils."""
+    """Return the user name and password in netrc for a URL's host, or None; see utils."""
     if not _may_have_netrc():
         return None
     from curlhttp.requests.utils import get_netrc_auth
@@ -76,7 +82,7 @@ def get_netrc_auth(url: UrlInput | None, raise_errors: bool = False) -> tuple[st
 def _may_have_netrc() -> bool:
     """Return whether there may be a netrc file."""
     global _absent
-    variables = _below if os.environ is _environ else _replaced()
+    variables = _below if os.environ is _environ else _read_replacement()
     if _netrc in variables:
         return True
     home, until = _absent
@@ -86,5 +92,5 @@ def _may_have_netrc() -> bool:
     for name in ("~/.netrc", "~/_netrc"):
         if os.path.exists(os.path.expanduser(name)):
             return True
-    _absent = (variables.get(_home), now + _FORGETFUL)
+    _absent = (variables.get(_home), now + _ABSENCE_TTL)
     return False

@@ -1,13 +1,11 @@
-"""Bodies and files: how long, what name, where they stand. Exposed by utils."""
+"""A body's length, file name and position. `utils` exposes these functions."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from curlhttp.exceptions import FileModeWarning, UnrewindableBodyError
 
@@ -15,8 +13,6 @@ if TYPE_CHECKING:
     from curlhttp.requests.models import PreparedRequest
 
 __all__ = [
-    "atomic_open",
-    "extract_zipped_paths",
     "guess_filename",
     "rewind_body",
     "super_len",
@@ -24,10 +20,10 @@ __all__ = [
 
 
 def super_len(o: Any) -> int:
-    """Return how much there is left to read of a body, as far as it can tell; else 0.
+    """Return how many bytes of a body are left to read, or 0 if that is unknown.
 
-    A string counts in UTF-8. Files are asked for their size, other objects for __len__(), len
-    or where their end is, less where they stand.
+    A string counts as UTF-8. Other objects are asked for __len__(), len, their file size or the
+    position of their end, minus the current position.
     """
     total: int | None = None
     position = 0
@@ -42,7 +38,7 @@ def super_len(o: Any) -> int:
     if hasattr(o, "tell"):
         try:
             position = o.tell()
-        except OSError:  # a pipe: nothing is known to be left of what has a size
+        except OSError:  # a pipe: what is left is unknown
             position = total or 0
         else:
             if total is None and hasattr(o, "seek"):
@@ -88,10 +84,10 @@ def guess_filename(obj: object) -> str | None:
 
 
 def rewind_body(prepared_request: PreparedRequest) -> None:
-    """Put a body where it was before it was sent.
+    """Seek a body back to where it was before it was sent.
 
     Raises:
-        UnrewindableBodyError: it cannot seek, or where it was is not known.
+        UnrewindableBodyError: it cannot seek, or its first position is unknown.
     """
     seek = getattr(prepared_request.body, "seek", None)
     position = prepared_request._body_position
@@ -103,51 +99,3 @@ def rewind_body(prepared_request: PreparedRequest) -> None:
         raise UnrewindableBodyError(
             "An error occurred when rewinding request body for redirect."
         ) from error
-
-
-def extract_zipped_paths(path: str) -> str:
-    """Return the path of a file that can be opened, for one that may be in a ZIP archive.
-
-    Args:
-        path: a path that may lead through an archive, as in "app.zip/certs/ca.pem".
-
-    Returns:
-        The path of a temporary copy; `path` itself when it exists or there is no such member.
-    """
-    if os.path.exists(path):
-        return path
-    archive, member = os.path.split(path)
-    while archive and not os.path.exists(archive):
-        archive, prefix = os.path.split(archive)
-        if not prefix:
-            return path
-        member = f"{prefix}/{member}"
-    from zipfile import ZipFile, is_zipfile
-
-    if not is_zipfile(archive):
-        return path
-    with ZipFile(archive) as opened:
-        if member not in opened.namelist():
-            return path
-        content = opened.read(member)
-    import tempfile
-
-    descriptor, extracted = tempfile.mkstemp(suffix=os.path.splitext(member)[1])
-    with open(descriptor, "wb") as file:
-        file.write(content)
-    return extracted
-
-
-@contextlib.contextmanager
-def atomic_open(filename: str) -> Iterator[BinaryIO]:
-    """Open a file that takes its name once all is written; nothing is left of one that failed."""
-    import tempfile
-
-    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(filename))
-    try:
-        with open(descriptor, "wb") as file:
-            yield file
-        os.replace(temporary, filename)
-    except BaseException:
-        os.remove(temporary)
-        raise

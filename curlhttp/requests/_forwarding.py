@@ -1,4 +1,4 @@
-"""Look up, on first use, names that a module re-exports from another one."""
+"""Re-export names lazily: a module's `__getattr__` that looks them up in other modules."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["Names", "names_of"]
+__all__ = ["GetAttr", "make_getattr"]
 
 
-Names: TypeAlias = Callable[[str], Any]
+GetAttr: TypeAlias = Callable[[str], Any]
 """A module's __getattr__."""
 
 
-def names_of(module: str, homes: Mapping[str, str]) -> Names:
+def make_getattr(module: str, homes: Mapping[str, str]) -> GetAttr:
     """Return a module's __getattr__.
 
     Args:

@@ -1,10 +1,13 @@
-"""What header fields say: lists, parameters, links, encodings. Exposed by utils."""
+"""Header fields: which may be sent, what they say, and a response's as http.client has them.
+
+`utils` exposes the functions that requests has there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import curlhttp.requests._internal_utils as _internal_utils
 from curlhttp._models.decoding import ACCEPT_ENCODING
@@ -12,24 +15,101 @@ from curlhttp._models.redaction import is_secret_header
 from curlhttp.exceptions import InvalidHeader
 from curlhttp.requests.structures import CaseInsensitiveDict
 
+if TYPE_CHECKING:
+    from curlhttp._models.response import Response
+
 __all__ = [
-    "are_known",
+    "Head",
+    "are_known_good",
     "check_header",
     "check_header_validity",
     "get_encoding_from_headers",
-    "headers_of",
+    "make_default_headers",
     "parse_dict_header",
     "parse_header_links",
     "parse_list_header",
     "unquote_header_value",
 ]
 
-
+_Default = TypeVar("_Default")
 _QUOTES = "\"'"
+_VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20, "HTTP/3": 30}
+_MOST_CHECKED = 1024  # headers that are remembered as good
+_LONGEST_CHECKED = 512  # characters of such a header
+_checked: set[tuple[str, str | bytes]] = set()
 
 
-def headers_of(user_agent: str) -> CaseInsensitiveDict[str]:
-    """Return the headers that a session begins with."""
+# --- of requests ---
+
+
+def are_known_good(headers: Iterable[tuple[str, object]]) -> bool:
+    """Return whether all headers were checked before; False may only mean that they were not."""
+    try:
+        return _checked.issuperset(headers)
+    except TypeError:  # a value that cannot be hashed is invalid
+        return False
+
+
+def check_header(name: Any, value: Any) -> None:
+    """Check a header.
+
+    Raises:
+        InvalidHeader: name or value is not str or bytes, or would break the message.
+    """
+    if type(name) is str and isinstance(value, (str, bytes)) and (name, value) in _checked:
+        return
+    check_header_validity((name, value))
+    # requests accepts NUL, which ends a string in C.
+    if any(("\0" if isinstance(text, str) else b"\0") in text for text in (name, value)):
+        raise InvalidHeader(f"A header must not contain NUL: {name!r}")
+    if type(name) is str and len(name) + len(value) <= _LONGEST_CHECKED:
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked.add((name, value))
+
+
+def check_header_validity(header: tuple[str | bytes, str | bytes]) -> None:
+    """Check a name with its value; a message shows no credentials.
+
+    Raises:
+        InvalidHeader: one is neither str nor bytes, begins with a blank or holds a line break;
+            or the name is empty or holds a colon.
+    """
+    name, value = header
+    _validate_header_part(header, name, 0)
+    _validate_header_part(header, value, 1)
+
+
+def _validate_header_part(
+    header: tuple[str | bytes, str | bytes], header_part: str | bytes, header_validator_index: int
+) -> None:
+    kind = bytes if isinstance(header_part, bytes) else str
+    if not isinstance(header_part, kind):
+        shown, whole = _repr_of(header, header_part), _repr_of(header, header)
+        raise InvalidHeader(
+            f"Header part ({shown}) from {whole} must be of type str or bytes, "
+            f"not {type(header_part)}"
+        )
+    pattern = _internal_utils.HEADER_VALIDATORS[kind][header_validator_index]
+    if not pattern.match(header_part):
+        raise InvalidHeader(
+            f"Header {'value' if header_validator_index else 'name'} begins with a blank or holds "
+            f"a reserved or line-breaking character: {_repr_of(header, header_part)}"
+        )
+
+
+def _repr_of(header: tuple[str | bytes, str | bytes], part: object) -> str:
+    """Return a part of a header fit for a message, if not all of it."""
+    name = header[0].decode("latin-1") if isinstance(header[0], bytes) else str(header[0])
+    name = name.partition(":")[0].strip()  # all of "Authorization: ..." may be passed as the name
+    return f"<hidden, of {name}>" if is_secret_header(name) else repr(part)
+
+
+# --- what fields say ---
+
+
+def make_default_headers(user_agent: str) -> CaseInsensitiveDict[str]:
+    """Return a new session's headers."""
     return CaseInsensitiveDict(
         {
             "User-Agent": user_agent,
@@ -41,7 +121,7 @@ def headers_of(user_agent: str) -> CaseInsensitiveDict[str]:
 
 
 def unquote_header_value(value: str, is_filename: bool = False) -> str:
-    r"""Return what a quoted string holds; other values are returned as they are.
+    r"""Return a quoted string without its quotes, and any other value unchanged.
 
     Args:
         value: the value.
@@ -74,7 +154,7 @@ def parse_dict_header(value: str) -> dict[str, str | None]:
 
 
 def _unquoted(text: str) -> str:
-    # Splitting has undone the backslashes; what is within the quotes may be quoted once more.
+    # Splitting has removed the backslashes; the text inside the quotes may be quoted again.
     return unquote_header_value(text[1:-1]) if text[:1] == text[-1:] == '"' else text
 
 
@@ -114,11 +194,11 @@ def _parse_content_type_header(header: str) -> tuple[str, dict[str, str]]:
 def get_encoding_from_headers(headers: Mapping[str, str]) -> str | None:
     """Return the encoding that Content-Type names or, for text and JSON, means; else None."""
     content_type = headers.get("content-type")
-    return _encoding_of(content_type) if content_type else None
+    return _get_encoding(content_type) if content_type else None
 
 
 @lru_cache(maxsize=64)
-def _encoding_of(content_type: str) -> str | None:
+def _get_encoding(content_type: str) -> str | None:
     kind, parameters = _parse_content_type_header(content_type)
     if "charset" in parameters:
         return str(parameters["charset"])
@@ -127,72 +207,83 @@ def _encoding_of(content_type: str) -> str | None:
     return "utf-8" if "application/json" in kind else None
 
 
-def check_header_validity(header: tuple[str | bytes, str | bytes]) -> None:
-    """Check a name with its value; a message shows no credentials.
+# --- of responses ---
 
-    Raises:
-        InvalidHeader: one is neither str nor bytes, begins with a blank or holds a line break;
-            or the name is empty or holds a colon.
+
+class Message:
+    """Header fields, in the part of email.message.Message that is in use."""
+
+    def __init__(self, fields: list[tuple[str, str]]) -> None:
+        self._fields = fields
+
+    def get_all(self, name: str, failobj: _Default | None = None) -> list[str] | _Default | None:
+        """Return all values of a field, or failobj."""
+        wanted = name.lower()
+        return [value for field, value in self._fields if field.lower() == wanted] or failobj
+
+    getheaders = get_all
+
+    def get(self, name: str, failobj: str | None = None) -> str | None:
+        """Return the first value of a field, or failobj."""
+        found = self.get_all(name)
+        return found[0] if found else failobj
+
+    def __getitem__(self, name: str) -> str | None:
+        return self.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return self.get_all(name) is not None
+
+    def items(self) -> list[tuple[str, str]]:
+        """Return names and values."""
+        return list(self._fields)
+
+    def keys(self) -> list[str]:
+        """Return the names."""
+        return [name for name, _ in self._fields]
+
+    def values(self) -> list[str]:
+        """Return the values."""
+        return [value for _, value in self._fields]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+class Head:
+    """What http.client's response and urllib3's have in common.
+
+    Args:
+        received: the core's response.
     """
-    name, value = header
-    _validate_header_part(header, name, 0)
-    _validate_header_part(header, value, 1)
 
+    def __init__(self, received: Response) -> None:
+        self.received = received
 
-def _validate_header_part(
-    header: tuple[str | bytes, str | bytes], header_part: str | bytes, header_validator_index: int
-) -> None:
-    kind = bytes if isinstance(header_part, bytes) else str
-    if not isinstance(header_part, kind):
-        shown, whole = _shown(header, header_part), _shown(header, header)
-        raise InvalidHeader(
-            f"Header part ({shown}) from {whole} must be of type str or bytes, "
-            f"not {type(header_part)}"
-        )
-    pattern = _internal_utils.HEADER_VALIDATORS[kind][header_validator_index]
-    if not pattern.match(header_part):
-        raise InvalidHeader(
-            f"Header {'value' if header_validator_index else 'name'} begins with a blank or holds "
-            f"a reserved or line-breaking character: {_shown(header, header_part)}"
-        )
+    @cached_property
+    def status(self) -> int:
+        """Return the status code."""
+        return self.received.status_code
 
+    @cached_property
+    def reason(self) -> str:
+        """Return the reason phrase."""
+        return self.received.reason
 
-def _shown(header: tuple[str | bytes, str | bytes], part: object) -> str:
-    """Return a part of a header fit for a message, if not all of it."""
-    name = header[0].decode("latin-1") if isinstance(header[0], bytes) else str(header[0])
-    name = name.partition(":")[0].strip()  # all of "Authorization: ..." may be passed as the name
-    return f"<hidden, of {name}>" if is_secret_header(name) else repr(part)
+    @cached_property
+    def version(self) -> int:
+        """Return 10, 11, 20 or 30."""
+        return _VERSIONS.get(self.received.http_version, 11)
 
+    @cached_property
+    def msg(self) -> Message:
+        """Return the header fields as http.client gives them."""
+        return Message(self.received.headers.multi_items())
 
-# --- Which headers may go into a request; the good ones are remembered, for most come again ---
-
-_MOST_CHECKED = 1024  # headers that are remembered as good
-_LONGEST_CHECKED = 512  # characters of such a header
-_checked: set[tuple[str, str | bytes]] = set()
-
-
-def are_known(headers: Iterable[tuple[str, object]]) -> bool:
-    """Return whether all headers have been found good; False may only mean that nobody knows."""
-    try:
-        return _checked.issuperset(headers)
-    except TypeError:  # a value that cannot be hashed is no good one
-        return False
-
-
-def check_header(name: Any, value: Any) -> None:
-    """Check a header.
-
-    Raises:
-        InvalidHeader: name or value is not str or bytes, or would break the message.
-    """
-    if type(name) is str and isinstance(value, (str, bytes)) and (name, value) in _checked:
-        return
-
-    check_header_validity((name, value))
-    # The one control character that requests lets pass and that means an end to C code.
-    if any(("\0" if isinstance(text, str) else b"\0") in text for text in (name, value)):
-        raise InvalidHeader(f"A header must not contain NUL: {name!r}")
-    if type(name) is str and len(name) + len(value) <= _LONGEST_CHECKED:
-        if len(_checked) >= _MOST_CHECKED:
-            _checked.clear()
-        _checked.add((name, value))
+    @cached_property
+    def chunked(self) -> bool:
+        """Return whether the body comes in chunks."""
+        return "chunked" in self.received.headers.get("transfer-encoding", "").lower()

@@ -1,4 +1,4 @@
-"""What several of the modules need and none of them is home to."""
+"""Helpers that several modules share, under requests' name for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALUE = r"(?:\S[^\r\n]*)?\Z"
 
 
 def __getattr__(name: str) -> Any:
-    # Patterns cost time to compile, and only who checks headers by hand wants these.
+    # Compiled lazily, because few programs check headers themselves.
     if name != "HEADER_VALIDATORS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import re

@@ -1,4 +1,4 @@
-"""What lies under `response.raw`: http.client's response, and the socket."""
+"""The objects below `response.raw`: http.client's response, the connection and the socket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from curlhttp._engine.run import run_sync
 from curlhttp._models.errors import closed_while_reading
 from curlhttp._models.response import Response
 from curlhttp.exceptions import RequestException
-from curlhttp.requests._response_head import Head, Message
+from curlhttp.requests._headers import Head, Message
 
 if TYPE_CHECKING:
     import socket
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from curlhttp._client.stream import StreamedResponse
 
 __all__ = [
-    "BrokenOff",
     "Connection",
+    "IncompleteResponse",
+    "OriginalResponse",
     "Socket",
-    "Wire",
     "is_closed",
     "read_some",
     "socket_of",
@@ -30,25 +30,25 @@ __all__ = [
 
 
 def read_some(body: Any, limit: int) -> bytes:
-    """Return what is there next, at most limit bytes, from a body that may be a foreign file.
+    """Return the bytes that are available, at most limit, from a body or any file.
 
-    A file that a cache put around the wire sees read() only: it passes read1() on, unseen.
+    A cache's wrapper must see each read as read(), because it passes read1() on unseen.
     """
     if isinstance(body, Body):
         return body.read1(limit)
-    ready = getattr(body, "chunk_left", None)  # of the wire, if that is below
+    ready = getattr(body, "chunk_left", None)  # of the body inside it, if it wraps ours
     data: bytes = body.read(min(limit, ready) if ready else limit)
     return data
 
 
 def is_closed(body: Any) -> bool:
-    """Return whether a body that may be a foreign file has nothing more to give."""
+    """Return whether a body, or any file, is at its end or closed."""
     is_closed = getattr(body, "isclosed", None)
     return bool(getattr(body, "closed", True) if is_closed is None else is_closed())
 
 
-class BrokenOff(Response):
-    """A response whose body ended in an error: who reads it gets that, as from the wire."""
+class IncompleteResponse(Response):
+    """A response whose body broke off. Reading it raises the error, as while streaming."""
 
     is_closed = False
 
@@ -66,26 +66,26 @@ class BrokenOff(Response):
         raise self._error
 
     def close(self) -> None:
-        """Give up the rest of the body."""
+        """Discard the rest of the body."""
         self._left, self.is_closed = b"", True
 
 
 class Body:
-    """A body whose next bytes read1() gives, as they come."""
+    """A body with a read1() that returns bytes as they arrive."""
 
     def read1(self, amt: int) -> bytes:
-        """Return what is there next, at most amt bytes."""
+        """Return the bytes that are available, at most amt."""
         raise NotImplementedError
 
 
-class Wire(Head, Body):
-    """What urllib3 has of http.client: the body as it came, as a file, and the head.
+class OriginalResponse(Head, Body):
+    """Stand in for http.client's response: the head, and the undecoded body as a file.
 
-    As there, `fp` is None at the end of the body, and only close() makes it `closed`.
+    As there, `fp` is None at the end of the body, and only close() sets `closed`.
 
     Args:
-        received: the response that the engine gave.
-        is_spent: the body was given away.
+        received: the core's response.
+        is_consumed: the body was already returned.
 
     Attributes:
         closed: close() was called.
@@ -93,15 +93,15 @@ class Wire(Head, Body):
 
     closed = False
 
-    def __init__(self, received: Response, is_spent: bool = False) -> None:
+    def __init__(self, received: Response, is_consumed: bool = False) -> None:
         super().__init__(received)
-        self._rest = memoryview(b"" if is_spent else received._content or b"")
+        self._rest = memoryview(b"" if is_consumed else received._content or b"")
         self._came = 0  # bytes that were read from a stream
         self._failed: RequestException | None = None
         self._translated: Exception | None = None
 
     def _fill(self) -> bool:
-        """Fetch the next piece if none is left, and tell whether there is one."""
+        """Fetch the next piece if none is left, and return whether there is one."""
         if not self._rest and self._is_streamed:
             streamed = cast("StreamedResponse", self.received)
             try:
@@ -115,15 +115,15 @@ class Wire(Head, Body):
         return bool(self._rest)
 
     def _fail(self) -> NoReturn:
-        """Raise what ended the body, in urllib3's words, as code that reads from here expects."""
+        """Raise the error that ended the body, as urllib3's: code that reads here expects that."""
         failed = self._failed
         assert failed is not None
         if self._translated is None:
             from curlhttp._policy.resume import content_length
-            from curlhttp.requests._retries import as_urllib3
+            from curlhttp.requests._retries import to_urllib3_error
 
             length = content_length(self.received.headers)
-            self._translated = as_urllib3(failed, self._came, length)
+            self._translated = to_urllib3_error(failed, self._came, length)
         raise self._translated from failed
 
     @property
@@ -132,7 +132,7 @@ class Wire(Head, Body):
         return received._content is None and not self.closed and not received.is_closed
 
     def read1(self, amt: int = -1) -> bytes:
-        """Return what is there next, at most amt bytes unless that is negative."""
+        """Return the bytes that are available, at most amt unless that is negative."""
         if not self._fill():
             if self._failed is not None:
                 self._fail()
@@ -152,13 +152,13 @@ class Wire(Head, Body):
             if left is not None:
                 left -= len(piece)
         if self._failed is not None and (left is None or not data.tell()):
-            self._fail()  # else what came before it counts, and the next read fails
+            self._fail()  # else return what came before; the next read fails
         if not self._rest and left == 0 and self._is_streamed and self._has_come_whole():
-            self._fill()  # the end is noticed with the last byte, as in http.client
+            self._fill()  # the last byte closes the body, as in http.client
         return data.getvalue()
 
     def _has_come_whole(self) -> bool:
-        """Return whether the end is known, so that nobody waits for it."""
+        """Return whether the body is known to be complete, without waiting for its end."""
         incoming = getattr(self.received, "_incoming", None)
         if incoming is None or incoming.done:
             return True
@@ -168,16 +168,16 @@ class Wire(Head, Body):
 
     @property
     def chunk_left(self) -> int | None:
-        """Return how many bytes can be had at once, None at the end; waits for the next ones."""
+        """Wait for bytes, and return how many are available; None at the end."""
         return len(self._rest) if self._fill() else None
 
     @property
-    def raw(self) -> Wire:
-        """Return what has the socket, as `fp.raw` in http.client."""
+    def raw(self) -> OriginalResponse:
+        """Return the object that has the socket, like `fp.raw` in http.client."""
         return self
 
     @property
-    def fp(self) -> Wire | None:
+    def fp(self) -> OriginalResponse | None:
         """Return this file, or None at its end."""
         return None if self.isclosed() else self
 
@@ -186,13 +186,13 @@ class Wire(Head, Body):
         return socket_of(self.received)
 
     def isclosed(self) -> bool:
-        """Return whether there is nothing more to come; what ended the body too early comes yet."""
+        """Return whether all was read. An error that ended the body early is still to be raised."""
         if self._failed is not None and self._translated is None and not self.closed:
             return False
         return not (self._rest or self._is_streamed)
 
     def close(self) -> None:
-        """Give up the rest of the body."""
+        """Discard the rest of the body."""
         self.closed = True
         self._rest = memoryview(b"")
         self.received.close()
@@ -216,7 +216,7 @@ class Wire(Head, Body):
 
 
 class Connection:
-    """What is known of the connection that the response came on."""
+    """The connection of a response, as far as it is known."""
 
     def __init__(self, received: Response) -> None:
         self.sock = socket_of(received)
@@ -228,12 +228,12 @@ class Connection:
 
 
 def socket_of(received: Response) -> socket.socket | Socket:
-    """Return the socket below a response, or what stands for it."""
+    """Return the socket of a response, or a stand-in."""
     return getattr(received, "sock", None) or Socket(received)
 
 
 class Socket:
-    """What can be told and asked of a connection; the socket itself is libcurl's."""
+    """A stand-in for the socket, which libcurl has: addresses, the certificate, the time limit."""
 
     def __init__(self, received: Response) -> None:
         self._received = received
@@ -257,7 +257,11 @@ class Socket:
             raise ValueError("the certificate of this connection is not known")
         import ssl
 
-        return ssl.PEM_cert_to_DER_cert(certificate) if binary_form else _decoded(certificate)
+        return (
+            ssl.PEM_cert_to_DER_cert(certificate)
+            if binary_form
+            else _decode_certificate(certificate)
+        )
 
     def gettimeout(self) -> float | None:
         """Return how many seconds the server may be silent, None for no limit."""
@@ -278,11 +282,11 @@ class Socket:
             change(incoming, seconds)
 
     def shutdown(self, how: int) -> None:
-        """Give up the rest of the response, from any thread; whoever reads it gets an error."""
+        """Discard the rest of the response, from any thread; a concurrent read raises."""
         self.close()
 
     def close(self) -> None:
-        """Give up the rest of the response, from any thread; whoever reads it gets an error."""
+        """Discard the rest of the response, from any thread; a concurrent read raises."""
         received: Any = self._received
         received.is_cut_off = not received.is_closed
         received.close()
@@ -294,8 +298,8 @@ class Socket:
         return address
 
 
-def _decoded(certificate: str) -> object:
-    """Return a certificate as SSLSocket.getpeercert() does: only ssl can read it, from a file."""
+def _decode_certificate(certificate: str) -> object:
+    """Return a certificate as SSLSocket.getpeercert() does. Only ssl can parse it, from a file."""
     import ssl
     import tempfile
 

@@ -1,8 +1,8 @@
-"""What `response.raw` is: the body as a file, and the head in urllib3's terms.
+"""`response.raw`: the body as a file, and the head with urllib3's attributes.
 
 Code written for requests reads bodies from here, and looks up what the response itself does not
-say: repeated headers, the peer's address. It also puts something of its own in place: a file around
-`_fp`, another read(). All of it is made when it is asked for.
+have: repeated headers, the peer's address. It also replaces parts: it wraps `_fp`, or sets another
+read(). Attributes are computed on first use.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import io
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._engine.run import run_sync
 from curlhttp._models.decoding import CODECS, ContentDecoder, parse_codings
 from curlhttp._models.response import read_json
 from curlhttp.exceptions import ContentDecodingError, RequestException
-from curlhttp.requests._response_head import Head
+from curlhttp.requests._headers import Head
 
 if TYPE_CHECKING:
     import socket
@@ -28,27 +27,42 @@ if TYPE_CHECKING:
     from curlhttp.requests._original_response import Connection, Socket
     from curlhttp.requests._types import AnyRetry
 
-__all__ = ["ForeignDecoder", "RawHead", "RawResponse"]
+__all__ = ["RawResponse"]
 
-
-# --- The head of a response in the terms of http.client and urllib3, made when it is asked for ---
-#
-# What is an attribute there is one here once somebody has asked for it: it may be changed and set.
-
+_CHUNK = 64 * 1024  # bytes
 _REDIRECTS = (301, 302, 303, 307, 308)
+_COPIED = frozenset({"headers", "reason", "status"})  # into a requests' Response
+_READING = frozenset({"read", "read1", "read_chunked", "stream"})
 
 
-_COPIED = frozenset({"headers", "reason", "status"})  # by what builds a requests' Response
+class RawResponse(Head):
+    """Stand in for urllib3's HTTPResponse.
 
+    Args:
+        received: the core's response, not decoded; buffered or streamed.
 
-class RawHead(Head):
-    """Show a response's head as urllib3 does; the base of RawResponse."""
+    Attributes:
+        decode_content: whether read() and stream() decode by default.
+    """
 
+    auto_close = True
+    decode_content = False
+    enforce_content_length = True
+    strict = 0
+    _file: Any = None  # a replacement of the body
+    _body: bytes | None = None  # cached by `data`
+    _decoder: ContentDecoder | DecoderAdapter | None = None
+    _is_finished = False
+    _is_consumed = False  # read_buffered() returned it
+    _fp_bytes_read = 0
     _retries: Any = None
+    _length: int | None = None  # if set; else the header counts
+
+    # --- the head ---
 
     @property
-    def is_as_received(self) -> bool:
-        """Return whether nobody can have changed what a response is built from."""
+    def is_unchanged(self) -> bool:
+        """Return whether the attributes that a response is built from are unchanged."""
         return _COPIED.isdisjoint(self.__dict__)
 
     @cached_property
@@ -58,7 +72,7 @@ class RawHead(Head):
 
     @cached_property
     def headers(self) -> urllib3.HTTPHeaderDict:
-        """Return the header fields, repeated ones apart (getlist)."""
+        """Return the header fields; getlist() returns repeated ones separately."""
         from urllib3 import HTTPHeaderDict
 
         headers = HTTPHeaderDict()
@@ -99,9 +113,9 @@ class RawHead(Head):
     def retries(self) -> AnyRetry:
         """Return the Retry as it stood after this response."""
         if self._retries is None:
-            from curlhttp.requests._retries import as_retries
+            from curlhttp.requests._retries import to_retry
 
-            self._retries = as_retries(0)
+            self._retries = to_retry(0)
         return self._retries
 
     @retries.setter
@@ -114,45 +128,17 @@ class RawHead(Head):
         return self.received.sets_cookies
 
     def get_redirect_location(self) -> str | bool | None:
-        """Return where a redirect leads, or None; False for what is no redirect."""
+        """Return the Location of a redirect, or None; False for other statuses."""
         return self.headers.get("location") if self.status in _REDIRECTS else False
 
-
-PIECE = 64 * 1024  # bytes
-_READING = frozenset({"read", "read1", "read_chunked", "stream"})
-
-
-class RawResponse(RawHead):
-    """Stand in for urllib3's HTTPResponse.
-
-    Args:
-        received: the response that the engine gave, its content coding not undone; whole, or
-            streamed with its body on the wire.
-
-    Attributes:
-        decode_content: what read() and stream() do unless they are told: undo the content coding.
-    """
-
-    auto_close = True
-    decode_content = False
-    enforce_content_length = True
-    strict = 0
-    _file: Any = None  # what was put in place of the wire
-    _body: bytes | None = None  # what `data` keeps
-    _decoder: ContentDecoder | ForeignDecoder | None = None
-    _is_finished = False
-    _is_spent = False  # whole() gave it away
-    _fp_bytes_read = 0
-    _length: int | None = None  # as it was set, and not told by the header
-
-    # the body
+    # --- the body ---
 
     @cached_property
     def _wire(self) -> Any:
-        from curlhttp.requests._original_response import Wire
+        from curlhttp.requests._original_response import OriginalResponse
 
         file = getattr(self.received, "file", None)  # on a socket, after an upgrade
-        return file or Wire(self.received, self._is_spent)
+        return file or OriginalResponse(self.received, self._is_consumed)
 
     @cached_property
     def _original_response(self) -> Any:
@@ -168,10 +154,10 @@ class RawResponse(RawHead):
         self._file = body
         self._decoder, self._is_finished = None, False
 
-    def whole(self) -> bytes | None:
-        """Return what is left of the body if it is in memory, and has no coding to undo; else None.
+    def read_buffered(self) -> bytes | None:
+        """Return the rest of a body that is in memory and not encoded; else None.
 
-        It counts as read then. It is not for who put something of their own in the bytes' way.
+        The body counts as read then. It is None, too, if a program replaced a reading method.
         """
         received, own = self.received, self.__dict__
         content: bytes | None = received._content
@@ -180,10 +166,10 @@ class RawResponse(RawHead):
         if len(own) > 1:
             if self._file is not None or not _READING.isdisjoint(own):
                 return None
-            if "_wire" in own or self._is_spent:
+            if "_wire" in own or self._is_consumed:
                 content = self._wire.read()
                 self._fp_bytes_read += len(content)
-        self._is_spent = True
+        self._is_consumed = True
         return content
 
     def read(
@@ -196,11 +182,11 @@ class RawResponse(RawHead):
 
         Args:
             amt: bytes.
-            decode_content: undo the content coding; None for what the attribute says.
+            decode_content: decode the body; None for the attribute's value.
             cache_content: keep all of it for `data`.
 
         Raises:
-            RequestException: the body broke off, is corrupt or too late.
+            RequestException: the body broke off, is corrupt, or took too long.
         """
         if amt is not None and amt < 0:
             amt = None
@@ -214,23 +200,23 @@ class RawResponse(RawHead):
 
     def _read(self, amt: int | None, decodes: bool) -> bytes:
         if not decodes or not self._set_decoder():
-            return self._as_it_came(amt)
+            return self._read_coded(amt)
         body = io.BytesIO()
         while (amt is None or body.tell() < amt) and (
-            piece := self._next(PIECE if amt is None else amt - body.tell())
+            piece := self._read_decoded(_CHUNK if amt is None else amt - body.tell())
         ):
             body.write(piece)
         return body.getvalue()
 
-    def _as_it_came(self, amt: int | None, some: bool = False) -> bytes:
-        """Return the next amt bytes of the file, or some of them; at its end it is closed."""
+    def _read_coded(self, amt: int | None, some: bool = False) -> bytes:
+        """Return the next amt bytes of the file, or some of them; close it at its end."""
         file = self._fp
         if getattr(file, "closed", False):
             return b""
         if some:
             from curlhttp.requests._original_response import read_some
 
-            data = read_some(file, amt or PIECE)
+            data = read_some(file, amt or _CHUNK)
         else:
             data = file.read() if amt is None else file.read(amt)
         if not data and amt != 0:
@@ -243,53 +229,53 @@ class RawResponse(RawHead):
             try:
                 coded = parse_codings(self.received.headers.get_list("content-encoding"))
             except RequestException as error:
-                self._name_request(error)
+                self._set_request(error)
                 raise
             if not coded:
                 return False
             self._decoder = ContentDecoder(coded)
-        elif not hasattr(self._decoder, "take"):  # a user put it there
-            self._decoder = ForeignDecoder(self._decoder)
+        elif not hasattr(self._decoder, "take"):  # set by the program
+            self._decoder = DecoderAdapter(self._decoder)
         return True
 
-    def _name_request(self, error: RequestException) -> None:
+    def _set_request(self, error: RequestException) -> None:
         error.request, error.request_sent = self.received.request, True
 
-    def _next(self, limit: int) -> bytes:
+    def _read_decoded(self, limit: int) -> bytes:
         """Return up to limit decoded bytes, b"" at the end."""
         decoder = self._decoder
         assert decoder is not None
         try:
             while not (piece := decoder.take(limit)) and not self._is_finished:
-                data = self._as_it_came(PIECE, some=True)
+                data = self._read_coded(_CHUNK, some=True)
                 if data:
                     decoder.feed(data)
                 else:
                     self._is_finished = True
                     decoder.finish()
         except RequestException as error:
-            self._name_request(error)
+            self._set_request(error)
             raise
         return piece
 
     def stream(
-        self, amt: int | None = PIECE, decode_content: bool | None = None
+        self, amt: int | None = _CHUNK, decode_content: bool | None = None
     ) -> Iterator[bytes]:
-        """Give the body in pieces of amt bytes; a chunked one as it comes, at most amt at once.
+        """Yield the body in pieces of amt bytes; a chunked one as it arrives, at most amt at once.
 
         Args:
-            amt: bytes; None for pieces as they come.
-            decode_content: undo the content coding; None for what the attribute says.
+            amt: bytes; None for pieces as they arrive.
+            decode_content: decode the body; None for the attribute's value.
 
         Raises:
-            RequestException: the body broke off, is corrupt or too late.
+            RequestException: the body broke off, is corrupt, or took too long.
         """
         if amt is not None and amt <= 0:
             amt = None
         if self.chunked or (amt is None and "read" not in self.__dict__):
             yield from self.read_chunked(amt, decode_content=decode_content)
             return
-        # By the method that users may have put something in place of, and that may swallow a piece.
+        # By read(), which a program may have replaced, and which may return b"" before the end.
         while (piece := self.read(amt=amt, decode_content=decode_content)) or not self.closed:
             if piece:
                 yield piece
@@ -297,10 +283,10 @@ class RawResponse(RawHead):
     def read_chunked(
         self, amt: int | None = None, decode_content: bool | None = None
     ) -> Iterator[bytes]:
-        """Give the body in pieces as they come, of amt bytes at most.
+        """Yield the body as it arrives, at most amt bytes at once.
 
         Raises:
-            RequestException: the body broke off, is corrupt or too late.
+            RequestException: the body broke off, is corrupt, or took too long.
         """
         decodes = self._decodes(decode_content)
         while piece := self._read_some(amt, decodes):
@@ -308,11 +294,11 @@ class RawResponse(RawHead):
 
     def _read_some(self, amt: int | None, decodes: bool) -> bytes:
         if decodes and self._set_decoder():
-            return self._next(amt or PIECE)
-        return self._as_it_came(amt, some=True)
+            return self._read_decoded(amt or _CHUNK)
+        return self._read_coded(amt, some=True)
 
     def read1(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:
-        """Return what is there next, at most amt bytes unless that is None or negative."""
+        """Return the bytes that are available, at most amt unless that is None or negative."""
         if amt == 0:
             return b""
         wanted = None if amt is None or amt < 0 else amt
@@ -338,8 +324,8 @@ class RawResponse(RawHead):
         return list(self)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give the lines, with their ends and the content coding undone."""
-        begun: list[bytes] = []  # of a line that may be long
+        """Yield the decoded lines, with their ends."""
+        begun: list[bytes] = []  # a list, because a line may be long
         for piece in self.stream(None, decode_content=True):
             *ends, rest = piece.split(b"\n")
             for end in ends:
@@ -351,7 +337,7 @@ class RawResponse(RawHead):
 
     @property
     def data(self) -> bytes:
-        """Return the body, read as the attribute decode_content says."""
+        """Return the body, decoded if decode_content is set."""
         return self.read(cache_content=True) if self._body is None else self._body
 
     def json(self) -> Any:
@@ -368,8 +354,8 @@ class RawResponse(RawHead):
         return self.data.decode("utf-8", "replace")
 
     def tell(self) -> int:
-        """Return how many bytes of the body, as it is on the wire, were read."""
-        if self._is_spent and self._file is None and not self._fp_bytes_read:
+        """Return how many undecoded bytes of the body were read."""
+        if self._is_consumed and self._file is None and not self._fp_bytes_read:
             return len(self.received._content or b"")  # not counted: few ask
         return self._fp_bytes_read
 
@@ -393,11 +379,11 @@ class RawResponse(RawHead):
         """Do nothing."""
 
     def _update_chunk_length(self) -> None:
-        """Do nothing: libcurl has the chunks. CacheControl wants to put its own in place."""
+        """Do nothing, because libcurl removes the chunks. CacheControl replaces this method."""
 
     @property
     def length_remaining(self) -> int | None:
-        """Return how many bytes are to come, or None when that is not known."""
+        """Return how many bytes are left, or None if unknown."""
         from curlhttp._policy.resume import content_length
 
         length = content_length(self.received.headers) if self._length is None else self._length
@@ -405,38 +391,38 @@ class RawResponse(RawHead):
 
     @length_remaining.setter
     def length_remaining(self, length: int | None) -> None:
-        """Take what caches say of a body that they put in place; it is read to its end anyway."""
+        """Set the length of a replaced body, as caches do; it is read to its end in any case."""
         self._length = None if length is None else length + self.tell()
 
-    # the end
+    # --- the end ---
 
     @property
     def closed(self) -> bool:
-        """Return whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or discarded."""
         from curlhttp.requests._original_response import is_closed
 
         return is_closed(self._fp)
 
     def isclosed(self) -> bool:
-        """Return whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or discarded."""
         return self.closed
 
     def close(self) -> None:
-        """Give up the rest of the body."""
+        """Discard the rest of the body."""
         self._decoder, self._is_finished = None, True
         self._fp.close()
-        self.received.close()  # what is around it may not pass that on
+        self.received.close()  # a wrapper may not pass close() on
 
     def release_conn(self) -> None:
-        """Do nothing: a connection goes back by itself, when its body was read."""
+        """Do nothing: a connection returns to the pool automatically when its body was read."""
 
     def drain_conn(self) -> None:
-        """Do without the rest of the body: read a little to save the connection, else close it."""
-        with suppress(RequestException):  # nobody wanted it
+        """Discard the rest of the body: read a little to keep the connection, else close it."""
+        with suppress(RequestException):  # the body is not wanted
             run_sync(self.received.discard)
         self.close()
 
-    # the connection
+    # --- the connection ---
 
     @property
     def _connection(self) -> Connection | None:
@@ -448,42 +434,39 @@ class RawResponse(RawHead):
 
     @property
     def sock(self) -> socket.socket | Socket:
-        """Return what answers getpeername() and getsockname()."""
+        """Return the socket or its stand-in: getpeername(), getsockname()."""
         from curlhttp.requests._original_response import socket_of
 
         return socket_of(self.received)
 
 
-io.IOBase.register(RawResponse)  # its __del__ would cost more than the rest of it
+io.IOBase.register(RawResponse)  # registered, because inheriting its __del__ is slow
 
 
-# --- Decoders that users put in place of `raw._decoder`, as Google does to hash what came coded ---
+class DecoderAdapter:
+    """Adapt a decoder with urllib3's interface to a ContentDecoder.
 
-_STEP = 64 * 1024  # bytes that one step may give, however few are asked for
-
-
-class ForeignDecoder:
-    """Let a decoder of urllib3's kind do what a ContentDecoder does.
+    Programs set one as `raw._decoder`, as Google's do to hash the encoded body.
 
     Args:
-        decoder: has `decompress` and `flush`; if it has `has_unconsumed_tail` too, as since
+        decoder: has `decompress` and `flush`; with `has_unconsumed_tail`, as of
             urllib3 2.6, `decompress` takes a `max_length`.
     """
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
         self._fed = b""
-        self._ready = BytesIO()
+        self._ready = io.BytesIO()
 
     def feed(self, data: bytes) -> None:
-        """Give the next wire bytes, when take() has given all of those before."""
+        """Accept the next encoded bytes, after take() has returned all earlier output."""
         self._fed = data
 
     def take(self, limit: int) -> bytes:
-        """Give at most `limit` decoded bytes, b"" when more input is needed or none is left."""
+        """Return at most `limit` decoded bytes, b"" if it needs more input or is at the end."""
         piece = self._ready.read(limit)
         if not piece:
-            self._ready = BytesIO(self._step(max(limit, _STEP)))
+            self._ready = io.BytesIO(self._step(max(limit, _CHUNK)))
             piece = self._ready.read(limit)
         return piece
 
@@ -495,9 +478,9 @@ class ForeignDecoder:
         return self._call("decompress", data, **({} if has_more is None else {"max_length": limit}))
 
     def finish(self) -> None:
-        """Fetch what the decoder kept back until the end."""
-        # Brotli's takes all input while it still has output.
-        self._ready = BytesIO(self._call("decompress", b"") + self._call("flush"))
+        """Decode what the decoder held back."""
+        # Brotli's accepts all input while it still has output.
+        self._ready = io.BytesIO(self._call("decompress", b"") + self._call("flush"))
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> bytes:
         try:

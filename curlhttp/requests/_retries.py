@@ -1,7 +1,7 @@
-"""Send again as a Retry says: urllib3's, or anything that works like it.
+"""Retry as urllib3's Retry, or an object like it, decides.
 
-A Retry speaks of urllib3's errors. Those of libcurl are told to it in urllib3's words; its answer
-is told in requests' exceptions. Import this late: it loads urllib3.
+libcurl's errors are translated into urllib3's for the Retry, and its decision into requests'
+exceptions. Import this module late, because it loads urllib3.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from curlhttp.requests._raw import RawResponse
     from curlhttp.requests._types import AnyRaw, AnyRetry
 
-__all__ = ["after_error", "after_response", "as_retries", "as_urllib3", "pause"]
+__all__ = ["after_error", "after_response", "pause", "to_retry", "to_urllib3_error"]
 
 _COULD_NOT_RESOLVE_HOST = 6  # libcurl's codes
 _PARTIAL_FILE = 18
 
 
-class CutHead(e.ChunkedEncodingError, e.RemoteProtocolError):
-    """Report a head that ended early; requests takes it for whole, and the body for cut."""
+class IncompleteHead(e.ChunkedEncodingError, e.RemoteProtocolError):
+    """A head that ended early; requests accepts the head and reports an incomplete body."""
 
 
-class CutBody(names.IncompleteRead):
-    """Report how much of a body came, in the words by which programs know that it is not all."""
+class IncompleteBody(names.IncompleteRead):
+    """How many bytes of a body arrived, in the text by which programs recognise it."""
 
     def __init__(self, came: int, left: int | None) -> None:
         super().__init__(came, left or 0)
@@ -46,10 +46,10 @@ class CutBody(names.IncompleteRead):
 
 
 class BadContentLength(e.InvalidHeader, e.RemoteProtocolError):
-    """Report a Content-Length that is no number, or several of which each says something else."""
+    """A Content-Length that is not a number, or several that differ."""
 
 
-def as_retries(value: AnyRetry) -> AnyRetry:
+def to_retry(value: AnyRetry) -> AnyRetry:
     """Return the Retry for the argument max_retries of an adapter."""
     if value is not None and not isinstance(value, int):
         return value
@@ -60,37 +60,37 @@ def after_error(retries: AnyRetry, method: str, url: str, error: e.RequestExcept
     """Return the Retry for the next attempt.
 
     Raises:
-        RequestException: there is to be no other attempt: the error itself, or one of requests'
-            with a MaxRetryError in it.
+        RequestException: there is no other attempt. It is the error itself, or one of requests'
+            that holds a MaxRetryError.
     """
-    retries = as_retries(retries)
-    pool = _Pool(url)
-    error = _as_requests_has_it(error)
-    cause = _translated(error, pool)
+    retries = to_retry(retries)
+    pool = _PoolName(url)
+    error = _to_requests_error(error)
+    cause = _to_urllib3(error, pool)
     if cause is None:
         raise error
-    error.__context__ = cause  # programs walk down the chain, to a socket.gaierror for one
+    error.__context__ = cause  # programs follow the chain, such as to a socket.gaierror
     if error.request_sent and isinstance(error, e.SSLError) and not _may_repeat(retries, method):
-        retries = retries.new(total=0)  # a Retry takes every failure of TLS for one to connect
+        retries = retries.new(total=0)  # a Retry treats every TLS failure as one to connect
     try:
         return retries.increment(method, pool.target, error=cause, _pool=pool)
     except names.MaxRetryError as given_up:
-        failure = _given_up(error, given_up)
+        failure = _make_final_error(error, given_up)
     except Exception as raised:
         if raised is not cause:
             raise
-        error.args = (cause,)  # which says what happened, in urllib3's words
+        error.args = (cause,)  # urllib3's error, which says what happened
         raise error from None
     raise failure
 
 
-def _as_requests_has_it(error: e.RequestException) -> e.RequestException:
+def _to_requests_error(error: e.RequestException) -> e.RequestException:
     """Return an error that is also one of the kind that requests raises for it."""
     if type(error) is e.RemoteProtocolError:
         if error.broken_part == "head":
-            return _like(error, CutHead, *error.args)
+            return _copy_as(error, IncompleteHead, *error.args)
         if error.broken_part == "content-length":
-            return _like(error, BadContentLength, names.InvalidHeader(str(error)))
+            return _copy_as(error, BadContentLength, names.InvalidHeader(str(error)))
     return error
 
 
@@ -100,15 +100,15 @@ def _may_repeat(retries: AnyRetry, method: str) -> bool:
 
 
 def after_response(retries: AnyRetry, method: str, url: str, raw: AnyRaw) -> AnyRetry:
-    """Return the Retry for the next attempt, or None when the response will do.
+    """Return the Retry for the next attempt, or None to keep the response.
 
     Raises:
         RetryError: there are no attempts left, and raise_on_status is set.
     """
-    retries = as_retries(retries)
+    retries = to_retry(retries)
     if not retries.is_retry(method, raw.status, bool(raw.headers.get("Retry-After"))):
         return None
-    pool = _Pool(url)
+    pool = _PoolName(url)
     try:
         return retries.increment(method, pool.target, response=raw, _pool=pool)
     except names.MaxRetryError as given_up:
@@ -126,17 +126,21 @@ def pause(retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest) -> None
         InvalidHeader: the Retry-After of the response cannot be read.
     """
     try:
-        if sent.deadline is not None and now() + _delay(retries, raw) > sent.deadline:
+        if sent.deadline is not None and now() + _get_delay(retries, raw) > sent.deadline:
             raise e.DeadlineExceeded(
                 f"{sent}: the total of {sent.timeout.total} s ends before the next attempt",
                 request_sent=True,
             )
         retries.sleep(raw)
-    except (names.InvalidHeader, ValueError, OverflowError) as error:  # or too large for Python
+    except (
+        names.InvalidHeader,
+        ValueError,
+        OverflowError,
+    ) as error:  # ValueError, OverflowError: too large for Python
         raise e.InvalidHeader(error, request_sent=True) from error
 
 
-def _delay(retries: AnyRetry, raw: RawResponse | None) -> float:
+def _get_delay(retries: AnyRetry, raw: RawResponse | None) -> float:
     """Return how many seconds a Retry is about to wait."""
     seconds = None
     if raw is not None and getattr(retries, "respect_retry_after_header", False):
@@ -144,8 +148,8 @@ def _delay(retries: AnyRetry, raw: RawResponse | None) -> float:
     return float(seconds or retries.get_backoff_time())
 
 
-class _Pool:
-    """Name the origin of a request as urllib3 names a pool, for messages; nothing is sent by it."""
+class _PoolName:
+    """Name a request's origin as urllib3 names a pool, for messages only."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -171,47 +175,49 @@ class _Pool:
         return f"(host={self.host!r}, port={self.port!r})"
 
 
-def as_urllib3(error: e.RequestException, came: int = 0, length: int | None = None) -> Exception:
+def to_urllib3_error(
+    error: e.RequestException, came: int = 0, length: int | None = None
+) -> Exception:
     """Return urllib3's error for one of ours that ended a body.
 
     Args:
         error: the error.
-        came: bytes of the body that came before.
-        length: bytes of the whole body; None when the head does not tell.
+        came: bytes of the body that arrived before it.
+        length: bytes of the whole body; None if unknown.
     """
     if error.curl_code == _PARTIAL_FILE:
-        return _cut_body(error, came, length)
+        return _make_incomplete_body(error, came, length)
     url = getattr(error.request, "url", "")
-    return _translated(error, _Pool(str(url))) or names.ProtocolError(str(error))
+    return _to_urllib3(error, _PoolName(str(url))) or names.ProtocolError(str(error))
 
 
-def _cut_body(error: e.RequestException, came: int, length: int | None) -> Exception:
-    reason = CutBody(came, None if length is None else length - came)
+def _make_incomplete_body(error: e.RequestException, came: int, length: int | None) -> Exception:
+    reason = IncompleteBody(came, None if length is None else length - came)
     return names.ProtocolError(f"Connection broken: {reason!r}: {error}", reason)
 
 
-def _translated(error: e.RequestException, pool: Any) -> Exception | None:
-    """Return urllib3's error for one of ours, or None where another attempt would be pointless."""
+def _to_urllib3(error: e.RequestException, pool: Any) -> Exception | None:
+    """Return urllib3's error for one of ours, or None if a retry would be pointless."""
     if isinstance(error, _FINAL):
         return None
     message = str(error)
     if isinstance(error, e.ConnectTimeout):
         return names.ConnectTimeoutError(pool.connection, message)
     if isinstance(error, e.SSLError):
-        below = _as_ssl(error)
-        return _raised_from(below, names.SSLError(below))
+        below = _to_ssl_error(error)
+        return _set_cause(below, names.SSLError(below))
     if isinstance(error, e.ProxyError):
-        below = OSError(message) if error.request_sent else _not_connected(error, pool)
-        return _raised_from(below, names.ProxyError("Unable to connect to proxy", below))
+        below = OSError(message) if error.request_sent else _make_connect_error(error, pool)
+        return _set_cause(below, names.ProxyError("Unable to connect to proxy", below))
     if isinstance(error, e.ReadTimeout):
         return names.ReadTimeoutError(pool, pool.target, f"Read timed out. {message}")
     if isinstance(error, e.ConnectionError) and not error.request_sent:
-        return _not_connected(error, pool)
-    if isinstance(error, e.WriteTimeout):  # requests and urllib3 have no name for it
+        return _make_connect_error(error, pool)
+    if isinstance(error, e.WriteTimeout):  # requests and urllib3 have none
         return names.ProtocolError("Connection aborted.", TimeoutError(message))
     received = error.response
     if error.curl_code == _PARTIAL_FILE and received is not None:
-        return _cut_body(error, len(received.content), content_length(received.headers))
+        return _make_incomplete_body(error, len(received.content), content_length(received.headers))
     if isinstance(error, (e.ConnectionError, e.ChunkedEncodingError)):
         return names.ProtocolError("Connection aborted.", ConnectionResetError(message))
     return None
@@ -226,16 +232,16 @@ _FINAL = (
 )
 
 
-def _as_ssl(error: e.SSLError) -> Exception:
-    """Return the error of `ssl` for one of ours; programs look for its class, reason and words."""
+def _to_ssl_error(error: e.SSLError) -> Exception:
+    """Return ssl's error for one of ours: programs look at its class, reason and text."""
     import ssl
 
     kind, words = ssl.SSLError, ""
     if error.tls_failure == "untrusted":
         kind, words = ssl.SSLCertVerificationError, "certificate verify failed"
-    elif said := _OPENSSL_SAYS(str(error)):
+    elif said := _find_openssl_reason(str(error)):
         words = said[1]
-    # The name of OpenSSL's constant, which for alerts is older than its words.
+    # The name of OpenSSL's constant, which is older than its text for alerts.
     reason = "_".join(words.replace("ssl/tls", "sslv3").upper().split())
     text = f"[SSL: {reason}] {words}: {error}" if words else str(error)
     made = kind(int(ssl.SSL_ERROR_SSL), text)
@@ -244,46 +250,46 @@ def _as_ssl(error: e.SSLError) -> Exception:
 
 
 # "error:0A00010B:SSL routines::wrong version number"
-_OPENSSL_SAYS = re.compile(r"error:[0-9A-F]{8}:SSL routines:[^:]*:([\w/ ]+)").search
+_find_openssl_reason = re.compile(r"error:[0-9A-F]{8}:SSL routines:[^:]*:([\w/ ]+)").search
 
 
-def _not_connected(error: e.RequestException, pool: Any) -> Exception:
+def _make_connect_error(error: e.RequestException, pool: Any) -> Exception:
     if error.curl_code == _COULD_NOT_RESOLVE_HOST:
         from socket import EAI_NONAME, gaierror
 
         reason = gaierror(EAI_NONAME, str(error))
-        return _raised_from(reason, names.NameResolutionError(pool.host, pool.connection, reason))
+        return _set_cause(reason, names.NameResolutionError(pool.host, pool.connection, reason))
     text = "Failed to establish a new connection"
     if not error.errno:
         return names.NewConnectionError(pool.connection, f"{text}: {error}")
     below = OSError(error.errno, os.strerror(error.errno))  # a ConnectionRefusedError, for one
     made = names.NewConnectionError(pool.connection, f"{text}: {below}: {error}")
-    return _raised_from(below, made)
+    return _set_cause(below, made)
 
 
-def _raised_from(cause: Exception, error: Exception) -> Exception:
-    """Return an error as if it had been raised because of another, which a program may look for."""
+def _set_cause(cause: Exception, error: Exception) -> Exception:
+    """Return an error with another as its cause, because programs look for that."""
     error.__cause__ = error.__context__ = cause
     return error
 
 
-def _given_up(error: e.RequestException, given_up: Exception) -> e.RequestException:
-    """Return what requests raises when the attempts are used up."""
+def _make_final_error(error: e.RequestException, given_up: Exception) -> e.RequestException:
+    """Return the error that requests raises when no attempts are left."""
     if isinstance(error, e.ConnectionError):
         kind = type(error)
     elif isinstance(error, e.ChunkedEncodingError):
-        return error  # the same as without a Retry, which in requests never saw it
+        return error  # as without a Retry, because requests asks none here
     else:
         kind = e.ConnectionError
-    failure = _like(error, kind, given_up)
+    failure = _copy_as(error, kind, given_up)
     failure.__cause__ = error
     return failure
 
 
-def _like(
+def _copy_as(
     error: e.RequestException, kind: type[e.RequestException], *args: object
 ) -> e.RequestException:
-    """Return an error of another kind with the facts of one."""
+    """Return an error of another class with the same attributes."""
     return kind(
         *args,
         request=error.request,

@@ -1,4 +1,4 @@
-"""Text out of bytes: pieces, encodings and guesses at them. Exposed by utils."""
+"""Decode bodies: charsets, guesses at them, lines and slices. `utils` exposes these functions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from curlhttp._models.decoding import Parts, TextDecoder, chosen_charset, decode
 from curlhttp.requests._headers import get_encoding_from_headers
 
 if TYPE_CHECKING:
-    from curlhttp.requests.models import ResponseBody
+    from curlhttp.requests.models import Response
 
 __all__ = [
-    "charset_of",
+    "get_charset",
     "get_encodings_from_content",
     "get_unicode_from_response",
     "guess_json_utf",
@@ -33,26 +33,26 @@ def get_encodings_from_content(content: str) -> list[str]:
     return found + ([declaration[1]] if declaration else [])
 
 
-def get_unicode_from_response(r: ResponseBody) -> str | bytes | None:
+def get_unicode_from_response(r: Response) -> str | bytes | None:
     """Return the text of a response, decoded as its headers say, else as UTF-8 (deprecated)."""
     _warn_deprecated("get_unicode_from_response")
     content = r.content
-    if not isinstance(content, (bytes, bytearray)):  # there is none, or it is text
+    if not isinstance(content, (bytes, bytearray)):  # None, or already text
         return cast("str | None", content)
-    charset = charset_of(get_encoding_from_headers(r.headers), r.headers)
+    charset = get_charset(get_encoding_from_headers(r.headers), r.headers)
     return decode_text(bytes(content), charset or "utf_8")
 
 
-def charset_of(encoding: str | None, headers: Mapping[str, str] | None) -> str | None:
+def get_charset(encoding: str | None, headers: Mapping[str, str] | None) -> str | None:
     """Return Python's name for the charset of a body.
 
     Args:
         encoding: that of the response, or a guess at it.
-        headers: of the response. What they name means UTF-8 unless it is a charset that HTTP uses;
-            what the program has set instead may be any codec for text.
+        headers: of the response. A charset that they name and HTTP does not use means UTF-8;
+            the program may set any codec for text.
 
     Returns:
-        None where the program has set what is no charset.
+        None if the program has set an unknown charset.
     """
     if not isinstance(encoding, str):
         return None
@@ -66,14 +66,12 @@ def _warn_deprecated(name: str) -> None:
     warnings.warn(f"{name}() is deprecated", DeprecationWarning, stacklevel=3)
 
 
-def stream_decode_response_unicode(
-    iterator: Iterable[bytes], r: ResponseBody
-) -> Iterator[str | bytes]:
+def stream_decode_response_unicode(iterator: Iterable[bytes], r: Response) -> Iterator[str | bytes]:
     """Decode pieces of a body by the response's encoding; without one they stay bytes."""
     if r.encoding is None:
         yield from iterator
         return
-    charset = charset_of(r.encoding, getattr(r, "headers", None))
+    charset = get_charset(r.encoding, getattr(r, "headers", None))
     if charset is None:
         raise LookupError(f"unknown encoding: {r.encoding}")
     decoder = TextDecoder(charset)
@@ -85,18 +83,18 @@ def stream_decode_response_unicode(
 
 
 def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:
-    """Give the lines of a text or body that comes in pieces, each as soon as it has ended.
+    """Yield the lines of a text or body that arrives in pieces, each as soon as it ends.
 
-    A line end that is cut in two counts twice, as in requests, and what stands before the end of a
-    delimiter at the end of a piece is an empty line.
+    As in requests, a line end that is split between pieces counts twice, and a delimiter at the end
+    of a piece ends an empty line.
 
     Args:
         pieces: str or bytes.
         delimiter: what ends a line, instead of what splitlines() takes for one.
     """
-    start = _Start(delimiter)
+    start = _LineStart(delimiter)
     for piece in pieces:
-        if not start.goes_on(piece):
+        if not start.extend(piece):
             text = start.parts.take(piece)
             lines = text.split(delimiter) if delimiter else text.splitlines()
             if lines and lines[-1] and lines[-1][-1] == text[-1]:
@@ -106,17 +104,17 @@ def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:
         yield start.parts.take(start.end[:0])
 
 
-class _Start:
+class _LineStart:
     """The start of a line that has not ended."""
 
     def __init__(self, delimiter: Any) -> None:
         self._delimiter = delimiter
         self._overlap = len(delimiter) - 1 if delimiter else 0
-        self.end: Any = None  # where a delimiter may have begun
+        self.end: Any = None  # a delimiter may begin here
         self.parts: Parts[Any] = Parts()
 
-    def goes_on(self, piece: Any) -> bool:
-        """Take a piece if all of it belongs to the line, and return whether it does."""
+    def extend(self, piece: Any) -> bool:
+        """Add a piece if all of it belongs to the line, and return whether it does."""
         if not self.parts:
             return False
         if self._delimiter:
@@ -135,7 +133,7 @@ class _Start:
 
 
 def iter_slices(string: Any, slice_length: int | None) -> Generator[Any, None, None]:
-    """Give slices of a string; all of it at once when the length is None or not positive."""
+    """Yield slices of a string; all of it if the length is None or not positive."""
     if slice_length is None or slice_length <= 0:
         slice_length = len(string) or 1
     for start in range(0, len(string), slice_length):
@@ -143,7 +141,7 @@ def iter_slices(string: Any, slice_length: int | None) -> Generator[Any, None, N
 
 
 def guess_json_utf(data: bytes) -> str | None:
-    """Return which UTF a JSON text is in, by its byte order mark or where its zeros are.
+    """Return the UTF encoding of a JSON text, by its byte order mark or the position of zeros.
 
     JSON begins with two ASCII characters (RFC 4627, section 3). Returns None if no UTF fits.
     """

@@ -1,6 +1,6 @@
-"""What callers give, as types: for those who annotate code that calls requests, and for ours.
+"""Types of arguments, for programs that annotate code with requests, and for this package.
 
-The first six names are requests' own. Nothing is imported for the others at run time.
+The first six names are requests' own. The others import nothing at run time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 _KT_co = TypeVar("_KT_co", covariant=True)
 _VT_co = TypeVar("_VT_co", covariant=True)
 
-HookType = Callable[..., Any]  # takes whatever the adapter was called with
+HookType = Callable[..., Any]  # called with the adapter's arguments
 HooksInputType = Mapping[str, Iterable[HookType] | HookType]
 
 
@@ -67,15 +67,15 @@ CertInput: TypeAlias = "Cert | list[str]"
 ProxiesInput: TypeAlias = "Mapping[str, str | None] | None"
 
 
-# Any, and why: these are whatever programs put there.
-AnyRetry: TypeAlias = Any  # urllib3's Retry, a class derived from it, or what only works like it
+# Any, because programs pass objects of their own:
+AnyRetry: TypeAlias = Any  # urllib3's Retry, a subclass, or an object like it
 AnyRaw: TypeAlias = Any  # a RawResponse, urllib3's HTTPResponse, or that of a cache or a mock
 PoolKeywords: TypeAlias = dict[str, Any]  # keywords of urllib3's PoolManager, of all kinds
 PickledState: TypeAlias = dict[str, Any]  # attributes, of all kinds
 
 
 class RouteOptions(TypedDict, total=False):
-    """What the environment may have a say in, and stream."""
+    """Settings that the environment may change, and stream."""
 
     stream: bool
     verify: VerifyInput
@@ -84,13 +84,13 @@ class RouteOptions(TypedDict, total=False):
 
 
 class AdapterOptions(RouteOptions, total=False):
-    """What a session asks an adapter for, in addition to the request."""
+    """A session's arguments for an adapter, besides the request."""
 
     timeout: TimeoutInput
 
 
 class SendOptions(AdapterOptions, total=False):
-    """What a prepared request is sent with."""
+    """The keywords of Session.send."""
 
     allow_redirects: bool
 
@@ -106,20 +106,20 @@ class _AnyVerb(SendOptions, total=False):
 
 
 class GetOptions(_AnyVerb, total=False):
-    """The keywords of get() other than params."""
+    """The keywords of get(), besides params."""
 
     data: DataInput
     json: JSON
 
 
 class PostOptions(_AnyVerb, total=False):
-    """The keywords of post() other than data and json."""
+    """The keywords of post(), besides data and json."""
 
     params: ParamsInput | None
 
 
 class PutOptions(PostOptions, total=False):
-    """The keywords of put() and patch() other than data."""
+    """The keywords of put() and patch(), besides data."""
 
     json: JSON
 

@@ -1,7 +1,7 @@
-"""Keep the start of bodies that nobody asked for: of followed redirects and of challenges.
+"""Keep the start of bodies that the program may never read: of followed redirects and challenges.
 
-A little of such a body is kept, as it came. It is decoded when somebody looks, and no further than
-that: a few hundred bytes may decode to gigabytes, and some bodies never end.
+Up to 64 KiB of such a body are kept undecoded. They are decoded on first use, again up to 64 KiB,
+because a few hundred bytes may decode to gigabytes, and some bodies never end.
 """
 
 from __future__ import annotations
@@ -14,53 +14,65 @@ from curlhttp._models.decoding import ContentDecoder, parse_codings
 from curlhttp.exceptions import ChunkedEncodingError, ContentDecodingError
 
 if TYPE_CHECKING:
-    from curlhttp.requests.models import ResponseBody
+    from curlhttp.requests.models import Response
 
-__all__ = ["content_of", "expect", "expect_hop", "expect_no_more", "goes_on", "set_aside", "use_up"]
-
-
-_KEPT = 64 * 1024  # bytes, on the wire and decoded; the engine stops there, too
-
-# --- what is expected ---
-
-_STAYS, _GOES_ON, _HOP = range(3)
-# Past the adapters: they have requests' arguments, which do not say whether redirects are followed.
-_expected: ContextVar[int] = ContextVar("expected", default=_STAYS)
-expect_no_more = _expected.reset
+__all__ = [
+    "decode_start",
+    "expect_hop",
+    "expect_redirects",
+    "follows_redirects",
+    "keep_start",
+    "read_to_end",
+    "reset_expected",
+]
 
 
-def expect(follows: bool) -> Token[int]:
-    """Say that redirects will be followed, or not, until expect_no_more."""
+_KEPT = 64 * 1024  # bytes, encoded and decoded; the engine stops there, too
+
+# --- whether redirects are followed ---
+
+_NOT_FOLLOWED, _FOLLOWED, _HOP = range(3)
+# A context variable, because adapters have requests' arguments, which do not include this.
+_expected: ContextVar[int] = ContextVar("expected", default=_NOT_FOLLOWED)
+reset_expected = _expected.reset
+
+
+def expect_redirects(follows: bool) -> Token[int]:
+    """Note whether redirects will be followed, until reset_expected."""
     is_followed = follows or _expected.get() == _HOP
-    return _expected.set(_GOES_ON if is_followed else _STAYS)
+    return _expected.set(_FOLLOWED if is_followed else _NOT_FOLLOWED)
 
 
 def expect_hop() -> Token[int]:
-    """Say that the next send is for a hop, until expect_no_more."""
+    """Note that the next send is for a hop, until reset_expected."""
     return _expected.set(_HOP)
 
 
-def goes_on() -> bool:
-    """Return whether the response of the adapter at work is followed if it redirects."""
-    return _expected.get() == _GOES_ON
+def follows_redirects() -> bool:
+    """Return whether the current response is followed if it redirects."""
+    return _expected.get() == _FOLLOWED
 
 
-# --- what becomes of the body ---
+# --- the body ---
 
 
-def set_aside(response: ResponseBody) -> None:
-    """Keep a little of a body, as it came, and let go of the connection.
+def keep_start(response: Response) -> None:
+    """Keep the start of a body undecoded, and release the connection.
 
-    Where the response leads is known, whatever becomes of its body: that may be broken.
+    A broken body is no error here, because the response's head is enough to go on.
 
     Raises:
-        RequestException: the server is silent for too long.
+        RequestException: a time limit ran out.
     """
-    if not hasattr(response, "_aside"):
-        use_up(response)
+    if not hasattr(response, "_kept_start"):
+        read_to_end(response)
         response.close()
         return
-    if response._content is False and response._aside is None and not response._content_consumed:
+    if (
+        response._content is False
+        and response._kept_start is None
+        and not response._content_consumed
+    ):
         pieces: list[bytes] = []
         with suppress(ChunkedEncodingError, ContentDecodingError):
             _read(response, pieces)
@@ -69,36 +81,36 @@ def set_aside(response: ResponseBody) -> None:
     response.close()
 
 
-def use_up(response: ResponseBody) -> None:
-    """Read a body to its end, and keep it, as far as that goes."""
+def read_to_end(response: Response) -> None:
+    """Read a body to its end and keep it, unless it is broken."""
     with suppress(ChunkedEncodingError, ContentDecodingError, RuntimeError):
         _ = response.content
 
 
-def content_of(response: ResponseBody) -> bytes:
-    """Return what is known of a body that is set aside, or is to be, decoded.
+def decode_start(response: Response) -> bytes:
+    """Return the kept start of a body, decoded; read it now if it was not kept yet.
 
     Raises:
-        RequestException: it is read now, and is broken.
+        RequestException: it was read now, and is broken.
     """
-    reads_now = response._aside is None
+    reads_now = response._kept_start is None
     if reads_now:
         pieces: list[bytes] = []
         _read(response, pieces)
         _keep(response, pieces)
-    data: bytes = response._aside or b""
-    if not hasattr(response.raw, "stream"):  # as in iter_content: then it is what it is
+    data: bytes = response._kept_start or b""
+    if not hasattr(response.raw, "stream"):  # as in iter_content: not decoded
         return data
     decoded = bytearray()
     try:
         _decode(data, str(response.headers.get("content-encoding", "")), decoded)
     except ContentDecodingError as error:
         if reads_now and len(data) < _KEPT:
-            raise response._error_of(error) from None
+            raise response._to_requests_error(error) from None
     return bytes(decoded)
 
 
-def _read(response: ResponseBody, pieces: list[bytes]) -> None:
+def _read(response: Response, pieces: list[bytes]) -> None:
     if response.raw is None:
         return
     size = 0
@@ -109,17 +121,17 @@ def _read(response: ResponseBody, pieces: list[bytes]) -> None:
             break
 
 
-def _keep(response: ResponseBody, pieces: list[bytes]) -> None:
-    response._aside = b"".join(pieces)[:_KEPT]
+def _keep(response: Response, pieces: list[bytes]) -> None:
+    response._kept_start = b"".join(pieces)[:_KEPT]
     response.close()
-    response._content_consumed = False  # it can be asked for
+    response._content_consumed = False  # it can still be read
 
 
 def _decode(data: bytes, coding: str, decoded: bytearray) -> None:
-    """Undo a coding, and stop when there is enough.
+    """Decode until there is enough.
 
     Raises:
-        ContentDecodingError: it is cut or corrupt; what came before that is there.
+        ContentDecodingError: it is cut or corrupt; `decoded` has what came before.
     """
     names = parse_codings([coding])
     if not names:

@@ -1,7 +1,7 @@
-"""Streamed requests that ask for another protocol: what is spoken then is left to the caller.
+"""Streamed requests with an `Upgrade` header: the caller speaks the other protocol.
 
-It has the connection as a socket, below `response.raw`, where urllib3 has it. An answer in HTTP is
-read from there as well, by http.client, because that is what code that goes down there expects.
+The connection is a socket below `response.raw`, where urllib3 has it. http.client reads a response
+in HTTP from that socket, because code that uses it expects http.client.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CLOSED = "this response was closed while it was read"
 
 
 def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
-    """Send a request on a connection of its own, and return the response with its socket.
+    """Send a request on a new connection, and return the response with its socket.
 
     Args:
         engine: opens connections.
@@ -63,7 +63,7 @@ def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
         return UpgradeResponse(request, reply, sock, engine.now)
     except BaseException as error:
         if sock is not None:
-            sock.close()  # whoever keeps the error keeps the socket, and the threads that carry
+            sock.close()  # the error's traceback would keep the socket and its threads
         reply.stream.abort()
         if type(error) is OSError:
             raise ConnectionError(f"{request}: {error.strerror}", request=request) from error
@@ -71,7 +71,7 @@ def open_upgrade(engine: Engine, request: Request) -> UpgradeResponse:
 
 
 class UpgradeResponse(Response):
-    """The answer to a request that asked for another protocol, be it 101 or not.
+    """The response to a request for another protocol, whether 101 or not.
 
     Attributes:
         sock: the connection.
@@ -83,11 +83,11 @@ class UpgradeResponse(Response):
     ) -> None:
         super().__init__(request, reply.head, None, reply.stream.timings())
         self.sock = sock
-        self.file = _File(request, reply, sock, now)
+        self.file = _SocketBody(request, reply, sock, now)
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or discarded."""
         return self.file.isclosed()
 
     def close(self) -> None:
@@ -95,19 +95,19 @@ class UpgradeResponse(Response):
         self.file.close()
 
     async def discard(self) -> None:
-        """Do without the body."""
+        """Discard the body."""
         self.close()
 
 
-class _File(HTTPResponse, Body):
+class _SocketBody(HTTPResponse, Body):
     """The body on a socket, which is closed at its end; errors are urllib3's."""
 
-    _received: _Received | None = None
+    _received: _BodySocket | None = None
 
     def __init__(
         self, request: Request, reply: Reply, sock: socket.socket, now: Callable[[], float]
     ) -> None:
-        super().__init__(cast("Any", _Heard(reply.head.block)), method=request.method)
+        super().__init__(cast("Any", _HeadSocket(reply.head.block)), method=request.method)
         self._request = request
         try:
             self.begin()
@@ -115,26 +115,26 @@ class _File(HTTPResponse, Body):
             raise RemoteProtocolError(f"{request}: {error}", request_sent=True) from error
         if not self.chunked:
             self.length = reply.length()
-        self._received = _Received(sock, None if reply.has_switched else request, now)
+        self._received = _BodySocket(sock, None if reply.has_switched else request, now)
         self.fp = cast("Any", BufferedReader(self._received))
-        sock.close()  # with the file, that is
+        sock.close()  # takes effect when the file is closed
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
-        """Return whether the body was read to its end or given up."""
+        """Return whether the body was read to its end or discarded."""
         return self.isclosed()
 
     def close(self) -> None:
-        """Close the connection, from any thread; whoever reads gets an error."""
+        """Close the connection, from any thread; a concurrent read raises."""
         if self._received is not None:
-            self._received.give_up()
+            self._received.interrupt()
         super().close()
 
     def read(self, amt: int | None = None) -> bytes:
         """Return the next amt bytes, fewer at the end; all of them for None."""
         body, left = BytesIO(), math.inf if amt is None or amt < 0 else amt
         while left > 0:
-            # Not at once: a server may announce more than there is memory.
+            # In pieces, because a server may announce more than fits in memory.
             wanted = int(min(left, _PIECE))
             piece = self._read(super().read, wanted)
             body.write(piece)
@@ -144,8 +144,8 @@ class _File(HTTPResponse, Body):
         return body.getvalue()
 
     def read1(self, n: int = -1) -> bytes:
-        """Return what is there next, at most n bytes."""
-        # Before Python 3.12 read1() does not count what is left.
+        """Return the bytes that are available, at most n."""
+        # Before Python 3.12, read1() does not update the length.
         read = super().read1 if self.chunked or self.length is None else super().read
         return self._read(read, _PIECE if n < 0 else n)
 
@@ -153,24 +153,24 @@ class _File(HTTPResponse, Body):
         size: int = super()._read_next_chunk_size()  # type: ignore[misc]
         if size < 0:
             self._close_conn()  # type: ignore[attr-defined]
-            raise ValueError("a chunk has no negative size")  # as for what is no number
+            raise ValueError("a chunk has no negative size")  # as for an invalid number
         return size
 
     def _read(self, read: Callable[[Any], bytes], amt: int) -> bytes:
         try:
             data = read(amt)
-            if not data and amt and self.length:  # http.client takes that for an end
+            if not data and amt and self.length:  # http.client treats that as the end
                 raise IncompleteRead(data, self.length)
         except (HTTPException, OSError, ValueError, OverflowError, MemoryError) as error:
             self._fail(error)
-        except AttributeError as error:  # close() took the file away meanwhile
+        except AttributeError as error:  # another thread called close()
             if not self.isclosed():
                 raise
             self._fail(error)
         return data
 
     def _fail(self, error: Exception) -> NoReturn:
-        from curlhttp.requests._retries import as_urllib3
+        from curlhttp.requests._retries import to_urllib3_error
 
         request = self._request
         failure: RequestException
@@ -179,24 +179,24 @@ class _File(HTTPResponse, Body):
         elif isinstance(error, TimeoutError):
             failure = ReadTimeout(f"{request}: the server was silent for too long")
         else:
-            # What a read that was woken meets first depends on the threads.
-            was_closed = self._received is not None and self._received.is_given_up
+            # The error of an interrupted read depends on timing.
+            was_closed = self._received is not None and self._received.is_interrupted
             reason = _CLOSED if was_closed else error
             failure = ChunkedEncodingError(f"{request}: the body broke off: {reason}")
         failure.request, failure.request_sent = request, True
-        raise as_urllib3(failure) from failure
+        raise to_urllib3_error(failure) from failure
 
 
-class _Received(SocketIO):
-    """What comes in on a socket; closing it closes the socket.
+class _BodySocket(SocketIO):
+    """Read from a socket; closing this closes the socket.
 
     Args:
-        sock: is read from; its timeout holds.
-        request: its total time limit holds as well; None for no such limit.
-        now: gives monotonic seconds.
+        sock: the socket; its timeout applies.
+        request: its total time limit applies too; None for no such limit.
+        now: returns monotonic seconds.
 
     Attributes:
-        is_given_up: give_up() was called.
+        is_interrupted: interrupt() was called.
     """
 
     def __init__(
@@ -206,12 +206,12 @@ class _Received(SocketIO):
         sock._io_refs += 1  # type: ignore[attr-defined]  # as makefile() does
         self._request = request
         self._now = now
-        self._is_waiting = self.is_given_up = False
+        self._is_waiting = self.is_interrupted = False
         self._process = os.getpid()
 
-    def give_up(self) -> None:
-        """Wake the thread that reads, if one does: it has the lock that close() takes."""
-        self.is_given_up = True
+    def interrupt(self) -> None:
+        """Wake the reading thread, if there is one: it holds the lock that close() needs."""
+        self.is_interrupted = True
         sock = cast("socket.socket | None", self._sock)  # type: ignore[attr-defined]
         # In a forked child there is no such thread, and the connection is the parent's.
         if self._is_waiting and sock is not None and self._process == os.getpid():
@@ -219,8 +219,8 @@ class _Received(SocketIO):
                 sock.shutdown(SHUT_RDWR)
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
-        """Read what is there next."""
-        self._is_waiting = True  # before the look whether it was given up: give_up() looks last
+        """Read the bytes that are available."""
+        self._is_waiting = True  # set before the check, because interrupt() checks this last
         try:
             self._check_given_up()
             size = self._receive(buffer)
@@ -230,7 +230,7 @@ class _Received(SocketIO):
         return size
 
     def _check_given_up(self) -> None:
-        if self.is_given_up:
+        if self.is_interrupted:
             raise ConnectionAbortedError(_CLOSED)
 
     def _receive(self, buffer: WriteableBuffer) -> int | None:
@@ -254,8 +254,8 @@ class _Received(SocketIO):
                 sock.settimeout(limit)
 
 
-class _Heard:
-    """A socket on which the head has come, and that is all of it."""
+class _HeadSocket:
+    """A socket from which only the head can be read."""
 
     def __init__(self, block: bytes) -> None:
         self._block = block

@@ -1,7 +1,7 @@
-"""URLs as text, as requests leaves them in `r.url`. Exposed by utils.
+"""URLs as text, normalized as in requests' `r.url`. `utils` exposes these functions.
 
-A pattern finds those that are canonical already, as most are; urllib3 takes the others apart. What
-goes to libcurl is made from the text by the core, which is stricter about hosts.
+A pattern recognises canonical URLs, which most are; urllib3 parses the others. The core, which is
+stricter about hosts, makes libcurl's URL from the text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 UNRESERVED_SET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _URL_SAFE = "!#$&'()*+,/:;=?@[]~"
-_LONGEST_CACHED = 2048  # characters; bounds what the caches can hold on to
+_LONGEST_CACHED = 2048  # characters; limits the memory of the caches
 
 # Escapes that stay as they are: in upper case, and not of an unreserved character.
 _KEPT = r"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|[46]0|5[B-E]|7[BCDF])"
@@ -54,27 +54,27 @@ _Split: TypeAlias = "tuple[str, str, str, str]"  # scheme to port, path, query, 
 
 
 def prepare_url(url: str, query: str = "") -> str:
-    """Return the URL as it is requested, or as it is when its scheme is none of HTTP's kind.
+    """Return the URL to request, or the same URL if its scheme does not begin with http.
 
     Args:
-        url: what the caller gave.
-        query: what is appended to the query of the URL.
+        url: the caller's.
+        query: appended to the query of the URL.
 
     Raises:
         MissingSchema: it has no scheme.
-        InvalidURL: its host or port makes no sense.
+        InvalidURL: its host or port is invalid.
     """
     if len(url) > _LONGEST_CACHED:
-        return _joined(url, query, _split(url))
-    return _joined(url, query, _cached_split(url)) if query else _cached(url)
+        return _join(url, query, _split(url))
+    return _join(url, query, _cached_split(url)) if query else _prepare_cached(url)
 
 
 @lru_cache(4096)
-def _cached(url: str) -> str:
-    return _joined(url, "", _split(url))
+def _prepare_cached(url: str) -> str:
+    return _join(url, "", _split(url))
 
 
-def _joined(url: str, query: str, split: _Split | None) -> str:
+def _join(url: str, query: str, split: _Split | None) -> str:
     if split is None:
         return url.lstrip()
     start, path, own, fragment = split
@@ -84,14 +84,14 @@ def _joined(url: str, query: str, split: _Split | None) -> str:
 
 
 def _split(url: str) -> _Split | None:
-    """Take a URL apart, each part quoted; None is a URL that is left alone."""
+    """Split a URL into quoted parts; return None for a URL that stays unchanged."""
     match = _CANONICAL(url)
     if match is not None and not _DOT_SEGMENT(match[2] or ""):
         return match[1], match[2] or "/", match[3] or "", match[4] or ""
     url = url.lstrip()
     if ":" in url and url[:4].lower() != "http":
         return None
-    found = _parsed(url)
+    found = _parse(url)
     if not found.scheme:
         shown = display_url(url)
         raise MissingSchema(
@@ -99,7 +99,7 @@ def _split(url: str) -> _Split | None:
         )
     if not found.host:
         raise InvalidURL(f"Invalid URL {display_url(url)!r}: No host supplied")
-    host = found.host if found.host.isascii() else _a_labels(found.host)
+    host = found.host if found.host.isascii() else _to_a_labels(found.host)
     if host[0] in "*.":
         raise InvalidURL("URL has an invalid label.")
     origin = found._replace(host=host, port=found.port or None, path=None, query=None)
@@ -110,7 +110,7 @@ def _split(url: str) -> _Split | None:
 _cached_split = lru_cache(1024)(_split)
 
 
-def _parsed(url: str) -> Url:
+def _parse(url: str) -> Url:
     from urllib3.exceptions import LocationParseError
     from urllib3.util import parse_url
 
@@ -118,12 +118,12 @@ def _parsed(url: str) -> Url:
         return parse_url(url)
     except LocationParseError as error:
         shown = display_url(url)
-        # With an "@" behind it, what looks like a host may be half of a password.
+        # Before an "@", what looks like a host may be part of a password.
         reason = f"Failed to parse: {shown}" if "@" in url else str(error).replace(url, shown)
-    raise InvalidURL(reason)  # out of the handler, as the error there shows all of the URL
+    raise InvalidURL(reason)  # outside the handler, because the error there shows the whole URL
 
 
-def _a_labels(host: str) -> str:
+def _to_a_labels(host: str) -> str:
     """Encode the host of a scheme such as "http+unix", which urllib3 leaves as it is."""
     import idna
 
@@ -137,15 +137,15 @@ def _a_labels(host: str) -> str:
 
 
 def unquote_unreserved(uri: str) -> str:
-    """Return a URI without the escapes that it does not need (RFC 3986, section 2.3).
+    """Return a URI without unnecessary escapes (RFC 3986, section 2.3).
 
     Raises:
         InvalidURL: a "%" is followed by letters or digits that are not hexadecimal.
     """
-    return _ESCAPE.sub(_unescaped, uri) if "%" in uri else uri
+    return _ESCAPE.sub(_unescape, uri) if "%" in uri else uri
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescape(escape: re.Match[str]) -> str:
     try:
         char = chr(int(escape[1], 16))
     except ValueError:
@@ -154,9 +154,9 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def requote_uri(uri: str) -> str:
-    """Return a URI with every character escaped that has to be, and no other.
+    """Return a URI in which exactly the necessary characters are escaped.
 
-    An escape that is none makes every "%" a character to be escaped.
+    If an escape is invalid, every "%" is escaped.
     """
     try:
         return quote(unquote_unreserved(uri), safe=f"%{_URL_SAFE}")
@@ -165,12 +165,12 @@ def requote_uri(uri: str) -> str:
 
 
 def prepend_scheme_if_needed(url: str, new_scheme: str) -> str:
-    """Return a URL, such as a proxy's, with a scheme; "host:port" is taken for what it is.
+    """Return a URL, such as a proxy's, with a scheme; "host:port" has none.
 
     Raises:
-        InvalidURL: its host or port makes no sense (a ValueError).
+        InvalidURL: its host or port is invalid (a ValueError).
     """
-    found = _parsed(url)
+    found = _parse(url)
     return (found if found.scheme else found._replace(scheme=new_scheme)).url
 
 

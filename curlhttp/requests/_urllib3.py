@@ -1,7 +1,7 @@
-"""urllib3's pool managers and pools as adapters have them: real ones, whose pools send by libcurl.
+"""Adapters' pool managers and pools: real ones of urllib3, whose connections are libcurl's.
 
-What a pool is told and libcurl cannot do (a fingerprint, a class of connections that a program
-brings) is done by urllib3 itself, on sockets of its own. Import this late: it loads urllib3.
+Where a pool's settings are unsupported by libcurl (a fingerprint, a class of connections), urllib3
+sends on its own sockets. Import this module late, because it loads urllib3.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+import urllib3
 from urllib3 import (
     HTTPConnectionPool,
     HTTPResponse,
@@ -22,8 +23,8 @@ from urllib3 import (
     ProxyManager,
     poolmanager,
 )
+from urllib3 import exceptions as names
 from urllib3.connection import port_by_scheme
-from urllib3.exceptions import ClosedPoolError
 from urllib3.util import SKIP_HEADER
 
 from curlhttp import exceptions as e
@@ -31,11 +32,10 @@ from curlhttp._client.ssl_context import get_tls_arguments, to_tls_version
 from curlhttp._models.config import TLS, Proxy, Transport
 from curlhttp._models.redaction import redact_text
 from curlhttp._models.url import URL, bracketed, parse_url
-from curlhttp.exceptions import RequestException, SSLError
-from curlhttp.requests._core_request import ip_version, timeout_of
-from curlhttp.requests._environment import for_plain_http
+from curlhttp.requests._core_request import ip_version, to_timeout
+from curlhttp.requests._environment import get_plain_http_verify
 from curlhttp.requests._raw import RawResponse
-from curlhttp.requests._retries import as_urllib3
+from curlhttp.requests._retries import to_urllib3_error
 from curlhttp.requests.models import PreparedRequest
 from curlhttp.requests.structures import CaseInsensitiveDict
 
@@ -47,31 +47,30 @@ if TYPE_CHECKING:
     from curlhttp.requests.adapters import HTTPAdapter
 
 __all__ = [
-    "CannotCarry",
     "CurlConnection",
     "CurlSOCKSProxyManager",
-    "Owner",
-    "PoolRoute",
+    "PoolOwner",
+    "UnsupportedByLibcurl",
     "adopt",
-    "check_is_ours",
-    "left_alone",
-    "needs_its_context",
+    "check_class",
+    "get_route",
+    "may_need_context",
     "pool_manager_for",
     "proxy_manager_for",
-    "route_of",
-    "send_through",
+    "send_by_urllib3",
+    "using_urllib3",
 ]
 
 
-class CannotCarry(Exception):
-    """Say what a pool asks for that libcurl cannot do."""
+class UnsupportedByLibcurl(Exception):
+    """A pool's setting that libcurl does not support."""
 
 
-class Owner:
-    """What pools know of their adapter, and keep in mind when it is gone.
+class PoolOwner:
+    """A pool's weak reference to its adapter; it outlives the adapter.
 
     Args:
-        adapter: has the pools; None for pools that belong to nobody.
+        adapter: has the pools; None for pools without an adapter.
 
     Attributes:
         is_guarded: the adapter has a guard.
@@ -86,37 +85,39 @@ class Owner:
         return None if self._adapter is None else self._adapter()
 
     def check_unguarded(self, pool: HTTPConnectionPool) -> None:
-        """Refuse to let urllib3 dial what a guard has to judge.
+        """Check that urllib3 may connect, because a guard cannot check its addresses.
 
         Raises:
             ValueError: there is a guard.
-            ClosedPoolError: there was one, and the adapter is gone.
+            ClosedPoolError: there was one, and the adapter was collected.
         """
         adapter = self.adapter()
         if adapter is not None:
             adapter._check_unguarded()
         elif self.is_guarded:
-            raise ClosedPoolError(pool, "the adapter of this pool, which had a guard, is gone")
+            raise names.ClosedPoolError(
+                pool, "the adapter of this pool, which had a guard, is gone"
+            )
 
 
-_NOBODY = Owner(None)
+_NO_OWNER = PoolOwner(None)
 
 
 # --- managers ---
 
 
-class _OfAdapter:
-    """What the managers of an adapter have in common."""
+class _AdapterManager:
+    """Base of an adapter's managers."""
 
-    owner = _NOBODY
+    owner = _NO_OWNER
 
     if TYPE_CHECKING:
         pool_classes_by_scheme: dict[str, type[HTTPConnectionPool]]
 
-    def belong_to(self, adapter: HTTPAdapter) -> None:
-        """Give the pools to an adapter, whose connections they use."""
-        self.owner = adapter._as_owner
-        self.pool_classes_by_scheme = dict(_OURS)
+    def attach_to(self, adapter: HTTPAdapter) -> None:
+        """Let the pools use the connections of an adapter."""
+        self.owner = adapter._pool_owner
+        self.pool_classes_by_scheme = dict(_CURL_POOLS)
 
     def _new_pool(self, scheme: str, host: str, port: int, request_context: Any = None) -> Any:
         pool = super()._new_pool(scheme, host, port, request_context)  # type: ignore[misc]
@@ -125,34 +126,34 @@ class _OfAdapter:
         return pool
 
     def clear(self) -> None:
-        """Forget the pools, and let go of the adapter's connections."""
+        """Drop the pools, and close the adapter's connections."""
         super().clear()  # type: ignore[misc]
         adapter = self.owner.adapter()
         if adapter is not None:
-            adapter._let_go()
+            adapter._close_engine()
 
 
-class CurlPoolManager(_OfAdapter, PoolManager):
-    """Make the pools for origins."""
+class CurlPoolManager(_AdapterManager, PoolManager):
+    """Manage the pools for origins."""
 
 
-class _AdoptedPoolManager(CurlPoolManager):
-    """A program's own, which several adapters may share: their connections are not its own."""
+class _SharedPoolManager(CurlPoolManager):
+    """A program's manager, which several adapters may share, so clear() closes no connections."""
 
     def clear(self) -> None:
         PoolManager.clear(self)
 
 
-class CurlProxyManager(_OfAdapter, ProxyManager):
-    """Make the pools for what goes through an HTTP proxy."""
+class CurlProxyManager(_AdapterManager, ProxyManager):
+    """Manage the pools for requests through an HTTP proxy."""
 
 
-class CurlSOCKSProxyManager(_OfAdapter, PoolManager):
-    """Make the pools for what goes through a SOCKS proxy; libcurl speaks to it.
+class CurlSOCKSProxyManager(_AdapterManager, PoolManager):
+    """Manage the pools for requests through a SOCKS proxy, to which libcurl speaks.
 
     Args:
         proxy_url: of the proxy.
-        username: for the proxy; None for what the URL says.
+        username: for the proxy; None for the URL's.
         password: for the proxy.
         num_pools: to keep.
         headers: for all requests, see PoolManager.
@@ -171,36 +172,36 @@ class CurlSOCKSProxyManager(_OfAdapter, PoolManager):
         self.proxy_url = proxy_url
         options = {"proxy_url": proxy_url, "username": username, "password": password}
         super().__init__(num_pools, headers, _socks_options=options, **connection_pool_kw)
-        self.pool_classes_by_scheme = dict(_OURS)
+        self.pool_classes_by_scheme = dict(_CURL_POOLS)
 
 
 def pool_manager_for(adapter: HTTPAdapter, **kw: Any) -> PoolManager:
-    """Return what makes an adapter's pools."""
+    """Return a manager of an adapter's pools."""
     manager = CurlPoolManager(**kw)
-    manager.belong_to(adapter)
+    manager.attach_to(adapter)
     return manager
 
 
 def proxy_manager_for(adapter: HTTPAdapter, proxy: str, **kw: Any) -> PoolManager:
-    """Return what makes an adapter's pools for a proxy."""
+    """Return a manager of an adapter's pools for a proxy."""
     is_socks = proxy.lower().startswith("socks")
     if not is_socks and poolmanager.ProxyManager is not ProxyManager:  # a test's mock
         return poolmanager.ProxyManager(proxy, **kw)
     manager = (CurlSOCKSProxyManager if is_socks else CurlProxyManager)(proxy, **kw)
-    manager.belong_to(adapter)
+    manager.attach_to(adapter)
     return manager
 
 
 def adopt(manager: object, adapter: HTTPAdapter) -> None:
-    """Let a manager that is urllib3's own, as many adapters have it, be one of the adapter's."""
-    if type(manager) is PoolManager and manager.pool_classes_by_scheme == _URLLIB3S:
-        manager.__class__ = _AdoptedPoolManager
-        cast("_AdoptedPoolManager", manager).belong_to(adapter)
+    """Make a plain manager of urllib3's, as many programs set one, use an adapter's connections."""
+    if type(manager) is PoolManager and manager.pool_classes_by_scheme == _URLLIB3_POOLS:
+        manager.__class__ = _SharedPoolManager
+        cast("_SharedPoolManager", manager).attach_to(adapter)
         for key in manager.pools.keys():  # noqa: SIM118  # it has no iterator
             pool = manager.pools.get(key)
-            if pool is not None and type(pool) in _URLLIB3S.values():
-                pool.__class__ = _OURS[str(pool.scheme)]
-                cast("CurlHTTPConnectionPool", pool).owner = adapter._as_owner
+            if pool is not None and type(pool) in _URLLIB3_POOLS.values():
+                pool.__class__ = _CURL_POOLS[str(pool.scheme)]
+                cast("CurlHTTPConnectionPool", pool).owner = adapter._pool_owner
 
 
 # --- pools ---
@@ -209,40 +210,40 @@ def adopt(manager: object, adapter: HTTPAdapter) -> None:
 class CurlHTTPConnectionPool(HTTPConnectionPool):
     """A pool whose connections are those of an adapter."""
 
-    owner = _NOBODY
-    is_left_alone = False
+    owner = _NO_OWNER
+    uses_urllib3 = False
 
     def _new_conn(self) -> Any:
         adapter = self.owner.adapter()
-        if adapter is not None and not self.is_left_alone:
+        if adapter is not None and not self.uses_urllib3:
             try:
-                return adapter._connection_of(self)
-            except CannotCarry as error:
+                return adapter._make_connection(self)
+            except UnsupportedByLibcurl as error:
                 if "_socks_options" in self.conn_kw:
                     raise ValueError(str(error)) from None
         self.owner.check_unguarded(self)
         return super()._new_conn()
 
     def _unused_connection(self) -> object:
-        """Return what urllib3 would connect; it has the attributes that libcurl's has not."""
+        """Return urllib3's connection, which has attributes that libcurl's has not."""
         if "_socks_options" in self.conn_kw:  # urllib3 would need PySocks
             return None
         self.num_connections -= 1
         return super()._new_conn()
 
     def _put_conn(self, conn: BaseHTTPConnection | None) -> None:
-        # libcurl keeps the connections. Here one would keep the adapter, and so this pool, because
-        # the finalizer of a pool holds what is in its queue.
-        super()._put_conn(None if hasattr(conn, "is_curls") else conn)
+        # libcurl keeps the connections. One in the queue would keep the adapter and this pool
+        # alive, because the pool's finalizer refers to the queue.
+        super()._put_conn(None if hasattr(conn, "is_libcurl") else conn)
 
     def _prepare_proxy(self, conn: Any) -> None:
-        if not hasattr(conn, "is_curls"):
+        if not hasattr(conn, "is_libcurl"):
             self.owner.check_unguarded(self)
             super()._prepare_proxy(conn)
 
     def _validate_conn(self, conn: Any) -> None:
-        if not hasattr(conn, "is_curls"):
-            self.owner.check_unguarded(self)  # it may be from before there was a guard
+        if not hasattr(conn, "is_libcurl"):
+            self.owner.check_unguarded(self)  # it may be older than the guard
             super()._validate_conn(conn)
 
 
@@ -250,11 +251,140 @@ class CurlHTTPSConnectionPool(CurlHTTPConnectionPool, HTTPSConnectionPool):
     """The same with TLS."""
 
 
-_URLLIB3S = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
-_OURS: dict[str, type[HTTPConnectionPool]] = {
+_URLLIB3_POOLS = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+_CURL_POOLS: dict[str, type[HTTPConnectionPool]] = {
     "http": CurlHTTPConnectionPool,
     "https": CurlHTTPSConnectionPool,
 }
+
+
+# --- connections ---
+
+
+class CurlConnection:
+    """A pool's connection for one request; the sockets are libcurl's.
+
+    Attributes:
+        timeout: seconds, None for no limit: for connecting before request() is called, for silence
+            afterwards.
+    """
+
+    is_libcurl = is_connected = is_verified = True
+    is_closed = proxy_is_verified = has_connected_to_proxy = False
+    proxy = sock = None
+    timeout: float | None = None
+
+    def __init__(self, pool: Any, adapter: HTTPAdapter) -> None:
+        """Check that libcurl supports the pool.
+
+        Raises:
+            UnsupportedByLibcurl: it does not.
+        """
+        self.host, self.port = pool.host, pool.port
+        self._origin = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
+        get_route(pool, parse_url(self._origin), adapter._http2)  # raises if libcurl cannot
+        self._pool, self._adapter = pool, adapter
+
+    @cached_property
+    def _urllib3_connection(self) -> Any:
+        return self._pool._unused_connection()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._urllib3_connection, name)
+
+    def connect(self) -> None:
+        """Let urllib3 connect, for programs that need its socket.
+
+        Raises:
+            ValueError: there is a guard.
+        """
+        self._adapter._check_unguarded()
+        self._urllib3_connection.connect()
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Any = None,
+        *,
+        chunked: bool = False,
+        preload_content: bool = True,
+        decode_content: bool = True,
+        enforce_content_length: bool = True,
+    ) -> None:
+        """Store the request: getresponse() sends it, when both time limits are known."""
+        self._request = _prepare(method, body, headers or {})
+        self._target, self._connect = url, self.timeout
+        self._options: dict[str, Any] = {
+            "preload_content": preload_content,
+            "decode_content": decode_content,
+            "enforce_content_length": enforce_content_length,
+        }
+
+    def getresponse(self) -> HTTPResponse:
+        """Send the request, and return the response.
+
+        Raises:
+            HTTPError: urllib3's; no response was received.
+        """
+        pool, request = self._pool, self._request
+        target = self._target
+        request.url = target if "://" in target else self._origin[:-1] + target
+        route = get_route(pool, parse_url(request.url), self._adapter._http2)
+        limits = (self._connect, self.timeout)
+        is_streamed = not self._options["preload_content"]
+        try:
+            sent = self._adapter._make_request(
+                request, route.url, route.transport, limits, is_streamed, route.name
+            )
+            raw = RawResponse(self._adapter._attempt(sent))
+        except e.RequestException as error:
+            error.request = request  # type: ignore[assignment]
+            raise to_urllib3_error(error) from error
+        pool.num_connections += not raw.received.timings.reused
+        response = _to_urllib3_response(raw, request, target, self._options)
+        response._adapter = self._adapter  # type: ignore[attr-defined]  # keeps the engine alive while the body is read
+        return response
+
+    def close(self) -> None:
+        """Do nothing: libcurl has the connection."""
+
+
+def _prepare(method: str, body: Any, headers: Any) -> PreparedRequest:
+    request = PreparedRequest()
+    request.method, request.body = method, body
+    fields = CaseInsensitiveDict(headers.items())
+    # As http.client and urllib3 do it.
+    fields.setdefault("Accept-Encoding", "identity")
+    fields.setdefault("User-Agent", _user_agent())
+    request.headers = CaseInsensitiveDict(
+        (name, value) for name, value in fields.items() if value != SKIP_HEADER
+    )
+    return request
+
+
+def _user_agent() -> str:
+    return f"python-urllib3/{urllib3.__version__}"  # type: ignore[attr-defined]
+
+
+def _to_urllib3_response(
+    raw: RawResponse, request: PreparedRequest, target: str, options: dict[str, Any]
+) -> HTTPResponse:
+    response = HTTPResponse(
+        body=raw._fp,
+        headers=raw.headers,
+        status=raw.status,
+        version=raw.version,
+        reason=raw.reason,
+        original_response=raw._original_response,
+        request_method=request.method,
+        request_url=target,
+        **options,
+    )
+    response.version_string = raw.version_string
+    response.chunked = False  # libcurl has removed the chunks
+    return response
 
 
 # --- from a pool to libcurl ---
@@ -262,12 +392,12 @@ _OURS: dict[str, type[HTTPConnectionPool]] = {
 
 @dataclass(frozen=True)
 class PoolRoute:
-    """How a request travels that goes by a pool.
+    """How libcurl sends a pool's request.
 
     Attributes:
-        url: what to ask for; the pool says of which host.
-        transport: the way.
-        name: what the certificate has to be for, or None for the URL's host.
+        url: with the pool's host.
+        transport: proxy, TLS and socket settings.
+        name: the host name that the certificate must have, or None for the URL's.
     """
 
     url: URL
@@ -275,31 +405,31 @@ class PoolRoute:
     name: str | None
 
 
-def check_is_ours(pool: Any) -> None:
-    """Check that a pool has no connections of its own, whose URLs libcurl may not even know.
+def check_class(pool: Any) -> None:
+    """Check that a pool makes ordinary connections, and none for URLs that only it knows.
 
     Raises:
-        CannotCarry: it has.
+        UnsupportedByLibcurl: it makes others.
     """
-    if type(pool) not in _OURS.values() or not vars(pool).keys().isdisjoint(_REPLACED):
-        raise CannotCarry(f"{type(pool).__name__} brings connections of its own")
+    if type(pool) not in _CURL_POOLS.values() or not vars(pool).keys().isdisjoint(_REPLACED):
+        raise UnsupportedByLibcurl(f"{type(pool).__name__} makes connections of another kind")
 
 
-def route_of(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
-    """Return how libcurl does what a pool would.
+def get_route(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
+    """Return how libcurl sends a pool's request.
 
     Raises:
-        CannotCarry: it cannot.
+        UnsupportedByLibcurl: it cannot.
     """
-    check_is_ours(pool)
+    check_class(pool)
     kw = {name: value for name, value in pool.conn_kw.items() if value is not None}
-    proxy, name = _proxy_of(pool, kw), _name_of(pool, kw)
+    proxy, name = _get_proxy(pool, kw), _get_certificate_name(pool, kw)
     address, options = kw.pop("source_address", None), kw.pop("socket_options", ())
-    tls = _tls_of(pool, kw) if pool.scheme == "https" else TLS(verify=for_plain_http())
+    tls = _get_tls(pool, kw) if pool.scheme == "https" else TLS(verify=get_plain_http_verify())
     unknown = kw.keys() - {"proxy", "proxy_config", "blocksize", "ssl_context", "ca_cert_data"}
     if unknown:
-        raise CannotCarry(f"libcurl has nothing for {', '.join(sorted(unknown))}")
-    transport = _made(
+        raise UnsupportedByLibcurl(f"libcurl does not support {', '.join(sorted(unknown))}")
+    transport = _make_transport(
         tls,
         proxy,
         http2,
@@ -307,16 +437,16 @@ def route_of(pool: Any, url: URL, http2: HTTP2) -> PoolRoute:
         tuple(map(tuple, options)),
         ip_version(),
     )
-    return PoolRoute(_url_at(pool, url), transport, name)
+    return PoolRoute(_get_url_at(pool, url), transport, name)
 
 
-def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:
-    """Return whether urllib3 is to try again, because the pool's context may have a certificate.
+def may_need_context(pool: Any, body: object, error: e.SSLError) -> bool:
+    """Return whether urllib3 is to retry, because the pool's context may have a client certificate.
 
-    Nobody can see it there. A server that wants one has refused the handshake, and so the request;
-    any other failure of TLS may come after the server has read the request.
+    A context does not show it. A server that wants one has refused the handshake, and has not
+    read the request; after any other TLS failure it may have.
     """
-    first = error.__cause__ if isinstance(error.__cause__, SSLError) else error
+    first = error.__cause__ if isinstance(error.__cause__, e.SSLError) else error
     return not (
         first.tls_failure != "handshake"
         or (first.request_sent and not first.wants_certificate)
@@ -328,20 +458,20 @@ def needs_its_context(pool: Any, body: object, error: SSLError) -> bool:
 
 
 @contextmanager
-def left_alone(pool: CurlHTTPConnectionPool) -> Iterator[None]:
-    """Let urllib3 send what goes by a pool; if it succeeds, then from now on."""
-    pool.is_left_alone = True
+def using_urllib3(pool: CurlHTTPConnectionPool) -> Iterator[None]:
+    """Let urllib3 send a pool's requests; if this one succeeds, all that follow."""
+    pool.uses_urllib3 = True
     try:
         yield
     except BaseException:
-        vars(pool).pop("is_left_alone", None)  # another thread may have done so
+        vars(pool).pop("uses_urllib3", None)  # unless another thread did
         raise
 
 
-# What is put in place on a pool, and libcurl would pass by.
+# Attributes that programs replace on a pool, and that libcurl would bypass.
 _REPLACED = {
     "ConnectionCls",
-    "is_left_alone",
+    "uses_urllib3",
     "urlopen",
     "_get_conn",
     "_make_request",
@@ -349,8 +479,8 @@ _REPLACED = {
 }
 
 
-def _url_at(pool: Any, url: URL) -> URL:
-    """Return a URL with the host of the pool: some adapters choose the address themselves."""
+def _get_url_at(pool: Any, url: URL) -> URL:
+    """Return a URL with the pool's host, because some adapters choose the address."""
     if pool.proxy is not None and url.scheme == "http":
         return url  # the pool's host is the proxy
     port = pool.port or port_by_scheme[pool.scheme]
@@ -359,7 +489,7 @@ def _url_at(pool: Any, url: URL) -> URL:
     return parse_url(f"{pool.scheme}://{bracketed(pool.host)}:{port}/")._with(url.target, "")
 
 
-def _proxy_of(pool: Any, kw: PoolKeywords) -> Proxy | None:
+def _get_proxy(pool: Any, kw: PoolKeywords) -> Proxy | None:
     options = kw.pop("_socks_options", None)
     if options is not None:
         proxy = Proxy.parse(options["proxy_url"])
@@ -373,9 +503,9 @@ def _proxy_of(pool: Any, kw: PoolKeywords) -> Proxy | None:
         or config.assert_fingerprint
         or (pool.proxy.scheme == "https" and config.ssl_context is not kw.get("ssl_context"))
     ):
-        raise CannotCarry("libcurl has nothing for these settings of the proxy")
+        raise UnsupportedByLibcurl("libcurl does not support these settings of the proxy")
     proxy = Proxy.parse(pool.proxy.url)
-    # libcurl sends the credentials of the proxy's URL by itself.
+    # libcurl sends the credentials of the proxy's URL.
     headers = tuple(
         (name, value)
         for name, value in pool.proxy_headers.items()
@@ -384,24 +514,24 @@ def _proxy_of(pool: Any, kw: PoolKeywords) -> Proxy | None:
     return replace(proxy, headers=headers)
 
 
-def _name_of(pool: Any, kw: PoolKeywords) -> str | None:
-    """Return what the certificate has to be for, where that is not the pool's host."""
+def _get_certificate_name(pool: Any, kw: PoolKeywords) -> str | None:
+    """Return the host name that the certificate must have, if not the pool's."""
     server = kw.pop("server_hostname", None)
     wanted = getattr(pool, "assert_hostname", None)
     if server and wanted and server != wanted:
-        raise CannotCarry("libcurl asks for the name that the certificate has to be for")
+        raise UnsupportedByLibcurl("libcurl sends the same name that it checks the certificate for")
     found: str | None = wanted or server
     return found
 
 
-def _tls_of(pool: Any, kw: PoolKeywords) -> TLS:
+def _get_tls(pool: Any, kw: PoolKeywords) -> TLS:
     if pool.assert_fingerprint:
-        raise CannotCarry("libcurl has nothing for assert_fingerprint")
+        raise UnsupportedByLibcurl("libcurl does not support assert_fingerprint")
     context = kw.get("ssl_context")
-    found: Any = {} if context is None else dict(_trust_of(context))
-    # urllib3 looks at the host itself where the context does not.
+    found: Any = {} if context is None else dict(_read_trust(context))
+    # urllib3 checks the host where the context does not.
     found["check_hostname"] = pool.assert_hostname is not False
-    found["verify"] = _verify_of(pool, found.get("verify", True), kw.get("ca_cert_data"))
+    found["verify"] = _get_verify(pool, found.get("verify", True), kw.get("ca_cert_data"))
     if pool.cert_file:
         files = (pool.cert_file, pool.key_file or pool.cert_file)
         found["cert"] = (*files, pool.key_password) if pool.key_password else files
@@ -412,13 +542,13 @@ def _tls_of(pool: Any, kw: PoolKeywords) -> TLS:
     return TLS(**found)
 
 
-def _verify_of(pool: Any, of_context: Verify, data: str | bytes | None) -> Verify:
+def _get_verify(pool: Any, of_context: Verify, data: str | bytes | None) -> Verify:
     if pool.cert_reqs in ("CERT_NONE", "NONE", 0):
         return False
     if of_context is False:
         if pool.cert_reqs is None:
             return False
-        of_context = True  # what the request says has the last word
+        of_context = True  # the request decides
     given = pool.ca_certs or pool.ca_cert_dir
     if given and given != _default_authorities():
         return str(given)
@@ -427,50 +557,54 @@ def _verify_of(pool: Any, of_context: Verify, data: str | bytes | None) -> Verif
     return of_context
 
 
-def _trust_of(context: Any) -> Any:
-    """Return the arguments of TLS that a context stands for.
+def _read_trust(context: Any) -> Any:
+    """Return the arguments of TLS that are equivalent to a context.
 
     Raises:
-        CannotCarry: it is none of ssl's own, or asks for what libcurl cannot do.
+        UnsupportedByLibcurl: it is not ssl's own, or has a setting that libcurl does not support.
     """
     if type(context).__module__ != "ssl":
-        raise CannotCarry(f"libcurl has nothing for {type(context).__name__}")
+        raise UnsupportedByLibcurl(f"libcurl does not support {type(context).__name__}")
     default = _default_context()
     if context.options & ~default.options & _LEGACY:
-        raise CannotCarry("libcurl does not renegotiate with servers of old")
+        raise UnsupportedByLibcurl("libcurl does not renegotiate with old servers")
     if context.security_level != default.security_level:
-        raise CannotCarry("libcurl has nothing for a context's security level")
-    state = _state_of(context)
-    known = _known.get(context)
-    if known is None or known[0] != state:  # to read all authorities takes milliseconds
+        raise UnsupportedByLibcurl("libcurl does not support a context's security level")
+    state = _get_state(context)
+    known = _trust_cache.get(context)
+    if (
+        known is None or known[0] != state
+    ):  # cached, because reading all authorities takes milliseconds
         try:
             trust = get_tls_arguments(context)
         except ValueError as error:
-            raise CannotCarry(str(error)) from None
-        # Python's own ciphers, too: they are fewer than libcurl's.
-        trust["ciphers"] = ":".join(_ciphers_of(context))
-        known = _known[context] = (state, trust)
+            raise UnsupportedByLibcurl(str(error)) from None
+        # Python's ciphers, too, because they are fewer than libcurl's.
+        trust["ciphers"] = ":".join(_get_ciphers(context))
+        known = _trust_cache[context] = (state, trust)
     return known[1]
 
 
 _LEGACY = 0x4 | 0x40000  # SSL_OP_LEGACY_SERVER_CONNECT, ..._ALLOW_UNSAFE_LEGACY_RENEGOTIATION
-_known: weakref.WeakKeyDictionary[ssl.SSLContext, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+_trust_cache: weakref.WeakKeyDictionary[ssl.SSLContext, tuple[Any, Any]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def _state_of(context: ssl.SSLContext) -> tuple[object, ...]:
-    """Return what changes when a context is changed; authorities are only ever added."""
+def _get_state(context: ssl.SSLContext) -> tuple[object, ...]:
+    """Return values that differ after any change of a context; authorities are only added."""
     return (
         context.cert_store_stats(),
         context.verify_mode,
         context.verify_flags,
         context.minimum_version,
         context.maximum_version,
-        _ciphers_of(context),
+        _get_ciphers(context),
     )
 
 
-def _ciphers_of(context: ssl.SSLContext) -> list[str]:
-    """Return their names, without those of TLS 1.3, which are not chosen."""
+def _get_ciphers(context: ssl.SSLContext) -> list[str]:
+    """Return the names of the ciphers, except TLS 1.3's, which cannot be chosen."""
     return [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
 
 
@@ -487,7 +621,7 @@ def _default_authorities() -> str:
 
 
 @lru_cache(maxsize=256)
-def _made(
+def _make_transport(
     tls: TLS,
     proxy: Proxy | None,
     http2: HTTP2,
@@ -495,7 +629,7 @@ def _made(
     options: tuple[tuple[int, int, int | bytes], ...],
     version: Any,
 ) -> Transport:
-    """Return one Transport per combination, so that the engines can compare by identity."""
+    """Return one Transport per combination, because engines compare by identity."""
     return Transport(
         tls=tls,
         proxy=proxy,
@@ -506,150 +640,17 @@ def _made(
     )
 
 
-# --- The connection of a pool that is used directly: urllib3's urlopen above, libcurl below ---
+# --- from a pool to urllib3 ---
 
 
-class CurlConnection:
-    """Be one of a pool's connections, for one request; the sockets are libcurl's.
-
-    Attributes:
-        timeout: seconds, None for no limit: for connecting until request() was called, for silence
-            from then on.
-    """
-
-    is_curls = is_connected = is_verified = True
-    is_closed = proxy_is_verified = has_connected_to_proxy = False
-    proxy = sock = None
-    timeout: float | None = None
-
-    def __init__(self, pool: Any, adapter: HTTPAdapter) -> None:
-        """Take part in a pool.
-
-        Raises:
-            CannotCarry: libcurl cannot do what the pool asks for.
-        """
-        self.host, self.port = pool.host, pool.port
-        self._at = f"{pool.scheme}://{bracketed(pool.host)}:{pool.port}/"
-        route_of(pool, parse_url(self._at), adapter._http2)  # can libcurl do that?
-        self._pool, self._adapter = pool, adapter
-
-    @cached_property
-    def _like(self) -> Any:
-        return self._pool._unused_connection()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._like, name)
-
-    def connect(self) -> None:
-        """Let urllib3 connect, for who wants its socket.
-
-        Raises:
-            ValueError: there is a guard.
-        """
-        self._adapter._check_unguarded()
-        self._like.connect()
-
-    def request(
-        self,
-        method: str,
-        url: str,
-        body: Any = None,
-        headers: Any = None,
-        *,
-        chunked: bool = False,
-        preload_content: bool = True,
-        decode_content: bool = True,
-        enforce_content_length: bool = True,
-    ) -> None:
-        """Note what to send: getresponse knows the other time limit, too."""
-        self._request = _prepared(method, body, headers or {})
-        self._target, self._connect = url, self.timeout
-        self._options: dict[str, Any] = {
-            "preload_content": preload_content,
-            "decode_content": decode_content,
-            "enforce_content_length": enforce_content_length,
-        }
-
-    def getresponse(self) -> HTTPResponse:
-        """Send the request, and return the response.
-
-        Raises:
-            HTTPError: urllib3's, no response was received.
-        """
-        pool, request = self._pool, self._request
-        target = self._target
-        request.url = target if "://" in target else self._at[:-1] + target
-        route = route_of(pool, parse_url(request.url), self._adapter._http2)
-        limits = (self._connect, self.timeout)
-        is_streamed = not self._options["preload_content"]
-        try:
-            sent = self._adapter._made(
-                request, route.url, route.transport, limits, is_streamed, route.name
-            )
-            raw = RawResponse(self._adapter._attempt(sent))
-        except RequestException as error:
-            error.request = request  # type: ignore[assignment]
-            raise as_urllib3(error) from error
-        pool.num_connections += not raw.received.timings.reused
-        response = _as_urllib3s(raw, request, target, self._options)
-        response._adapter = self._adapter  # type: ignore[attr-defined]  # has what is to be read
-        return response
-
-    def close(self) -> None:
-        """Do nothing: libcurl has the connection."""
-
-
-def _prepared(method: str, body: Any, headers: Any) -> PreparedRequest:
-    request = PreparedRequest()
-    request.method, request.body = method, body
-    fields = CaseInsensitiveDict(headers.items())
-    # As http.client and urllib3 do it.
-    fields.setdefault("Accept-Encoding", "identity")
-    fields.setdefault("User-Agent", _user_agent())
-    request.headers = CaseInsensitiveDict(
-        (name, value) for name, value in fields.items() if value != SKIP_HEADER
-    )
-    return request
-
-
-def _user_agent() -> str:
-    import urllib3
-
-    return f"python-urllib3/{urllib3.__version__}"  # type: ignore[attr-defined]
-
-
-def _as_urllib3s(
-    raw: RawResponse, request: PreparedRequest, target: str, options: dict[str, Any]
-) -> HTTPResponse:
-    response = HTTPResponse(
-        body=raw._fp,
-        headers=raw.headers,
-        status=raw.status,
-        version=raw.version,
-        reason=raw.reason,
-        original_response=raw._original_response,
-        request_method=request.method,
-        request_url=target,
-        **options,
-    )
-    response.version_string = raw.version_string
-    response.chunked = False  # libcurl has taken the chunks apart
-    return response
-
-
-# --- Send a request through an adapter's own urllib3 pool instead of libcurl ---
-
-
-def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
+def send_by_urllib3(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: Any) -> Any:
     """Send a request through a urllib3 pool, such as one for Unix sockets; return its response.
 
     Raises:
         ConnectionError, ConnectTimeout, ProxyError, ReadTimeout, RetryError, SSLError: no
             response was received.
     """
-    import urllib3
-
-    limits = timeout_of(timeout)
+    limits = to_timeout(timeout)
     try:
         return pool.urlopen(
             method=request.method,
@@ -664,24 +665,24 @@ def send_through(adapter: Any, pool: Any, request: Any, timeout: Any, proxies: A
             timeout=urllib3.Timeout(limits.total, limits.connect, limits.read),
             chunked=not (request.body is None or "Content-Length" in request.headers),
         )
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        if isinstance(error, urllib3.exceptions.MaxRetryError) and error.url:
+    except (names.HTTPError, OSError) as error:
+        if isinstance(error, names.MaxRetryError) and error.url:
             shown = redact_text(error.url)
             error.args = (str(error).replace(error.url, shown),)
             error.url = shown
-        raise _kind_of(error)(error, request=request) from error
+        raise _get_error_class(error)(error, request=request) from error
 
 
-def _kind_of(error: Exception) -> type[e.RequestException]:
-    """Return which of our exceptions stands for one of urllib3's."""
-    from urllib3 import exceptions as names
-
+def _get_error_class(error: Exception) -> type[e.RequestException]:
+    """Return our exception class for one of urllib3's errors."""
     reason = error.reason if isinstance(error, names.MaxRetryError) else error
-    if isinstance(reason, names.NewConnectionError):  # in urllib3 1 a ConnectTimeoutError, too
+    if isinstance(
+        reason, names.NewConnectionError
+    ):  # in urllib3 1, a subclass of ConnectTimeoutError
         return e.ConnectionError
     if isinstance(reason, names.ConnectTimeoutError):
         return e.ConnectTimeout
-    if isinstance(error, names.ReadTimeoutError):  # as the reason of a MaxRetryError it is no more
+    if isinstance(error, names.ReadTimeoutError):  # not as the reason of a MaxRetryError
         return e.ReadTimeout
     if isinstance(reason, names.ResponseError):
         return e.RetryError

@@ -1,6 +1,7 @@
-"""requests.adapters: what carries a prepared request; here to libcurl, through the core's engine.
+"""requests.adapters: send prepared requests through the core's engine, which is libcurl.
 
-An adapter keeps connections. It translates settings and errors, and decides nothing.
+An adapter keeps connections and translates settings and errors. Its pools are urllib3's, which is
+loaded when a program uses the first one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -19,22 +20,20 @@ from curlhttp._engine.run import send_sync
 from curlhttp._models.config import Limits, transport_for, varied
 from curlhttp._models.response import REDIRECT_STATUSES
 from curlhttp._models.url import URL
-from curlhttp.exceptions import RequestException
+from curlhttp.exceptions import InvalidProxyURL, InvalidURL, RequestException, SSLError
 from curlhttp.requests._core_request import (
-    ca_paths,
-    check_for,
-    core_request,
-    go_on_numbering,
+    continue_numbering,
+    get_url,
     ip_version,
-    proxy_url,
-    tell_proxy,
-    url_of,
-    with_target,
+    make_core_request,
+    replace_target,
+    set_certificate_name,
+    set_proxy_authorization,
 )
-from curlhttp.requests._environment import for_plain_http
-from curlhttp.requests._forwarding import Names, names_of
+from curlhttp.requests._environment import get_plain_http_verify
+from curlhttp.requests._forwarding import GetAttr, make_getattr
 from curlhttp.requests._raw import RawResponse
-from curlhttp.requests._unread_bodies import goes_on
+from curlhttp.requests._unread_bodies import follows_redirects
 from curlhttp.requests.models import Response
 
 if TYPE_CHECKING:
@@ -46,9 +45,11 @@ if TYPE_CHECKING:
     from curlhttp._models.response import Response as ReceivedResponse
     from curlhttp._policy.guard import GuardInput
     from curlhttp.requests import _types as t
-    from curlhttp.requests._types import AnyRetry
-    from curlhttp.requests._urllib3 import CurlConnection, Owner
+    from curlhttp.requests._urllib3 import CurlConnection, PoolOwner
     from curlhttp.requests.models import PreparedRequest
+
+    # The verify= and cert= of past requests, by origin and Transport.
+    TLSSeen: TypeAlias = dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]
 
 __all__ = [
     "DEFAULT_POOLBLOCK",
@@ -56,180 +57,88 @@ __all__ = [
     "DEFAULT_POOL_TIMEOUT",
     "DEFAULT_RETRIES",
     "BaseAdapter",
-    "GuardedAdapter",
-    "GuardedSession",
     "HTTPAdapter",
-    "Pooling",
-    "Seen",
-    "is_plain",
-    "send_again",
-    "send_once",
 ]
 
+DEFAULT_POOLBLOCK = False
+DEFAULT_POOLSIZE = 10
+DEFAULT_RETRIES = 0
+DEFAULT_POOL_TIMEOUT = None
 
-# --- Send a prepared request: once, or as often as a Retry says ---
-#
-# The adapter makes the attempts; here is what becomes of their errors.
+__getattr__: GetAttr = make_getattr(
+    __name__,
+    {
+        "_urllib3": "SOCKSProxyManager=CurlSOCKSProxyManager",
+        "auth": "_basic_auth_str",
+        "compat": "basestring urlparse",
+        "cookies": "extract_cookies_to_jar",
+        "exceptions": (
+            "ConnectTimeout ConnectionError InvalidHeader InvalidSchema ProxyError ReadTimeout "
+            "RetryError"
+        ),
+        "packages:urllib3.exceptions": (
+            "ClosedPoolError ConnectTimeoutError LocationValueError MaxRetryError "
+            "NewConnectionError ProtocolError ReadTimeoutError ResponseError _HTTPError=HTTPError "
+            "_InvalidHeader=InvalidHeader _ProxyError=ProxyError _SSLError=SSLError"
+        ),
+        "packages:urllib3.poolmanager": "PoolManager proxy_from_url",
+        "packages:urllib3.util": "Retry TimeoutSauce=Timeout parse_url",
+        "structures": "CaseInsensitiveDict",
+        "utils": (
+            "DEFAULT_CA_BUNDLE_PATH get_auth_from_url get_encoding_from_headers "
+            "prepend_scheme_if_needed select_proxy urldefragauth"
+        ),
+    },
+)
 
-Attempt: TypeAlias = "Callable[[CoreRequest], ReceivedResponse]"
-
-
-def is_plain(retries: AnyRetry) -> bool:
-    """Return whether nothing is ever sent again, so that there is nothing to ask it."""
-    if retries is None or isinstance(retries, int):
-        return retries == 0
-    return bool(
-        retries.total == 0
-        and retries.read is False
-        and not retries.status_forcelist
-        and type(retries).__module__ == "urllib3.util.retry"
-    )
-
-
-def send_once(attempt: Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
-    """Send, and return the response.
-
-    Raises:
-        RequestException: no response was received.
-    """
-    try:
-        return RawResponse(attempt(sent))
-    except RequestException as error:
-        error.request = request  # type: ignore[assignment]
-        if error.response is not None:
-            return _broken_off(error)
-        from curlhttp.requests._retries import after_error
-
-        after_error(0, sent.method, str(request.url), error)
-        raise  # never: with no attempt left after_error raises
-
-
-def send_again(
-    attempt: Attempt, sent: CoreRequest, request: PreparedRequest, retries: AnyRetry
-) -> RawResponse:
-    """Send, and send again as often as the Retry says; return the last response.
-
-    Raises:
-        RequestException: no response was received.
-    """
-    from curlhttp.requests._retries import after_error, after_response
-
-    method, url = sent.method, str(request.url)
-    while True:
-        try:
-            received = attempt(sent)
-        except RequestException as error:
-            error.request = request  # type: ignore[assignment]
-            if error.response is not None and error.response._head.redirects:
-                return _broken_off(error)
-            retries = after_error(retries, method, url, error)
-            _pause(retries, None, sent, request)
-        else:
-            raw = RawResponse(received)
-            try:
-                again = after_response(retries, method, url, raw)
-            except RequestException as error:
-                error.request = request  # type: ignore[assignment]
-                raise
-            if again is None:
-                raw.retries = retries
-                return raw
-            retries = again
-            raw.drain_conn()
-            _pause(retries, raw, sent, request)
-        if sent.body is not None:
-            sent.body.rewind()
-
-
-def _pause(
-    retries: AnyRetry, raw: RawResponse | None, sent: CoreRequest, request: PreparedRequest
-) -> None:
-    from curlhttp.requests._retries import pause
-
-    try:
-        pause(retries, raw, sent)
-    except RequestException as error:
-        error.request = request  # type: ignore[assignment]
-        raise
-
-
-def _broken_off(error: RequestException) -> RawResponse:
-    from curlhttp.requests._original_response import BrokenOff
-
-    return RawResponse(BrokenOff(error))
-
-
-# --- The guard of a session and of its adapters: which addresses they may dial ---
+_MAX_CONNECTIONS = 10_000  # at once; requests has no limit, the process's comes first
 
 _TTL = 60.0  # seconds that an address is good for, as Limits has it
 
-
-class GuardedAdapter:
-    """An adapter whose connections are judged, if it is given a guard."""
-
-    if TYPE_CHECKING:
-
-        def _tell_pools_of_guard(self) -> None: ...  # see Pooling
-
-    _checkpoint: AddressChecker | None = None
-    _guard: GuardInput = None
-
-    @property
-    def guard(self) -> GuardInput:
-        """Return what says which addresses may be dialled, or None; see PublicOnly."""
-        return self._guard
-
-    @guard.setter
-    def guard(self, guard: GuardInput) -> None:
-        checkpoint = None
-        if guard is not None:
-            from curlhttp._curl.address_guard import AddressChecker
-            from curlhttp._policy.guard import guard_of
-
-            checkpoint = AddressChecker(guard_of(guard), _TTL)
-        self._checkpoint, self._guard = checkpoint, guard
-        self._tell_pools_of_guard()
+# Names that decide about pools, if a subclass or an instance replaces them.
+_POOL_NAMES = frozenset(
+    {
+        "_pool_kw",
+        "build_connection_pool_key_attributes",
+        "cert_verify",
+        "get_connection_with_tls_context",
+        "poolmanager",
+        "proxy_headers",
+        "proxy_manager_for",
+    }
+)
 
 
-class GuardedSession:
-    """A session that gives its guard to each HTTPAdapter; other adapters dial for themselves."""
-
-    if TYPE_CHECKING:
-        adapters: Mapping[str, object]
-
-    _guard: Any = None  # a GuardInput, of which programs that evaluate types know nothing
-
-    @property
-    def guard(self) -> GuardInput:
-        """Return what says which addresses may be dialled, or None; see PublicOnly."""
-        guard: GuardInput = self._guard
-        return guard
-
-    @guard.setter
-    def guard(self, guard: GuardInput) -> None:
-        for adapter in self.adapters.values():
-            if isinstance(adapter, GuardedAdapter):
-                adapter.guard = guard
-        self._guard = guard
-
-    def _put_on_guard(self, adapter: object) -> None:
-        guard = self._guard
-        if guard is not None and isinstance(adapter, GuardedAdapter) and adapter.guard is not guard:
-            adapter.guard = guard
+_Attempt: TypeAlias = "Callable[[CoreRequest], ReceivedResponse]"
 
 
-# --- What connections are made with, in urllib3's terms: adapters change it there ---
-#
-# Plain adapters have no pools: urllib3 is loaded when somebody looks at the first one.
+class BaseAdapter:
+    """Send prepared requests; the base of adapters."""
 
-# verify= and cert= of what was asked for, by the origin and the Transport.
-Seen: TypeAlias = "dict[tuple[str, int], tuple[t.VerifyInput, t.CertInput]]"
+    def __init__(self) -> None:
+        super().__init__()
+
+    def send(
+        self,
+        request: PreparedRequest,
+        stream: bool = False,
+        timeout: t.TimeoutInput = None,
+        verify: t.VerifyInput = True,
+        cert: t.CertInput = None,
+        proxies: t.ProxiesInput = None,
+    ) -> Response:
+        """Send a prepared request and return the response; see HTTPAdapter.send."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the connections."""
+        raise NotImplementedError
 
 
-class _MadeWhenAsked:
-    """An adapter's pool manager; once it was made, or put there, it is an attribute like others."""
+class _LazyPoolManager:
+    """An adapter's pool manager, made on first use and then stored on the instance."""
 
-    def __get__(self, adapter: HTTPAdapter | None, kind: type[Pooling] | None = None) -> Any:
+    def __get__(self, adapter: HTTPAdapter | None, kind: type[HTTPAdapter] | None = None) -> Any:
         if adapter is None:
             raise AttributeError("poolmanager")
         from curlhttp.requests._urllib3 import pool_manager_for
@@ -241,31 +150,160 @@ class _MadeWhenAsked:
             block=adapter._pool_block,
             **adapter._pool_kw,
         )
-        for (origin, _), tls in list(adapter._seen.items()):
-            manager.connection_from_host(**_host_of(origin), pool_kwargs=_tls_of(*tls))
+        for (origin, _), tls in list(adapter._tls_seen.items()):
+            manager.connection_from_host(**_get_host(origin), pool_kwargs=_get_tls(*tls))
         return adapter.__dict__.setdefault("poolmanager", manager)
 
 
-class Pooling:
-    """Say what the connections of an adapter are made with; the base of HTTPAdapter.
+class HTTPAdapter(BaseAdapter):
+    """Send requests for http and https.
+
+    Args:
+        pool_connections: hosts to keep connections for.
+        pool_maxsize: connections to keep for each; with pool_block also the most at once.
+        max_retries: how often to retry a failed connection, or a Retry.
+        pool_block: wait for a connection instead of making more than pool_maxsize.
+        http2: offer HTTP/2 on TLS.
 
     Attributes:
-        poolmanager: for connections to origins: urllib3's PoolManager, whose pools send by libcurl.
-        proxy_manager: for those through proxies, by the proxy's URL.
+        guard: decides which addresses may be connected to, or None; set by the session.
+        poolmanager: urllib3's PoolManager for origins, whose pools send through libcurl.
+        proxy_manager: the managers for proxies, by the proxy's URL.
     """
 
-    poolmanager: Any = _MadeWhenAsked()  # or what a subclass puts there
+    __attrs__: list[str] = [
+        "max_retries",
+        "config",
+        "_pool_connections",
+        "_pool_maxsize",
+        "_pool_block",
+        "_http2",
+        "guard",
+    ]
+
+    _engine: BlockingEngine | None = None
+    _http2: bool = False
+    _checkpoint: AddressChecker | None = None
+    _guard: GuardInput = None
+    poolmanager: Any = _LazyPoolManager()  # or a subclass's
     proxy_manager: t.PoolKeywords
     _pool_connections: int
     _pool_maxsize: int
     _pool_block: bool
-    _pool_kw: t.PoolKeywords = {}  # an adapter has its own where there are some
-    _seen: Seen
+    _pool_kw: t.PoolKeywords = {}  # set on an instance that has some
+    _tls_seen: TLSSeen
+
+    def __init__(
+        self,
+        pool_connections: int = DEFAULT_POOLSIZE,
+        pool_maxsize: int = DEFAULT_POOLSIZE,
+        max_retries: t.AnyRetry = DEFAULT_RETRIES,
+        pool_block: bool = DEFAULT_POOLBLOCK,
+        *,
+        http2: bool = False,
+    ) -> None:
+        super().__init__()
+        if "urllib3" in sys.modules:
+            import urllib3.contrib  # noqa: F401  # requests loads it, and programs depend on that
+        self._retries = max_retries
+        self.config: dict[str, object] = {}
+        self.proxy_manager = {}
+        self._http2 = http2
+        self._pool_connections = pool_connections
+        self._pool_maxsize = pool_maxsize
+        self._pool_block = pool_block
+        self._tls_seen = {}
+        self.init_poolmanager(pool_connections, pool_maxsize, block=pool_block)
+
+    def __getstate__(self) -> t.PickledState:
+        return {name: getattr(self, name, None) for name in self.__attrs__}
+
+    def __setstate__(self, state: t.PickledState) -> None:
+        self.proxy_manager = {}
+        self.config = {}
+        self._tls_seen = {}
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.init_poolmanager(self._pool_connections, self._pool_maxsize, block=self._pool_block)
+
+    @property
+    def max_retries(self) -> t.AnyRetry:
+        """Return the Retry of this adapter."""
+        from curlhttp.requests._retries import to_retry
+
+        self._retries = to_retry(self._retries)
+        return self._retries
+
+    @max_retries.setter
+    def max_retries(self, retries: t.AnyRetry) -> None:
+        self._retries = retries
+
+    @property
+    def guard(self) -> GuardInput:
+        """Return the guard, which decides which addresses may be connected to; see PublicOnly."""
+        return self._guard
+
+    @guard.setter
+    def guard(self, guard: GuardInput) -> None:
+        checkpoint = None
+        if guard is not None:
+            from curlhttp._curl.address_guard import AddressChecker
+            from curlhttp._policy.guard import guard_of
+
+            checkpoint = AddressChecker(guard_of(guard), _TTL)
+        self._checkpoint, self._guard = checkpoint, guard
+        self._update_pool_guard()
+
+    # --- what subclasses may change ---
+
+    def add_headers(self, request: PreparedRequest, **kwargs: object) -> None:
+        """Do nothing; subclasses add headers just before the request is sent."""
+
+    def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
+        """Return the response to a request."""
+        response = Response()
+        response.raw = resp
+        response.request = req
+        response.connection = self
+        response.url = req.url
+        if type(resp) is RawResponse:
+            received = resp.received
+            response._head = head = received._head
+            response.status_code = head.status_code
+            response._times = received._times
+            if len(resp.__dict__) > 1 and not resp.is_unchanged:  # few have more than one
+                _copy_head(response, resp)
+        else:
+            _copy_head(response, resp)
+        if response.status_code in REDIRECT_STATUSES and follows_redirects():
+            response._is_followed = response._can_follow
+        return response
+
+    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if _is_finalizing():  # the modules are gone, and the connections go with the process
+            return
+        if self._engine is not None:  # no response is open, because a response keeps its adapter
+            self._engine.close_from_finalizer()
+
+    def close(self) -> None:
+        """Close the connections; the adapter makes new ones when it is used again."""
+        self._close_engine()
+        self._tls_seen.clear()
+        for manager in (self.__dict__.get("poolmanager"), *self.proxy_manager.values()):
+            if manager is not None:
+                manager.clear()
+
+    def _close_engine(self) -> None:
+        engine = self.__dict__.pop("_engine", None)
+        if engine is not None:
+            engine.close()
+
+    # --- pools ---
 
     def init_poolmanager(
         self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any
     ) -> None:
-        """Say what connections are made with; subclasses add keywords of urllib3's PoolManager.
+        """Set up the pools; subclasses add keywords of urllib3's PoolManager.
 
         Args:
             connections: hosts to keep connections for.
@@ -281,14 +319,14 @@ class Pooling:
         own.pop("_pool_kw", None)
         if pool_kwargs:
             self._pool_kw = pool_kwargs
-        make = _put_in_place("PoolManager")
+        make = _get_replacement("PoolManager")
         if make is not None:
             self.poolmanager = make(
                 num_pools=connections, maxsize=maxsize, block=block, **pool_kwargs
             )
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
-        """Return what connections through a proxy are made with.
+        """Return the pool manager for a proxy.
 
         Args:
             proxy: its URL.
@@ -314,40 +352,40 @@ class Pooling:
         else:
             name = "proxy_from_url"
             kw["proxy_headers"] = self.proxy_headers(proxy)
-        make = _put_in_place(name)
+        make = _get_replacement(name)
         if make is not None:
             return make(proxy, **kw)
-        return proxy_manager_for(cast("HTTPAdapter", self), proxy, **kw)
+        return proxy_manager_for(self, proxy, **kw)
 
     @cached_property
-    def _as_owner(self) -> Owner:
-        from curlhttp.requests._urllib3 import Owner
+    def _pool_owner(self) -> PoolOwner:
+        from curlhttp.requests._urllib3 import PoolOwner
 
-        return Owner(cast("HTTPAdapter", self))
+        return PoolOwner(self)
 
-    def _tell_pools_of_guard(self) -> None:
-        """Let pools know whether there is a guard, also those that outlive the adapter."""
-        adapter, own = cast("HTTPAdapter", self), self.__dict__
+    def _update_pool_guard(self) -> None:
+        """Tell pools whether there is a guard, because pools may outlive the adapter."""
+        own = self.__dict__
         if "poolmanager" in own:
             from curlhttp.requests._urllib3 import adopt
 
-            adopt(own["poolmanager"], adapter)
-        if "_as_owner" in own:
-            self._as_owner.is_guarded = adapter.guard is not None
+            adopt(own["poolmanager"], self)
+        if "_pool_owner" in own:
+            self._pool_owner.is_guarded = self.guard is not None
 
     def cert_verify(self, conn: Any, url: str, verify: t.VerifyInput, cert: t.CertInput) -> None:
-        """Put verify= and cert= onto a connection's settings.
+        """Set verify= and cert= on a pool.
 
         Args:
             conn: a pool of urllib3's.
-            url: where the request goes.
+            url: of the request.
             verify: as in send.
             cert: as in send.
 
         Raises:
             OSError: there is no such file.
         """
-        # For plain HTTP the pool may be that of a proxy with TLS. An empty path is none.
+        # For plain HTTP the pool may be an HTTPS proxy's. An empty path is an error, not False.
         has_tls = url.lower().startswith("https") or getattr(conn, "scheme", "") == "https"
         if has_tls and (verify or verify == ""):
             conn.cert_reqs = "CERT_REQUIRED"
@@ -361,8 +399,8 @@ class Pooling:
     def build_connection_pool_key_attributes(
         self, request: PreparedRequest, verify: t.VerifyInput, cert: t.CertInput = None
     ) -> tuple[t.PoolKeywords, t.PoolKeywords]:
-        """Return what tells the connections for a request from others: the host, and TLS."""
-        return _host_of(str(request.url)), _tls_of(verify, cert)
+        """Return the keys of a request's pool: the host, and the TLS settings."""
+        return _get_host(str(request.url)), _get_tls(verify, cert)
 
     def get_connection_with_tls_context(
         self,
@@ -380,8 +418,6 @@ class Pooling:
         try:
             host, tls = self.build_connection_pool_key_attributes(request, verify, cert)
         except ValueError as error:
-            from curlhttp.exceptions import InvalidURL
-
             raise InvalidURL(error, request=request) from error  # type: ignore[arg-type]
         manager = self.poolmanager if proxy is None else self.proxy_manager_for(proxy)
         return manager.connection_from_host(**host, pool_kwargs=tls)
@@ -398,18 +434,18 @@ class Pooling:
         return manager.connection_from_url(url)
 
     def request_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> str:
-        """Return what stands in the request line: a path, or a URL for a proxy."""
+        """Return the request target: a path, or a URL for a proxy."""
         url = str(request.url)
         proxy = self._proxy(url, proxies)
-        is_plain = url.lower().startswith("http:")
-        if proxy and is_plain and not proxy.lower().startswith("socks"):
+        never_retries = url.lower().startswith("http:")
+        if proxy and never_retries and not proxy.lower().startswith("socks"):
             from curlhttp._models.url import parse_url
 
             return str(parse_url(url)).partition("#")[0]
         return str(request.path_url)
 
     def proxy_headers(self, proxy: str) -> dict[str, str]:
-        """Return the headers for a proxy: its credentials, where its URL has some."""
+        """Return the headers for a proxy: the credentials of its URL, if any."""
         from curlhttp.requests._url import get_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
 
@@ -420,222 +456,8 @@ class Pooling:
     def _proxy(url: str, proxies: t.ProxiesInput) -> str | None:
         from curlhttp.requests.utils import select_proxy
 
-        proxy = (_put_in_place("select_proxy") or select_proxy)(url, proxies)
+        proxy = (_get_replacement("select_proxy") or select_proxy)(url, proxies)
         return proxy_url(proxy) if proxy else None
-
-
-def _put_in_place(name: str) -> Any:
-    """Return what a program has put in place of a name of requests.adapters, or None."""
-    return vars(sys.modules["curlhttp.requests.adapters"]).get(name)
-
-
-def _host_of(url: str) -> t.PoolKeywords:
-    """Return where a URL leads, as keywords of a PoolManager; the default port is None."""
-    parts = urlsplit(url)
-    return {"scheme": parts.scheme.lower(), "host": parts.hostname, "port": parts.port}
-
-
-def _tls_of(verify: t.VerifyInput, cert: t.CertInput) -> t.PoolKeywords:
-    """Return verify= and cert= as keywords of a PoolManager."""
-    tls: t.PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
-    if isinstance(verify, (str, os.PathLike)):
-        path = os.fspath(verify)
-        tls["ca_cert_dir" if os.path.isdir(path) else "ca_certs"] = path
-    if cert is not None:
-        tls.update(zip(("cert_file", "key_file"), _cert_files(cert), strict=False))
-    return tls
-
-
-def _cert_files(cert: Any) -> Any:
-    """Return the file of a client certificate, and that of its key if it has one."""
-    return (cert,) if isinstance(cert, (str, bytes)) else cert[:2]
-
-
-DEFAULT_POOLBLOCK = False
-DEFAULT_POOLSIZE = 10
-DEFAULT_RETRIES = 0
-DEFAULT_POOL_TIMEOUT = None
-
-__getattr__: Names = names_of(
-    __name__,
-    {
-        "_urllib3": "SOCKSProxyManager=CurlSOCKSProxyManager",
-        "auth": "_basic_auth_str",
-        "compat": "basestring urlparse",
-        "cookies": "extract_cookies_to_jar",
-        "exceptions": (
-            "ConnectTimeout ConnectionError InvalidHeader InvalidProxyURL InvalidSchema InvalidURL "
-            "ProxyError ReadTimeout RetryError SSLError"
-        ),
-        "packages:urllib3.exceptions": (
-            "ClosedPoolError ConnectTimeoutError LocationValueError MaxRetryError "
-            "NewConnectionError ProtocolError ReadTimeoutError ResponseError _HTTPError=HTTPError "
-            "_InvalidHeader=InvalidHeader _ProxyError=ProxyError _SSLError=SSLError"
-        ),
-        "packages:urllib3.poolmanager": "PoolManager proxy_from_url",
-        "packages:urllib3.util": "Retry TimeoutSauce=Timeout parse_url",
-        "structures": "CaseInsensitiveDict",
-        "utils": (
-            "DEFAULT_CA_BUNDLE_PATH get_auth_from_url get_encoding_from_headers "
-            "prepend_scheme_if_needed select_proxy urldefragauth"
-        ),
-    },
-)
-
-_MANY = 10_000  # connections at once, where requests has no bound; the process's own comes first
-
-# What a subclass has, or who has put something on an adapter, that decides on pools.
-_ABOUT_POOLS = frozenset(
-    {
-        "_pool_kw",
-        "build_connection_pool_key_attributes",
-        "cert_verify",
-        "get_connection_with_tls_context",
-        "poolmanager",
-        "proxy_headers",
-        "proxy_manager_for",
-    }
-)
-
-
-class BaseAdapter:
-    """Carry prepared requests; subclasses say how."""
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def send(
-        self,
-        request: PreparedRequest,
-        stream: bool = False,
-        timeout: t.TimeoutInput = None,
-        verify: t.VerifyInput = True,
-        cert: t.CertInput = None,
-        proxies: t.ProxiesInput = None,
-    ) -> Response:
-        """Send a prepared request and return the response; see HTTPAdapter.send."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Let go of connections."""
-        raise NotImplementedError
-
-
-class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
-    """Carry requests for http and https.
-
-    Args:
-        pool_connections: hosts to keep connections for.
-        pool_maxsize: connections to keep for each; with pool_block also the most at once.
-        max_retries: a number of new attempts where no connection could be made, or a Retry.
-        pool_block: wait for a connection instead of making more than pool_maxsize.
-        http2: offer HTTP/2 on TLS.
-
-    Attributes:
-        guard: says which addresses may be dialled, or None; that of the session it is mounted on.
-    """
-
-    __attrs__: list[str] = [
-        "max_retries",
-        "config",
-        "_pool_connections",
-        "_pool_maxsize",
-        "_pool_block",
-        "_http2",
-        "guard",
-    ]
-
-    _engine: BlockingEngine | None = None
-    _http2: bool = False
-
-    def __init__(
-        self,
-        pool_connections: int = DEFAULT_POOLSIZE,
-        pool_maxsize: int = DEFAULT_POOLSIZE,
-        max_retries: t.AnyRetry = DEFAULT_RETRIES,
-        pool_block: bool = DEFAULT_POOLBLOCK,
-        *,
-        http2: bool = False,
-    ) -> None:
-        super().__init__()
-        if "urllib3" in sys.modules:
-            import urllib3.contrib  # noqa: F401  # requests loads it, and programs count on that
-        self._retries = max_retries
-        self.config: dict[str, object] = {}
-        self.proxy_manager: t.PoolKeywords = {}
-        self._http2 = http2
-        self._pool_connections = pool_connections
-        self._pool_maxsize = pool_maxsize
-        self._pool_block = pool_block
-        self._seen: Seen = {}
-        self.init_poolmanager(pool_connections, pool_maxsize, block=pool_block)
-
-    def __getstate__(self) -> t.PickledState:
-        return {name: getattr(self, name, None) for name in self.__attrs__}
-
-    def __setstate__(self, state: t.PickledState) -> None:
-        self.proxy_manager = {}
-        self.config = {}
-        self._seen = {}
-        for name, value in state.items():
-            setattr(self, name, value)
-        self.init_poolmanager(self._pool_connections, self._pool_maxsize, block=self._pool_block)
-
-    @property
-    def max_retries(self) -> t.AnyRetry:
-        """Return the Retry that this adapter goes by."""
-        from curlhttp.requests._retries import as_retries
-
-        self._retries = as_retries(self._retries)
-        return self._retries
-
-    @max_retries.setter
-    def max_retries(self, retries: t.AnyRetry) -> None:
-        self._retries = retries
-
-    # --- what subclasses may change; what connections are made with is in Pooling ---
-
-    def add_headers(self, request: PreparedRequest, **kwargs: object) -> None:
-        """Do nothing; subclasses add headers just before the request is sent."""
-
-    def build_response(self, req: PreparedRequest, resp: t.AnyRaw) -> Response:
-        """Return the response to a request."""
-        response = Response()
-        response.raw = resp
-        response.request = req
-        response.connection = self
-        response.url = req.url
-        if type(resp) is RawResponse:
-            received = resp.received
-            response._head = head = received._head
-            response.status_code = head.status_code
-            response._times = received._times
-            if len(resp.__dict__) > 1 and not resp.is_as_received:  # few have more than one
-                _copy_head(response, resp)
-        else:
-            _copy_head(response, resp)
-        if response.status_code in REDIRECT_STATUSES and goes_on():
-            response._is_passing = response._leads_on
-        return response
-
-    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if _is_finalizing():  # the modules are gone, and the connections go with the process
-            return
-        if self._engine is not None:  # a response keeps its adapter, so nobody is at work here
-            self._engine.close_from_finalizer()
-
-    def close(self) -> None:
-        """Close the connections; the adapter makes new ones when it is used again."""
-        self._let_go()
-        self._seen.clear()
-        for manager in (self.__dict__.get("poolmanager"), *self.proxy_manager.values()):
-            if manager is not None:
-                manager.clear()
-
-    def _let_go(self) -> None:
-        engine = self.__dict__.pop("_engine", None)
-        if engine is not None:
-            engine.close()
 
     # --- sending ---
 
@@ -651,8 +473,8 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         """Send a prepared request and return the response.
 
         Args:
-            request: what to send.
-            stream: leave the body on the wire.
+            request: the prepared request.
+            stream: do not read the body yet.
             timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
                 for the default: 10 s to connect, 60 s of silence.
             verify: True, False, or a path of authorities.
@@ -661,16 +483,16 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
 
         Raises:
             RequestException: no response was received.
-            OSError: verify or cert name no file.
+            OSError: the file of verify or cert does not exist.
         """
         if isinstance(cert, list):
             cert = cast("Cert", tuple(cert))
         if verify is None or isinstance(verify, int):
-            verify = verify is None or bool(verify)  # None is the default, never a "no"
+            verify = verify is None or bool(verify)  # None is the default, not False
         kind, pool = type(self), None
         if (
             kind._makes_pools
-            or not _ABOUT_POOLS.isdisjoint(self.__dict__)
+            or not _POOL_NAMES.isdisjoint(self.__dict__)
             or kind.get_connection_with_tls_context is not _GET_CONNECTION
         ):
             pool = self._pool_for(request, verify, cert, proxies)
@@ -679,21 +501,21 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
                 request, stream=stream, timeout=timeout, verify=verify, cert=cert, proxies=proxies
             )
         if pool is not None:
-            return self._send_by(pool, request, stream, timeout, proxies)
-        url = self._url(request, proxies) if kind._writes_targets else url_of(request)
+            return self._send_by_pool(pool, request, stream, timeout, proxies)
+        url = self._make_url(request, proxies) if kind._writes_targets else get_url(request)
         transport = self._transport(request, url, verify, cert, proxies)
-        if transport.proxy is None and (key := (url.origin, id(transport))) not in self._seen:
-            self._note(key, verify, cert)
-        sent = self._made(request, url, transport, timeout, stream)
-        return self.build_response(request, self._raw_of(request, sent))
+        if transport.proxy is None and (key := (url.origin, id(transport))) not in self._tls_seen:
+            self._remember_tls(key, verify, cert)
+        sent = self._make_request(request, url, transport, timeout, stream)
+        return self.build_response(request, self._fetch(request, sent))
 
-    def _url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> URL:
-        url = url_of(request)
+    def _make_url(self, request: PreparedRequest, proxies: t.ProxiesInput) -> URL:
+        url = get_url(request)
         if type(self)._writes_targets:
-            url = with_target(url, self.request_url(request, proxies))
+            url = replace_target(url, self.request_url(request, proxies))
         return url
 
-    def _made(
+    def _make_request(
         self,
         request: PreparedRequest,
         url: URL,
@@ -702,25 +524,25 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         stream: bool,
         name: str | None = None,
     ) -> CoreRequest:
-        """Return the core's request; name is what the certificate is for, if not the URL's host."""
-        sent = core_request(request, url, transport, timeout, stream)
+        """Return the core's request; name is the certificate's, if not the URL's host."""
+        sent = make_core_request(request, url, transport, timeout, stream)
         if network.counts_sends:
-            go_on_numbering(request, sent)
+            continue_numbering(request, sent)
         if url.scheme == "https":
             if name is not None:
-                check_for(name, sent)
+                set_certificate_name(name, sent)
             if transport.tls.verify is False:
                 _warn_of_no_verification(url)
         elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
-            tell_proxy(request.headers["Proxy-Authorization"], sent)
+            set_proxy_authorization(request.headers["Proxy-Authorization"], sent)
         if self._checkpoint is not None:
             sent.transport = self._checkpoint.over(sent.transport)
         return sent
 
-    def _raw_of(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
-        if is_plain(self._retries):
-            return send_once(self._attempt, sent, request)
-        return send_again(self._attempt, sent, request, self.max_retries)
+    def _fetch(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:
+        if never_retries(self._retries):
+            return _send_once(self._attempt, sent, request)
+        return _send_with_retries(self._attempt, sent, request, self.max_retries)
 
     # --- by pools ---
 
@@ -739,13 +561,11 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         try:
             pool = self.get_connection_with_tls_context(request, verify, proxies=proxies, cert=cert)
         except LocationValueError as error:
-            from curlhttp.exceptions import InvalidURL
-
             raise InvalidURL(error, request=request) from error  # type: ignore[arg-type]
         self.cert_verify(pool, str(request.url), verify, cert)
         return pool
 
-    def _send_by(
+    def _send_by_pool(
         self,
         pool: Any,
         request: PreparedRequest,
@@ -753,62 +573,65 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         timeout: t.TimeoutInput,
         proxies: t.ProxiesInput,
     ) -> Response:
-        from curlhttp.exceptions import SSLError
         from curlhttp.requests._urllib3 import (
-            CannotCarry,
-            check_is_ours,
-            left_alone,
-            needs_its_context,
-            route_of,
-            send_through,
+            UnsupportedByLibcurl,
+            check_class,
+            get_route,
+            may_need_context,
+            send_by_urllib3,
+            using_urllib3,
         )
 
         try:
-            check_is_ours(pool)
-            route = route_of(pool, self._url(request, proxies), self._http2)
-            sent = self._made(request, route.url, route.transport, timeout, stream, route.name)
+            check_class(pool)
+            route = get_route(pool, self._make_url(request, proxies), self._http2)
+            sent = self._make_request(
+                request, route.url, route.transport, timeout, stream, route.name
+            )
             pool.num_requests += 1
-            raw = self._raw_of(request, sent)
-        except CannotCarry:
+            raw = self._fetch(request, sent)
+        except UnsupportedByLibcurl:
             self._check_unguarded()
         except SSLError as error:
-            if self._checkpoint is not None or not needs_its_context(pool, request.body, error):
+            if self._checkpoint is not None or not may_need_context(pool, request.body, error):
                 raise
-            pool.num_requests -= 1  # urllib3 counts it, too
-            with left_alone(pool):
-                answer = send_through(self, pool, request, timeout, proxies)
-            return self.build_response(request, answer)
+            pool.num_requests -= 1  # urllib3 counts it again
+            with using_urllib3(pool):
+                raw = send_by_urllib3(self, pool, request, timeout, proxies)
+            return self.build_response(request, raw)
         else:
             pool.num_connections += not raw.received.timings.reused
             return self.build_response(request, raw)
-        return self.build_response(request, send_through(self, pool, request, timeout, proxies))
+        return self.build_response(request, send_by_urllib3(self, pool, request, timeout, proxies))
 
-    def _connection_of(self, pool: Any) -> CurlConnection:
-        """Return a connection for a pool that is used without send.
+    def _make_connection(self, pool: Any) -> CurlConnection:
+        """Return a connection for a pool that a program uses directly.
 
         Raises:
-            CannotCarry: it would not be libcurl's.
+            UnsupportedByLibcurl: libcurl does not support the pool.
         """
         from curlhttp.requests._urllib3 import CurlConnection
 
         return CurlConnection(pool, self)
 
     def _check_unguarded(self) -> None:
-        """Refuse to let others dial what a guard has to judge.
+        """Check that another library may connect, because a guard cannot check its addresses.
 
         Raises:
             ValueError: there is a guard.
         """
         if self._checkpoint is not None:
-            raise ValueError("a guard cannot judge what another library's pool dials")
+            raise ValueError(
+                "a guard cannot check the addresses that another library's pool connects to"
+            )
 
-    def _note(self, key: tuple[str, int], verify: t.VerifyInput, cert: t.CertInput) -> None:
-        """Keep in mind what the pool manager has a pool for, once somebody looks."""
-        for oldest in list(self._seen)[: len(self._seen) + 1 - self._pool_connections]:
-            self._seen.pop(oldest, None)
-        self._seen[key] = (verify, cert)
+    def _remember_tls(self, key: tuple[str, int], verify: t.VerifyInput, cert: t.CertInput) -> None:
+        """Remember the TLS settings of an origin, for the pool manager once it is made."""
+        for oldest in list(self._tls_seen)[: len(self._tls_seen) + 1 - self._pool_connections]:
+            self._tls_seen.pop(oldest, None)
+        self._tls_seen[key] = (verify, cert)
 
-    # Set for a subclass that has such methods of its own.
+    # Whether a subclass overrides such methods.
     _adds_headers = False
     _makes_pools = False
     _writes_targets = False
@@ -817,7 +640,7 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         super().__init_subclass__(**kwargs)
         cls._makes_pools = any(
             getattr(cls, name) is not getattr(HTTPAdapter, name)
-            for name in _ABOUT_POOLS - {"poolmanager"}  # a class has none of its own
+            for name in _POOL_NAMES - {"poolmanager"}  # set on instances only
         )
         cls._adds_headers = cls.add_headers is not HTTPAdapter.add_headers
         cls._writes_targets = cls.request_url is not HTTPAdapter.request_url
@@ -832,9 +655,9 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
     ) -> Transport:
         proxy = self._proxy(str(request.url), proxies) if proxies else None
         if proxy is None and url.scheme == "http":
-            # One Transport for all; of certifi, which loads slowly, only where nothing else is set.
-            verify, cert = verify is True or for_plain_http(), None
-        # Any path can be hashed, and a list of files is none here.
+            # One Transport for all. certifi, which is slow to import, is loaded only by default.
+            verify, cert = verify is True or get_plain_http_verify(), None
+        # All paths are hashable, and lists were converted to tuples.
         found = transport_for(verify, cert, proxy, self._http2, False)  # type: ignore[arg-type]
         version = ip_version()
         return varied(found, ip_version=version) if version else found
@@ -855,20 +678,20 @@ class HTTPAdapter(GuardedAdapter, Pooling, BaseAdapter):
         size = self._pool_maxsize
         made = BlockingEngine(
             Limits(
-                max_connections=_MANY,
+                max_connections=_MAX_CONNECTIONS,
                 max_connections_per_host=size if self._pool_block else None,
                 max_keepalive_connections=self._pool_connections * size,
             ),
             keeps_streams=True,
         )
-        # No lock: one that another thread has while the process forks stays locked in the child.
+        # No lock, because a lock that is held during a fork stays locked in the child.
         engine: BlockingEngine = self.__dict__.setdefault("_engine", made)
         if engine is not made:
             made.close()
         return engine
 
 
-_GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # what tests put a mock in place of
+_GET_CONNECTION = HTTPAdapter.get_connection_with_tls_context  # which tests replace by a mock
 
 
 def _logged(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
@@ -894,7 +717,7 @@ def _open(engine: Engine, sent: CoreRequest) -> ReceivedResponse:
 
 
 def _copy_head(response: Response, resp: t.AnyRaw) -> None:
-    """Take over the head of a response that did not come from libcurl, or was changed."""
+    """Copy the head of a response that is not libcurl's, or was changed."""
     from curlhttp.requests._headers import get_encoding_from_headers
     from curlhttp.requests.structures import CaseInsensitiveDict
 
@@ -913,3 +736,152 @@ def _warn_of_no_verification(url: URL) -> None:
         InsecureRequestWarning,
         stacklevel=5,
     )
+
+
+# --- attempts ---
+
+
+def never_retries(retries: t.AnyRetry) -> bool:
+    """Return whether a Retry never retries, so that it need not be asked."""
+    if retries is None or isinstance(retries, int):
+        return retries == 0
+    return bool(
+        retries.total == 0
+        and retries.read is False
+        and not retries.status_forcelist
+        and type(retries).__module__ == "urllib3.util.retry"
+    )
+
+
+def _send_once(attempt: _Attempt, sent: CoreRequest, request: PreparedRequest) -> RawResponse:
+    """Send, and return the response.
+
+    Raises:
+        RequestException: no response was received.
+    """
+    try:
+        return RawResponse(attempt(sent))
+    except RequestException as error:
+        error.request = request  # type: ignore[assignment]
+        if error.response is not None:
+            return _keep_incomplete(error)
+        from curlhttp.requests._retries import after_error
+
+        after_error(0, sent.method, str(request.url), error)
+        raise  # unreachable, because after_error raises when no attempt is left
+
+
+def _send_with_retries(
+    attempt: _Attempt, sent: CoreRequest, request: PreparedRequest, retries: t.AnyRetry
+) -> RawResponse:
+    """Send, retry as the Retry decides, and return the last response.
+
+    Raises:
+        RequestException: no response was received.
+    """
+    from curlhttp.requests._retries import after_error, after_response
+
+    method, url = sent.method, str(request.url)
+    while True:
+        try:
+            received = attempt(sent)
+        except RequestException as error:
+            error.request = request  # type: ignore[assignment]
+            if error.response is not None and error.response._head.redirects:
+                return _keep_incomplete(error)
+            retries = after_error(retries, method, url, error)
+            _pause(retries, None, sent, request)
+        else:
+            raw = RawResponse(received)
+            try:
+                again = after_response(retries, method, url, raw)
+            except RequestException as error:
+                error.request = request  # type: ignore[assignment]
+                raise
+            if again is None:
+                raw.retries = retries
+                return raw
+            retries = again
+            raw.drain_conn()
+            _pause(retries, raw, sent, request)
+        if sent.body is not None:
+            sent.body.rewind()
+
+
+def _pause(
+    retries: t.AnyRetry, raw: RawResponse | None, sent: CoreRequest, request: PreparedRequest
+) -> None:
+    from curlhttp.requests._retries import pause
+
+    try:
+        pause(retries, raw, sent)
+    except RequestException as error:
+        error.request = request  # type: ignore[assignment]
+        raise
+
+
+def _keep_incomplete(error: RequestException) -> RawResponse:
+    from curlhttp.requests._original_response import IncompleteResponse
+
+    return RawResponse(IncompleteResponse(error))
+
+
+# --- settings ---
+
+
+def _get_replacement(name: str) -> Any:
+    """Return what a program has set as a name of requests.adapters, or None."""
+    return globals().get(name)
+
+
+def _get_host(url: str) -> t.PoolKeywords:
+    """Return a URL's origin as keywords of a PoolManager; the default port is None."""
+    parts = urlsplit(url)
+    return {"scheme": parts.scheme.lower(), "host": parts.hostname, "port": parts.port}
+
+
+def _get_tls(verify: t.VerifyInput, cert: t.CertInput) -> t.PoolKeywords:
+    """Return verify= and cert= as keywords of a PoolManager."""
+    tls: t.PoolKeywords = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
+    if isinstance(verify, (str, os.PathLike)):
+        path = os.fspath(verify)
+        tls["ca_cert_dir" if os.path.isdir(path) else "ca_certs"] = path
+    if cert is not None:
+        tls.update(zip(("cert_file", "key_file"), _cert_files(cert), strict=False))
+    return tls
+
+
+def _cert_files(cert: Any) -> Any:
+    """Return the file of a client certificate, and that of its key if it has one."""
+    return (cert,) if isinstance(cert, (str, bytes)) else cert[:2]
+
+
+def proxy_url(url: str) -> str:
+    """Return a proxy's URL with a scheme and a host.
+
+    Raises:
+        InvalidProxyURL: it has no host.
+    """
+    text = url if "://" in url else f"http://{url}"
+    host = text.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    if not host or host.startswith(":") or host.endswith(":"):
+        raise InvalidProxyURL(
+            "Please check proxy URL. It is malformed and could be missing the host."
+        )
+    return text
+
+
+def ca_paths(verify: t.VerifyInput) -> tuple[str | None, str | None]:
+    """Return the file and the folder of authorities for verify=.
+
+    Raises:
+        OSError: the path does not exist.
+    """
+    if verify is True:
+        import certifi
+
+        return certifi.where(), None
+    path = os.fspath(cast("str", verify))
+    if not os.path.exists(path):
+        raise OSError(f"Could not find a suitable TLS CA certificate bundle, invalid path: {path}")
+    return (None, path) if os.path.isdir(path) else (path, None)

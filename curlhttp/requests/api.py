@@ -1,4 +1,4 @@
-"""requests.api: one-off calls. Their connections are kept, their cookies are not shared."""
+"""requests.api: single requests. Connections are kept, cookies are not shared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import curlhttp.requests.sessions as sessions
 from curlhttp.requests.adapters import HTTPAdapter
 from curlhttp.requests.models import Response
-from curlhttp.requests.sessions import show_verbs
+from curlhttp.requests.sessions import set_verb_signatures
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["delete", "get", "head", "options", "patch", "post", "put", "request", "stream"]
 
-_adapter = HTTPAdapter()  # thread-safe, as adapters are; it opens nothing until it is used
+_adapter = HTTPAdapter()  # adapters are thread-safe and open nothing before the first request
 
 
 def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
@@ -31,7 +31,7 @@ def request(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) ->
     Raises:
         RequestException: the request could not be sent, or no response was received.
     """
-    # By its name in the module: there are packages that put a session of theirs in its place.
+    # Looked up in the module, because packages replace the class there.
     session = sessions.Session()
     for prefix, adapter in session.adapters.items():
         if type(adapter) is HTTPAdapter:
@@ -59,7 +59,7 @@ def options(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
 
 
 def head(url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
-    """Send HEAD; see request. Redirects are not followed unless asked to."""
+    """Send HEAD; see request. Redirects are not followed by default."""
     kwargs.setdefault("allow_redirects", False)
     return request("head", url, **kwargs)
 
@@ -92,4 +92,4 @@ def stream(method: str, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> 
     return request(method, url, **kwargs)
 
 
-show_verbs(globals(), sessions.Session.request)
+set_verb_signatures(globals(), sessions.Session.request)

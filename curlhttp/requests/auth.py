@@ -1,4 +1,4 @@
-"""Who a request is from: functions that put credentials into a prepared request."""
+"""Authentication: callables that add credentials to a prepared request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AuthBase:
     """Authenticate requests: subclasses change the request they are called with."""
 
     def __call__(self, r: PreparedRequest) -> PreparedRequest:
-        """Return the request, with what authenticates it."""
+        """Return the request with credentials."""
         raise NotImplementedError("Auth hooks must be callable.")
 
 
@@ -69,7 +69,7 @@ class HTTPBasicAuth(AuthBase):
         self.password = password
 
     def __eq__(self, other: object) -> bool:
-        return _is_same_user(self, other)
+        return _has_same_user(self, other)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -88,7 +88,7 @@ class HTTPProxyAuth(HTTPBasicAuth):
         return r
 
 
-def _is_same_user(one: Any, other: object) -> bool:
+def _has_same_user(one: Any, other: object) -> bool:
     return bool(
         one.username == getattr(other, "username", None)
         and one.password == getattr(other, "password", None)
@@ -99,7 +99,7 @@ def _is_same_user(one: Any, other: object) -> bool:
 
 
 class HTTPDigestAuth(AuthBase):
-    """Answer Digest challenges; each thread has a nonce and a count of its own."""
+    """Answer Digest challenges; each thread has its own nonce and count."""
 
     def __init__(self, username: object, password: object) -> None:
         self.username = username
@@ -107,12 +107,12 @@ class HTTPDigestAuth(AuthBase):
         self._thread_local = threading.local()
 
     def __eq__(self, other: object) -> bool:
-        return _is_same_user(self, other)
+        return _has_same_user(self, other)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def init_per_thread_state(self) -> None:
-        """Give this thread its state, unless it has one."""
+        """Set up the state of this thread, unless it has one."""
         state = self._thread_local
         if hasattr(state, "init"):
             return
@@ -124,14 +124,14 @@ class HTTPDigestAuth(AuthBase):
         state.num_401_calls = None
 
     def build_digest_header(self, method: str, url: str) -> str | None:
-        """Return the answer to the challenge in hand; None if there is none to it."""
+        """Return the Authorization for the last challenge; None if it is not supported."""
         from curlhttp._policy import digest
 
         state = self._thread_local
         offered = state.chal
         algorithm = offered.get("algorithm")
         name, is_session = digest.algorithm_of("MD5" if algorithm is None else algorithm)
-        # SHA is what some servers, and requests, call SHA-1.
+        # Some servers, and requests, call SHA-1 "SHA".
         hash_name = "sha1" if name == "SHA" else digest.ALGORITHMS.get(name)
         qops = [qop.strip().lower() for qop in (offered.get("qop") or "").split(",")]
         if hash_name is None or not {"", "auth"} & set(qops):
@@ -144,10 +144,14 @@ class HTTPDigestAuth(AuthBase):
 
         parts = urlsplit(url)
         uri = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
-        username, count, cnonce = _text(self.username), f"{state.nonce_count:08x}", _cnonce()
+        username, count, cnonce = (
+            _to_text(self.username),
+            f"{state.nonce_count:08x}",
+            _make_cnonce(),
+        )
         secret = digest.digest_secret(
             hash_name,
-            *map(str.encode, (username, realm, _text(self.password))),
+            *map(str.encode, (username, realm, _to_text(self.password))),
             *map(str.encode, (nonce, cnonce) if is_session else ()),
         )
         use = (nonce, count, cnonce, "auth") if "auth" in qops else (nonce,)
@@ -177,12 +181,12 @@ class HTTPDigestAuth(AuthBase):
 
         Args:
             r: the response, any at all.
-            kwargs: what the adapter was called with.
+            kwargs: the adapter's arguments.
 
         Returns:
-            The response to the answer, or `r`.
+            The response to the signed request, or `r`.
         """
-        from curlhttp.requests._unread_bodies import set_aside
+        from curlhttp.requests._unread_bodies import keep_start
 
         self.init_per_thread_state()
         state = self._thread_local
@@ -197,15 +201,15 @@ class HTTPDigestAuth(AuthBase):
             return r
         state.num_401_calls = 2
         state.chal = parse_dict_header(_DIGEST.sub("", challenge, count=1))
-        set_aside(r)
+        keep_start(r)
         again = r.request.copy()
         extract_cookies_to_jar(again._cookies, r.request, r.raw)
         again.prepare_cookies(again._cookies)
         self._sign(again)
-        answer: Response = r.connection.send(again, **kwargs)
-        answer.history.append(r)
-        answer.request = again
-        return answer
+        response: Response = r.connection.send(again, **kwargs)
+        response.history.append(r)
+        response.request = again
+        return response
 
     def _sign(self, r: PreparedRequest) -> None:
         header = self.build_digest_header(str(r.method), str(r.url))
@@ -213,7 +217,7 @@ class HTTPDigestAuth(AuthBase):
             r.headers["Authorization"] = header
 
     def __call__(self, r: PreparedRequest) -> PreparedRequest:
-        """Set Authorization if there was a challenge before, and answer the next one."""
+        """Set Authorization after an earlier challenge, and register hooks for the next one."""
         self.init_per_thread_state()
         state = self._thread_local
         if state.last_nonce:
@@ -221,15 +225,15 @@ class HTTPDigestAuth(AuthBase):
         try:
             state.pos = r.body.tell()
         except (AttributeError, OSError):
-            state.pos = None  # nothing to go back to
+            state.pos = None  # it cannot be rewound
         r.register_hook("response", self.handle_401)
         r.register_hook("response", self.handle_redirect)
         state.num_401_calls = 1
         return r
 
 
-def leave_behind(request: PreparedRequest) -> None:
-    """Let a request answer no more Digest challenges: it goes to another origin now."""
+def remove_digest_hooks(request: PreparedRequest) -> None:
+    """Remove the Digest hooks of a request that goes to another origin."""
     hooks = [
         hook
         for hook in request.hooks.get("response", ())
@@ -238,17 +242,17 @@ def leave_behind(request: PreparedRequest) -> None:
     request.hooks = {**request.hooks, "response": hooks}
 
 
-def without_auths(hooks: dict[str, list[HookType]]) -> dict[str, list[HookType]]:
-    """Return hooks without those that are an auth's: they hold its password."""
+def remove_auth_hooks(hooks: dict[str, list[HookType]]) -> dict[str, list[HookType]]:
+    """Return hooks without those of an auth, because they hold its password."""
     return {
         event: [each for each in found if not isinstance(getattr(each, "__self__", None), AuthBase)]
         for event, found in hooks.items()
     }
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _cnonce() -> str:
+def _make_cnonce() -> str:
     return secrets.token_hex(8)

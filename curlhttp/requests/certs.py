@@ -1,4 +1,4 @@
-"""Where the certificate authorities are that are trusted by default: certifi's.
+"""The certificate authorities that are trusted by default: certifi's.
 
 `python -m curlhttp.requests.certs` prints the path.
 """

@@ -1,4 +1,4 @@
-"""Names of the standard library under which code that began with Python 2 looks for them."""
+"""Names of the standard library, where code that supported Python 2 looks for them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ integer_types: tuple[type[object], ...] = (int,)
 
 
 def __getattr__(name: builtin_str) -> Any:
-    # What takes long to import, or need not be there at all.
+    # Slow to import, or not installed.
     if name == "chardet":
         value = _resolve_char_detection()
     elif name == "Morsel":

@@ -1,6 +1,7 @@
-"""requests.cookies: the jar, and what comes into it from responses, dictionaries and other jars.
+"""requests.cookies: the cookie jar, and functions that fill it.
 
-http.cookiejar asks MockRequest and MockResponse what it asks of urllib's requests and responses.
+The jar is a CookieStore with the standard library's policy, and a dictionary of names. MockRequest
+and MockResponse have the methods that http.cookiejar calls on urllib's requests and responses.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from curlhttp._models.cookies.jar import (
 )
 from curlhttp._models.cookies.parsing import SetCookies, lines_for_stdlib
 from curlhttp._models.cookies.store import CookieStore
-from curlhttp.requests._forwarding import Names, names_of
+from curlhttp.requests._forwarding import GetAttr, make_getattr
 from curlhttp.requests._internal_utils import to_native_string
 
 if TYPE_CHECKING:
@@ -35,25 +36,14 @@ if TYPE_CHECKING:
     from curlhttp.requests.models import PreparedRequest
 
 __all__ = [
-    "CookieConflictError",
-    "MockRequest",
-    "MockResponse",
-    "RequestsCookieJar",
-    "cookiejar_from_dict",
-    "cookielib",
-    "create_cookie",
-    "extract_cookies_to_jar",
-    "get_cookie_header",
-    "merge_cookies",
-    "morsel_to_cookie",
-    "remove_cookie_by_name",
-    "remove_unbound",
-]
+    "CookieConflictError", "MockRequest", "MockResponse", "RequestsCookieJar",
+    "cookiejar_from_dict", "cookielib", "create_cookie", "extract_cookies_to_jar",
+    "get_cookie_header", "merge_cookies", "morsel_to_cookie", "remove_cookie_by_name",
+]  # fmt: skip
 
+__getattr__: GetAttr = make_getattr(__name__, {"auth": "threading", "compat": "MutableMapping"})
 
-# --- requests' cookie jar, and the making of single cookies ---
-#
-# The jar is a CookieStore with the standard library's policy, and a dictionary of names.
+_Jar = TypeVar("_Jar", bound=CookieJar)
 
 
 class RequestsCookieJar(NamedCookies["str | None"]):
@@ -86,15 +76,15 @@ class RequestsCookieJar(NamedCookies["str | None"]):
         return cookie
 
     def iterkeys(self) -> Iterator[str]:
-        """Give the names."""
+        """Yield the names."""
         return iter(self.keys())
 
     def itervalues(self) -> Iterator[str | None]:
-        """Give the values."""
+        """Yield the values."""
         return iter(self.values())
 
     def iteritems(self) -> Iterator[tuple[str, str | None]]:
-        """Give names with values."""
+        """Yield names with values."""
         return iter(self.items())
 
     def list_domains(self) -> list[str]:
@@ -126,12 +116,12 @@ class RequestsCookieJar(NamedCookies["str | None"]):
 
     def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
         """Parse the Set-Cookie headers of a response, without storing anything."""
-        if self._policy.rfc2965:  # somebody wants the standard library's own rules
+        if self._policy.rfc2965:  # the program chose the standard library's rules
             return CookieJar.make_cookies(self, response, request)
         cookies = super().make_cookies(response, request)
         for cookie in cookies:
             if not cookie.domain_specified:
-                cookie.domain = eff_request_host(request)[1]  # as the policy will look for it
+                cookie.domain = eff_request_host(request)[1]  # where the policy looks for it
         return cookies
 
     def _get_hosts(self, request: Any) -> tuple[str, ...]:
@@ -139,7 +129,7 @@ class RequestsCookieJar(NamedCookies["str | None"]):
         return (host,) if host == name else (host, name)
 
     def _cookies_for_domain(self, domain: str, request: Any) -> list[Cookie]:
-        # The policy would let the subdomains of a host have what it set for itself alone.
+        # The policy would also return host-only cookies for subdomains.
         own = ("", *self._get_hosts(request))
         cookies: list[Cookie] = super()._cookies_for_domain(domain, request)  # type: ignore[misc]
         return [each for each in cookies if each.domain_specified or domain in own]
@@ -151,7 +141,7 @@ class RequestsCookieJar(NamedCookies["str | None"]):
         return twin
 
     def get_policy(self) -> CookiePolicy:
-        """Return the policy that says who may set and get cookies."""
+        """Return the policy, which decides who may set and get cookies."""
         return cast(CookiePolicy, self._policy)
 
 
@@ -161,8 +151,8 @@ def _is_morsel(value: object) -> bool:
     return isinstance(value, Morsel)
 
 
-def remove_unbound(jar: CookieJar) -> None:
-    """Remove the cookies that have no domain, and would go to every host."""
+def remove_without_domain(jar: CookieJar) -> None:
+    """Remove the cookies without a domain, because they would go to every host."""
     for cookie in list(jar):
         if not cookie.domain:
             jar.clear("", cookie.path, cookie.name)
@@ -178,7 +168,7 @@ def create_cookie(name: str, value: Any, **kwargs: Any) -> Cookie:
             rest and rfc2109, as for http.cookiejar.Cookie.
 
     Raises:
-        TypeError: another keyword was given.
+        TypeError: there is another keyword.
     """
     facts: dict[str, Any] = {
         "version": 0,
@@ -221,7 +211,7 @@ def morsel_to_cookie(morsel: Morsel[Any]) -> Cookie:
         domain=morsel["domain"],
         path=morsel["path"],
         secure=bool(morsel["secure"]),
-        expires=_expiry(morsel),
+        expires=_get_expiry(morsel),
         discard=False,
         comment=morsel["comment"],
         comment_url=bool(morsel["comment"]),
@@ -229,7 +219,7 @@ def morsel_to_cookie(morsel: Morsel[Any]) -> Cookie:
     )
 
 
-def _expiry(morsel: Morsel[Any]) -> int | None:
+def _get_expiry(morsel: Morsel[Any]) -> int | None:
     import calendar
     import time
 
@@ -243,16 +233,11 @@ def _expiry(morsel: Morsel[Any]) -> int | None:
     return None
 
 
-__getattr__: Names = names_of(__name__, {"auth": "threading", "compat": "MutableMapping"})
-
-_Jar = TypeVar("_Jar", bound=CookieJar)
-
-
 class MockRequest:
-    """Show a prepared request to http.cookiejar; the headers it adds are kept apart.
+    """Adapt a prepared request to http.cookiejar; added headers are stored separately.
 
     Args:
-        request: the prepared request, which stays as it is.
+        request: the prepared request, which is not changed.
     """
 
     def __init__(self, request: PreparedRequest) -> None:
@@ -285,7 +270,7 @@ class MockRequest:
         return True
 
     def has_header(self, name: str) -> bool:
-        """Return whether the request has the header, or was given it here."""
+        """Return whether the request has the header, or it was added here."""
         return name in self._r.headers or name in self._new_headers
 
     def get_header(self, name: str, default: Any = None) -> Any:
@@ -293,11 +278,11 @@ class MockRequest:
         return self._r.headers.get(name, self._new_headers.get(name, default))
 
     def add_header(self, key: str, val: str) -> None:
-        """Refuse: http.cookiejar has another method for it."""
+        """Raise, because http.cookiejar uses another method."""
         raise NotImplementedError("Cookie headers should be added with add_unredirected_header()")
 
     def add_unredirected_header(self, name: str, value: str) -> None:
-        """Keep a header."""
+        """Store a header."""
         self._new_headers[name] = value
 
     def get_new_headers(self) -> dict[str, str]:
@@ -321,7 +306,7 @@ class MockRequest:
 
 
 class MockResponse:
-    """Show a response's headers to http.cookiejar.
+    """Adapt a response's headers to http.cookiejar.
 
     Args:
         headers: an object with get_all(), such as email's Message.
@@ -335,7 +320,7 @@ class MockResponse:
         return self._headers
 
     def getheaders(self, name: str) -> Any:
-        """Return what the headers hold under a name, in the way of old Python."""
+        """Return the values of a header, as Python 2 did."""
         return self._headers.getheaders(name)
 
 
@@ -343,9 +328,9 @@ def extract_cookies_to_jar(jar: CookieJar, request: PreparedRequest, response: A
     """Store the cookies that a response set.
 
     Args:
-        jar: where they go.
-        request: the prepared request that was answered.
-        response: what an adapter calls `raw`; one without `_original_response` sets none.
+        jar: receives them.
+        request: the prepared request.
+        response: an adapter's `raw`; without an `_original_response` it sets none.
     """
     original = getattr(response, "_original_response", None)
     if not original:
@@ -380,7 +365,7 @@ def cookiejar_from_dict(
     Args:
         cookie_dict: names and values, or None.
         cookiejar: the jar; a new one by default.
-        overwrite: False leaves cookies of the jar alone that have such a name.
+        overwrite: False keeps the jar's cookies of the same name.
 
     Returns:
         The jar.
@@ -398,7 +383,7 @@ def merge_cookies(cookiejar: _Jar, cookies: Mapping[str, str | None] | CookieJar
     """Add cookies to a jar and return it; those of a dict only under names that are new.
 
     Raises:
-        ValueError: it is no jar.
+        ValueError: it is not a jar.
     """
     if not isinstance(cookiejar, CookieJar):
         raise ValueError("You can only merge into CookieJar")

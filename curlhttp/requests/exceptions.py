@@ -1,4 +1,4 @@
-"""requests.exceptions: the same classes as curlhttp.exceptions, for there is but one tree."""
+"""requests.exceptions: the classes of curlhttp.exceptions, because there is one tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bug report should tell of versions; `python -m curlhttp.requests.help` prints it."""
+"""Versions for a bug report; `python -m curlhttp.requests.help` prints them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
 
 
 def info() -> dict[str, object]:
-    """Return the versions of what a request passes through; "" stands for what is not there."""
+    """Return the versions of all libraries that a request uses; "" for a missing one."""
     import ssl
 
     from curlhttp._curl import libcurl_version

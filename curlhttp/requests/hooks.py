@@ -1,4 +1,4 @@
-"""requests' hooks: callables that see each response, and may put another in its place."""
+"""requests' hooks: callables that receive each response, and may replace it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOOKS = ["response"]
 
 
 def default_hooks() -> dict[str, list[HookType]]:
-    """Return the hooks of a request that has none."""
+    """Return empty hooks."""
     return {"response": []}
 
 
@@ -23,11 +23,11 @@ def dispatch_hook(key: str, hooks: HooksInput, hook_data: Any, **kwargs: Any) ->
     Args:
         key: the event.
         hooks: each event's hook, or several.
-        hook_data: what the first hook gets; each may return what the next one gets.
-        kwargs: what every hook gets besides.
+        hook_data: the argument of the first hook; each may return the next one's.
+        kwargs: further arguments of every hook.
 
     Returns:
-        What the last hook made of it.
+        The data after the last hook.
     """
     found = hooks.get(key) if hooks else None
     if not found:

@@ -1,4 +1,4 @@
-"""requests.models: requests as users write them, as they are sent, and responses."""
+"""requests.models: a request as you write it and as it is sent, and the response."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from curlhttp.exceptions import (
     InvalidJSONError,
     ReadTimeout,
     RequestException,
-    SSLError,
     StreamConsumedError,
 )
-from curlhttp.requests._forwarding import Names, names_of
-from curlhttp.requests._headers import are_known, check_header
+from curlhttp.exceptions import SSLError as RequestsSSLError
+from curlhttp.requests._forwarding import GetAttr, make_getattr
+from curlhttp.requests._headers import are_known_good, check_header
 from curlhttp.requests._internal_utils import to_native_string
 from curlhttp.requests._raw import RawResponse
 from curlhttp.requests._url import prepare_url
@@ -42,27 +42,53 @@ if TYPE_CHECKING:
     from curlhttp.requests.cookies import RequestsCookieJar
 
 __all__ = [
-    "CONTENT_CHUNK_SIZE",
-    "DEFAULT_REDIRECT_LIMIT",
-    "ITER_CHUNK_SIZE",
-    "REDIRECT_STATI",
-    "JarOnDemand",
-    "PreparedRequest",
-    "Request",
-    "RequestEncodingMixin",
-    "RequestHooksMixin",
-    "Response",
-    "ResponseBody",
-]
+    "CONTENT_CHUNK_SIZE", "DEFAULT_REDIRECT_LIMIT", "ITER_CHUNK_SIZE", "REDIRECT_STATI",
+    "PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin", "Response",
+]  # fmt: skip
 
+__getattr__: GetAttr = make_getattr(
+    __name__,
+    {
+        "auth": "HTTPBasicAuth",
+        "compat": ("basestring builtin_str chardet cookielib json complexjson=json urlunparse"),
+        "cookies": "_copy_cookie_jar cookiejar_from_dict get_cookie_header",
+        "exceptions": (
+            "InvalidURL JSONDecodeError MissingSchema RequestsJSONDecodeError=JSONDecodeError"
+        ),
+        "hooks": "default_hooks",
+        "packages:urllib3.exceptions": (
+            "DecodeError LocationParseError ProtocolError ReadTimeoutError SSLError"
+        ),
+        "packages:urllib3.fields": "RequestField",
+        "packages:urllib3.filepost": "encode_multipart_formdata",
+        "packages:urllib3.util": "parse_url",
+        "_internal_utils": "unicode_is_ascii",
+        "status_codes": "codes",
+        "utils": (
+            "check_header_validity get_auth_from_url guess_filename guess_json_utf iter_slices "
+            "parse_header_links requote_uri stream_decode_response_unicode super_len "
+            "to_key_val_list"
+        ),
+    },
+)
 
-# --- How requests turns params, data and files into text and bytes ---
+CONTENT_CHUNK_SIZE = 10 * 1024
+ITER_CHUNK_SIZE = 512
+REDIRECT_STATI = (301, 302, 303, 307, 308)
+DEFAULT_REDIRECT_LIMIT = 30
 
+_FORM = "application/x-www-form-urlencoded"
+_JSON = "application/json"
 _MAKES_NO_HEADER = ("content-type", "content-location")
+_to_json = JSONEncoder(allow_nan=False).encode  # json.dumps(allow_nan=False) makes one per call
+_UNSET: Any = object()
 
 
-class JarOnDemand:
-    """Make a jar when one is asked for: few programs have cookies, and a jar is not cheap."""
+# --- requests ---
+
+
+class LazyCookieJar:
+    """Make a jar on first use: few programs have cookies, and http.cookiejar is slow to import."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -76,17 +102,17 @@ class JarOnDemand:
 
 
 class RequestEncodingMixin:
-    """Encode what a request is made of; the base of PreparedRequest."""
+    """Encode params, data and files; a base of PreparedRequest."""
 
     @property
     def path_url(self) -> str:
-        """Return the path and query of the URL: what a server is asked for."""
+        """Return the path and query of the URL, which are the request target."""
         parts = urlsplit(self.url or "")  # type: ignore[attr-defined]
         return f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
 
     @staticmethod
     def _encode_params(data: Any) -> Any:
-        """Encode a mapping or pairs as a form; anything else is returned as it is."""
+        """Encode a mapping or pairs as a form; return anything else unchanged."""
         if isinstance(data, (str, bytes)) or hasattr(data, "read"):
             return data
         if not hasattr(data, "__iter__"):
@@ -101,7 +127,7 @@ class RequestEncodingMixin:
             The body and its Content-Type.
 
         Raises:
-            ValueError: there are no files, data is a string, or something is no pair.
+            ValueError: there are no files, data is a string, or an item is not a pair.
         """
         if not files:
             raise ValueError("Files must be provided.")
@@ -110,7 +136,7 @@ class RequestEncodingMixin:
         from curlhttp.requests.utils import to_key_val_list
 
         fields = form_fields(to_key_val_list(data or {}) or ())
-        parts = _parts(to_key_val_list(files) or ())
+        parts = _make_parts(to_key_val_list(files) or ())
         body = MultipartBody(fields, parts, boundary=_chosen_boundary())
         content = body.data
         if content is None:
@@ -119,12 +145,12 @@ class RequestEncodingMixin:
 
 
 def _chosen_boundary() -> str | None:
-    """Return what urllib3 chooses where a program has it: caches choose one for all there."""
+    """Return urllib3's boundary if it is loaded, because caches patch it to a fixed one."""
     choose: Any = getattr(sys.modules.get("urllib3.filepost"), "choose_boundary", None)
     return None if choose is None else str(choose())
 
 
-def _parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _make_parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     from curlhttp.requests.utils import guess_filename
 
     for field, spec in files:
@@ -137,7 +163,7 @@ def _parts(files: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 
 def _content(source: Any) -> Any:
-    """Read a file now: a prepared body is bytes."""
+    """Read a file now, because a prepared body is bytes."""
     if hasattr(source, "read"):
         source = source.read()
         if source is None:
@@ -156,15 +182,8 @@ def _part_headers(headers: Any) -> dict[Any, Any]:
     }
 
 
-# --- A request as a caller describes it, and as it is sent ---
-
-_FORM = "application/x-www-form-urlencoded"
-_JSON = "application/json"
-_to_json = JSONEncoder(allow_nan=False).encode  # json.dumps(allow_nan=False) makes one per call
-
-
 class RequestHooksMixin:
-    """Keep the functions that are called with a response."""
+    """Store the functions that are called with a response."""
 
     hooks: dict[str, list[Any]]
 
@@ -186,7 +205,7 @@ class RequestHooksMixin:
             self.hooks[event].extend([each for each in hook if callable(each)])
 
     def deregister_hook(self, event: str, hook: t.HookType) -> bool:
-        """Remove a hook and tell whether it was there."""
+        """Remove a hook, and return whether there was one."""
         try:
             self.hooks[event].remove(hook)
         except ValueError:
@@ -195,7 +214,7 @@ class RequestHooksMixin:
 
 
 class Request(RequestHooksMixin):
-    """Describe a request; prepare() makes of it what is sent.
+    """Describe a request; prepare() returns the PreparedRequest that is sent.
 
     Args:
         method: the method, in any case.
@@ -207,7 +226,7 @@ class Request(RequestHooksMixin):
         auth: (user, password), or a function from a prepared request to one.
         cookies: a mapping or a cookie jar.
         hooks: a mapping of events to hooks.
-        json: what to send as JSON when there is neither data nor files.
+        json: sent as JSON if there is neither data nor files.
     """
 
     def __init__(
@@ -243,7 +262,7 @@ class Request(RequestHooksMixin):
         return f"<Request [{self.method}]>"
 
     def prepare(self) -> PreparedRequest:
-        """Return what is sent."""
+        """Return the PreparedRequest."""
         prepared = PreparedRequest()
         prepared.prepare(
             method=self.method,
@@ -261,7 +280,7 @@ class Request(RequestHooksMixin):
 
 
 class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
-    """Hold a request as it is sent.
+    """A request as it is sent.
 
     Attributes:
         method: the method, in upper case.
@@ -276,7 +295,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
     headers: CaseInsensitiveDict[str | bytes]
     body: Any
     _body_position: Any
-    _cookies: Any = JarOnDemand()
+    _cookies: Any = LazyCookieJar()
 
     def __init__(self) -> None:
         self.method = None
@@ -309,11 +328,11 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             and json is None
             and not (data or files or params or auth or cookies)
         ):
-            # The same as below for what most requests are, in half the time.
+            # The same as below for most requests, in half the time.
             self.method = method
             self.url = prepare_url(url)
             self.prepare_headers(headers)
-            del self._cookies  # see JarOnDemand
+            del self._cookies  # see LazyCookieJar
             if hooks and any(hooks.values()):
                 self.prepare_hooks(hooks)
             return
@@ -322,9 +341,9 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.prepare_headers(headers)
         self.prepare_cookies(cookies)
         self.prepare_body(data, files, json)
-        # It may sign the whole request, so it comes after the rest.
+        # After the rest, because it may sign the whole request.
         self.prepare_auth(auth, url)
-        # What auth hooks in is called before the caller's hooks.
+        # After auth, so that its hooks are called before the caller's.
         self.prepare_hooks(hooks)
 
     def __repr__(self) -> str:
@@ -349,26 +368,26 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         return twin
 
     def without_credentials(self) -> PreparedRequest:
-        """Return a copy that tells what was asked for, and holds no credentials.
+        """Return a copy without credentials.
 
-        Pickled responses and errors have this one: they end up in caches, queues and logs.
+        Pickled responses and errors hold it, because they end up in caches, queues and logs.
         """
         twin = self.copy()
         for name in list(twin.headers or ()):
             if name.lower() in SENSITIVE:
                 del twin.headers[name]
-        twin.__dict__.pop("_cookies", None)  # see JarOnDemand
+        twin.__dict__.pop("_cookies", None)  # see LazyCookieJar
         twin.url = strip_userinfo(twin.url) if isinstance(twin.url, str) else twin.url
         if any(twin.hooks.values()):
-            from curlhttp.requests.auth import without_auths
+            from curlhttp.requests.auth import remove_auth_hooks
 
-            twin.hooks = without_auths(twin.hooks)
+            twin.hooks = remove_auth_hooks(twin.hooks)
         return twin
 
     def without_secrets(self) -> PreparedRequest:
-        """Return a copy without credentials, the secrets of its URLs masked as in a message.
+        """Return a copy without credentials, with secrets in URLs and headers redacted.
 
-        Pickled errors have this one: an error is kept to be read, not to be sent again.
+        Pickled errors hold it, because an error is read and not sent again.
         """
         twin = self.without_credentials()
         twin.url = redact_url(twin.url) if isinstance(twin.url, str) else twin.url
@@ -385,7 +404,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
 
         Raises:
             MissingSchema: it has no scheme.
-            InvalidURL: its host or port makes no sense.
+            InvalidURL: its host or port is invalid.
         """
         text = url if type(url) is str else url.decode() if isinstance(url, bytes) else str(url)
         if not params:
@@ -404,7 +423,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         Raises:
             InvalidHeader: a name or value is not str or bytes, or would break the message.
         """
-        if type(headers) is CaseInsensitiveDict and are_known(headers._store.values()):
+        if type(headers) is CaseInsensitiveDict and are_known_good(headers._store.values()):
             self.headers = headers.copy()
             return
         self.headers = CaseInsensitiveDict()
@@ -420,7 +439,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             cookies: a cookie jar or a mapping.
         """
         if cookies is None or (type(cookies) is dict and not cookies):
-            self.__dict__.pop("_cookies", None)  # see JarOnDemand
+            self.__dict__.pop("_cookies", None)  # see LazyCookieJar
             return
         from http.cookiejar import CookieJar
 
@@ -437,7 +456,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         """Set the body and the headers that describe it.
 
         Raises:
-            InvalidJSONError: json holds NaN or an infinity, or itself.
+            InvalidJSONError: json contains NaN, an infinity, or itself.
             NotImplementedError: there are files, and data is a stream.
             ValueError: there are files, and data is a string.
         """
@@ -474,7 +493,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             try:
                 self._body_position = data.tell()
             except OSError:
-                self._body_position = object()  # says that it cannot be rewound
+                self._body_position = object()  # a sentinel: it cannot be rewound
         if files:
             raise NotImplementedError("Streamed bodies and files are mutually exclusive.")
         if length:
@@ -483,7 +502,7 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             self.headers["Transfer-Encoding"] = "chunked"
 
     def prepare_content_length(self, body: object) -> None:
-        """Set Content-Length as far as the body or the method tells it."""
+        """Set Content-Length, if the body or the method determines it."""
         if body is not None:
             if length := _length(body):
                 self.headers["Content-Length"] = str(length)
@@ -491,11 +510,11 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
             self.headers["Content-Length"] = "0"
 
     def prepare_auth(self, auth: t.AuthInput, url: t.UrlInput | None = "") -> None:
-        """Let auth, or else the userinfo of the URL, change the request.
+        """Apply auth, or else the userinfo of the URL.
 
         Args:
             auth: (user, password), or a function from a prepared request to one.
-            url: not used; requests has it.
+            url: unused; requests has the parameter.
         """
         if auth is None:
             if not self.url or "@" not in self.url:
@@ -514,14 +533,14 @@ class PreparedRequest(RequestEncodingMixin, RequestHooksMixin):
         self.prepare_content_length(self.body)
 
     def prepare_hooks(self, hooks: t.HooksInput) -> None:
-        """Add the caller's hooks to those there are."""
+        """Add the caller's hooks to the existing ones."""
         for event, hook in (hooks or {}).items():
             if hook or event not in self.hooks:
                 self.register_hook(event, hook)
 
 
 def _is_stream(data: object) -> bool:
-    # The types that come most often first: the check of an ABC is slow.
+    # The most frequent types first, because the check of an ABC is slow.
     if data is None or isinstance(data, (list, dict, str, bytes, tuple)):
         return False
     return hasattr(data, "__iter__") and not isinstance(data, Mapping)
@@ -537,237 +556,18 @@ def _length(body: object) -> int:
 
 
 def _text_length(file: TextIOBase) -> int:
-    """Return how many bytes the rest of a text file is in UTF-8, in which it is sent."""
+    """Return the length of the rest of a text file in UTF-8, as which it is sent."""
     start = file.tell()
     length = sum(len(piece.encode()) for piece in iter(lambda: file.read(1 << 16), ""))
     file.seek(start)
     return length
 
 
-# --- Read the body of a response: whole, in chunks, by lines, as text and as JSON ---
-
-CONTENT_CHUNK_SIZE = 10 * 1024
-ITER_CHUNK_SIZE = 512
-
-
-class ResponseBody(_core.Response):
-    """Read a body from `raw`, once, and keep it."""
-
-    if TYPE_CHECKING:  # what Response has
-        raw: Any
-        request: Any
-        status_code: Any
-        encoding: Any
-        headers: Any
-
-    # On the class what most responses never set.
-    _content: Any = False  # False: not read yet
-    _content_consumed = False
-    _has_failed = False  # while the body was read
-    _is_passing = False  # a redirect that the session follows: its body is bounded
-    _aside: bytes | None = None  # what was kept of such a body, as it came
-
-    @property
-    def content(self) -> Any:
-        """Return the body, with its content coding undone; None when there is nothing to read.
-
-        Raises:
-            RuntimeError: it was iterated over before.
-            RequestException: the body broke off or is corrupt.
-        """
-        if self._content is False:
-            if self._is_passing or self._aside is not None:
-                from curlhttp.requests._unread_bodies import content_of
-
-                self._content = content_of(self)
-            elif self._content_consumed:
-                raise RuntimeError("The content for this response was already consumed")
-            elif self.raw is None or self.status_code == 0:
-                self._content = None
-            else:
-                self._content = self._read_content()
-        self._content_consumed = True
-        return self._content
-
-    def _read_content(self) -> bytes:
-        if type(self.raw) is RawResponse:
-            whole = self.raw.whole()
-            if whole is not None:
-                return whole
-        body = BytesIO()  # a list of small pieces would take a multiple of their memory
-        body.writelines(self.iter_content(CONTENT_CHUNK_SIZE))
-        return body.getvalue()
-
-    @property
-    def text(self) -> str:
-        """Return the body as text; what does not decode is replaced."""
-        content = self.content
-        if not content:
-            return ""
-        from curlhttp.requests._text import charset_of
-
-        encoding = self.encoding
-        if encoding is None:
-            encoding = self.apparent_encoding
-        return decode_text(content, charset_of(encoding, self.headers) or "utf_8")
-
-    @property
-    def apparent_encoding(self) -> Any:
-        """Return the charset that the body looks like."""
-        from curlhttp.requests.compat import chardet
-
-        return "utf-8" if chardet is None else chardet.detect(self.content)["encoding"]
-
-    def json(self, **kwargs: Any) -> Any:
-        """Return the body read as JSON.
-
-        Args:
-            kwargs: passed on to json.loads.
-
-        Raises:
-            JSONDecodeError: the body is not JSON.
-        """
-        content = self.content
-        if self.encoding is None and content and len(content) > 3:
-            from curlhttp.requests._text import guess_json_utf
-
-            encoding = guess_json_utf(content)
-            if encoding is not None:
-                try:
-                    return _core.read_json(content.decode(encoding), kwargs, self)
-                except UnicodeDecodeError:
-                    pass  # then text may know better
-        return _core.read_json(self.text, kwargs, self)
-
-    def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Any:
-        """Give the body in pieces, with its content coding undone.
-
-        Args:
-            chunk_size: bytes per piece; None for pieces as they come.
-            decode_unicode: give str, where the encoding is known.
-
-        Raises:
-            StreamConsumedError: it was iterated over before.
-            TypeError: chunk_size is no number.
-        """
-        if self._is_passing or self._aside is not None:
-            _ = self.content
-        if self._content_consumed and self._content is False:
-            raise StreamConsumedError(
-                "The content for this response was already consumed", response=self
-            )
-        if chunk_size is not None and not isinstance(chunk_size, int):
-            raise TypeError(f"chunk_size must be an int, it is instead a {type(chunk_size)}.")
-        pieces: Iterator[Any]
-        if self._content_consumed:
-            from curlhttp.requests._text import iter_slices
-
-            pieces = iter_slices(self._content, chunk_size)
-        else:
-            pieces = self._pieces(chunk_size)
-        if decode_unicode:
-            from curlhttp.requests._text import stream_decode_response_unicode
-
-            return stream_decode_response_unicode(pieces, self)
-        return pieces
-
-    def _pieces(self, chunk_size: int | None, decodes: bool = True) -> Iterator[bytes]:
-        raw = self.raw
-        try:
-            if hasattr(raw, "stream"):
-                yield from raw.stream(chunk_size, decode_content=decodes)
-            else:
-                while piece := raw.read(chunk_size):
-                    yield piece
-        except Exception as error:
-            found = self._error_of(error)
-            if found is error:
-                raise
-            raise found from error
-        self._content_consumed = True
-
-    def _error_of(self, error: Exception) -> Exception:
-        """Return requests' exception for what reading a body raised."""
-        self._has_failed = True
-        cause = error.__cause__
-        if isinstance(cause, RequestException):  # ours, in urllib3's words
-            cause.args, error.__cause__ = (error,), None
-            error = cause
-        if isinstance(error, RequestException):
-            error.request, error.response = self.request, self
-            if isinstance(error, ReadTimeout):  # as requests has it, once the head is in
-                return ConnectionError(
-                    *error.args,
-                    request=self.request,
-                    response=self,
-                    curl_code=error.curl_code,
-                    request_sent=True,
-                    timings=error.timings,
-                )
-            return error
-        kinds = {kind.__name__ for kind in type(error).__mro__ if "urllib3" in kind.__module__}
-        for name, kind in _OF_URLLIB3.items():
-            if name in kinds:
-                return kind(error, request=self.request, response=self)
-        return error
-
-    def iter_lines(
-        self,
-        chunk_size: int | None = ITER_CHUNK_SIZE,
-        decode_unicode: bool = False,
-        delimiter: Any = None,
-    ) -> Iterator[Any]:
-        """Give the body line by line, without the line ends.
-
-        Args:
-            chunk_size: bytes read at once.
-            decode_unicode: give str, where the encoding is known.
-            delimiter: what ends a line, instead of what splitlines() takes for one.
-        """
-        from curlhttp.requests._text import split_lines
-
-        yield from split_lines(self.iter_content(chunk_size, decode_unicode), delimiter)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return cast("Iterator[bytes]", self.iter_content(128))
-
-    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
-        """Give the body in pieces, as iter_content(chunk_size) does."""
-        return cast("Iterator[bytes]", self.iter_content(chunk_size))
-
-    def close(self) -> None:
-        """Give up the rest of the body, and its connection unless all was read."""
-        if self.raw is None:
-            return
-        if not self._content_consumed:
-            self.raw.close()
-        release = getattr(self.raw, "release_conn", None)
-        if release is not None:
-            release()
-
-
-# What third-party bodies raise: urllib3's exceptions by name, because it need not be loaded.
-_OF_URLLIB3: dict[str, type[RequestException]] = {
-    "ProtocolError": ChunkedEncodingError,
-    "DecodeError": ContentDecodingError,
-    "ReadTimeoutError": ConnectionError,
-    "SSLError": SSLError,
-}
-
-
-# --- The response that requests' users know: mutable, picklable, and read when it is looked at ---
-#
-# It is curlhttp's own Response with requests' attributes on top; what requests computes for each
-# response (headers, cookies, encoding, reason, elapsed) is computed here when it is asked for.
-
-REDIRECT_STATI = (301, 302, 303, 307, 308)
-DEFAULT_REDIRECT_LIMIT = 30
-
-_UNSET: Any = object()
+# --- responses ---
 
 
 class _AnyResponse(type):
-    """Let isinstance(..., curlhttp.Response) hold for the clients' responses as well."""
+    """Make isinstance(..., curlhttp.Response) true for the clients' responses, too."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return type.__instancecheck__(cls, instance) or (
@@ -775,15 +575,15 @@ class _AnyResponse(type):
         )
 
 
-class Response(ResponseBody, metaclass=_AnyResponse):
-    """Hold a response, as requests does; its attributes may be set at will.
+class Response(_core.Response, metaclass=_AnyResponse):
+    """A response as in requests. All attributes may be set, and are computed on first use.
 
     Attributes:
-        status_code: for example 200; None in one that was made by hand.
-        url: where it came from, as it was asked for.
+        status_code: for example 200; None in one that a program made.
+        url: the URL as it was requested.
         history: the responses that redirected here, oldest first.
-        request: the PreparedRequest that led to it.
-        raw: the body as a file, and the head in urllib3's terms.
+        request: its PreparedRequest.
+        raw: the body as a file, and the head with urllib3's attributes.
         connection: the adapter that sent the request.
     """
 
@@ -802,8 +602,13 @@ class Response(ResponseBody, metaclass=_AnyResponse):
         "_times",
     ]
 
-    history: Any = None  # an attribute, as in requests, where the core's is a property
-    # On the class what most responses never set.
+    history: Any = None  # an attribute as in requests; the core's is a property
+    # Class attributes, because most responses never set them.
+    _content: Any = False  # False: not read yet
+    _content_consumed = False
+    _has_failed = False  # reading the body failed
+    _is_followed = False  # the session follows this redirect; its body is limited
+    _kept_start: bytes | None = None  # the kept start of such a body, undecoded
     _head: Any = None
     _next: Any = None
     status_code: Any = None
@@ -825,7 +630,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
 
     @property
     def headers(self) -> Any:
-        """Return the header fields, whatever their case; repeated ones joined by ", "."""
+        """Return the header fields, case-insensitive; repeated ones are joined by ", "."""
         if self._headers is None:
             self._headers = CaseInsensitiveDict()
             if isinstance(self.raw, RawResponse):
@@ -838,7 +643,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
 
     @property
     def encoding(self) -> Any:
-        """Return the charset of text: as set, else what the headers say, else None."""
+        """Return the charset of text: as set, else the headers', else None."""
         if self._encoding is _UNSET:
             if type(self.raw) is not RawResponse:
                 return None
@@ -866,7 +671,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
 
     @property
     def http_version(self) -> Any:
-        """Return "HTTP/1.1", "HTTP/2" and so on; None in a response that was made by hand."""
+        """Return "HTTP/1.1", "HTTP/2" and so on; None in a response that a program made."""
         return None if self._head is None else self._head.http_version
 
     @property
@@ -896,7 +701,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
 
     @property
     def timings(self) -> Any:
-        """Return where the time of the last transfer went; None in a response made by hand."""
+        """Return the timings of the last transfer; None in a response that a program made."""
         return None if self._times is None else super().timings
 
     @timings.setter
@@ -905,7 +710,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
 
     @property
     def elapsed(self) -> datetime.timedelta:
-        """Return the time from sending the last request to having the head of its response."""
+        """Return the time from sending the last request to receiving the head of its response."""
         if self._elapsed is None:
             timings = self.timings
             seconds = 0.0 if timings is None else timings.queue + timings.first_byte
@@ -918,7 +723,7 @@ class Response(ResponseBody, metaclass=_AnyResponse):
 
     @property
     def links(self) -> dict[str, dict[str, str]]:
-        """Return the Link header's links by their relation, else their URL."""
+        """Return the Link header's links by relation, or else by URL."""
         from curlhttp._models.response import parse_links
 
         value = self.headers.get("link")
@@ -949,22 +754,22 @@ class Response(ResponseBody, metaclass=_AnyResponse):
 
     @property
     def is_redirect(self) -> bool:
-        """Return whether this response redirects: its status and a Location say so."""
+        """Return whether this is a redirect: it has a redirect status and a Location."""
         return self.status_code in REDIRECT_STATI and "location" in self.headers
 
     @property
     def is_permanent_redirect(self) -> bool:
-        """Return whether this response redirects for good."""
+        """Return whether this is a permanent redirect."""
         return self.status_code in (301, 308) and "location" in self.headers
 
     @property
     def next(self) -> Any:
-        """Return the PreparedRequest that would follow a redirect that was not followed."""
+        """Return the PreparedRequest for a redirect that was not followed."""
         return self._next
 
     @property
-    def _leads_on(self) -> bool:
-        """Return whether to go on from here: as the engine has it, which has bounded the body."""
+    def _can_follow(self) -> bool:
+        """Return whether to follow: the engine also saw a redirect, and limited its body."""
         head, raw = self._head, self.raw
         return self.is_redirect and (
             head is None
@@ -983,18 +788,199 @@ class Response(ResponseBody, metaclass=_AnyResponse):
         if not 400 <= self.status_code < 600:
             return
         side = "Client" if self.status_code < 500 else "Server"
+        reason, shown = _to_text(self.reason), _redact_url(self.url)
         raise HTTPError(
-            f"{self.status_code} {side} Error: {_as_text(self.reason)} for url: {_shown(self.url)}",
+            f"{self.status_code} {side} Error: {reason} for url: {shown}",
             response=self,
         )
 
     def __repr__(self) -> str:
         return f"<Response [{self.status_code}]>"
 
+    # --- the body ---
+
+    @property
+    def content(self) -> Any:
+        """Return the decoded body; None if there is no body to read.
+
+        Raises:
+            RuntimeError: it was iterated over before.
+            RequestException: the body broke off or is corrupt.
+        """
+        if self._content is False:
+            if self._is_followed or self._kept_start is not None:
+                from curlhttp.requests._unread_bodies import decode_start
+
+                self._content = decode_start(self)
+            elif self._content_consumed:
+                raise RuntimeError("The content for this response was already consumed")
+            elif self.raw is None or self.status_code == 0:
+                self._content = None
+            else:
+                self._content = self._read_content()
+        self._content_consumed = True
+        return self._content
+
+    def _read_content(self) -> bytes:
+        if type(self.raw) is RawResponse:
+            whole = self.raw.read_buffered()
+            if whole is not None:
+                return whole
+        body = BytesIO()  # because a list of small pieces needs a multiple of the memory
+        body.writelines(self.iter_content(CONTENT_CHUNK_SIZE))
+        return body.getvalue()
+
+    @property
+    def text(self) -> str:
+        """Return the body as text; invalid bytes are replaced."""
+        content = self.content
+        if not content:
+            return ""
+        from curlhttp.requests._text import get_charset
+
+        encoding = self.encoding
+        if encoding is None:
+            encoding = self.apparent_encoding
+        return decode_text(content, get_charset(encoding, self.headers) or "utf_8")
+
+    @property
+    def apparent_encoding(self) -> Any:
+        """Return the charset that is detected in the body."""
+        from curlhttp.requests.compat import chardet
+
+        return "utf-8" if chardet is None else chardet.detect(self.content)["encoding"]
+
+    def json(self, **kwargs: Any) -> Any:
+        """Return the body read as JSON.
+
+        Args:
+            kwargs: passed on to json.loads.
+
+        Raises:
+            JSONDecodeError: the body is not JSON.
+        """
+        content = self.content
+        if self.encoding is None and content and len(content) > 3:
+            from curlhttp.requests._text import guess_json_utf
+
+            encoding = guess_json_utf(content)
+            if encoding is not None:
+                try:
+                    return _core.read_json(content.decode(encoding), kwargs, self)
+                except UnicodeDecodeError:
+                    pass  # try text instead
+        return _core.read_json(self.text, kwargs, self)
+
+    def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Any:
+        """Yield the decoded body in pieces.
+
+        Args:
+            chunk_size: bytes per piece; None for pieces as they arrive.
+            decode_unicode: yield str, if the encoding is known.
+
+        Raises:
+            StreamConsumedError: it was iterated over before.
+            TypeError: chunk_size is not a number.
+        """
+        if self._is_followed or self._kept_start is not None:
+            _ = self.content
+        if self._content_consumed and self._content is False:
+            raise StreamConsumedError(
+                "The content for this response was already consumed", response=self
+            )
+        if chunk_size is not None and not isinstance(chunk_size, int):
+            raise TypeError(f"chunk_size must be an int, it is instead a {type(chunk_size)}.")
+        pieces: Iterator[Any]
+        if self._content_consumed:
+            from curlhttp.requests._text import iter_slices
+
+            pieces = iter_slices(self._content, chunk_size)
+        else:
+            pieces = self._pieces(chunk_size)
+        if decode_unicode:
+            from curlhttp.requests._text import stream_decode_response_unicode
+
+            return stream_decode_response_unicode(pieces, self)
+        return pieces
+
+    def _pieces(self, chunk_size: int | None, decodes: bool = True) -> Iterator[bytes]:
+        raw = self.raw
+        try:
+            if hasattr(raw, "stream"):
+                yield from raw.stream(chunk_size, decode_content=decodes)
+            else:
+                while piece := raw.read(chunk_size):
+                    yield piece
+        except Exception as error:
+            found = self._to_requests_error(error)
+            if found is error:
+                raise
+            raise found from error
+        self._content_consumed = True
+
+    def _to_requests_error(self, error: Exception) -> Exception:
+        """Return requests' exception for an error that reading a body raised."""
+        self._has_failed = True
+        cause = error.__cause__
+        if isinstance(cause, RequestException):  # ours, translated for urllib3
+            cause.args, error.__cause__ = (error,), None
+            error = cause
+        if isinstance(error, RequestException):
+            error.request, error.response = self.request, self
+            if isinstance(error, ReadTimeout):  # as in requests after the head
+                return ConnectionError(
+                    *error.args,
+                    request=self.request,
+                    response=self,
+                    curl_code=error.curl_code,
+                    request_sent=True,
+                    timings=error.timings,
+                )
+            return error
+        kinds = {kind.__name__ for kind in type(error).__mro__ if "urllib3" in kind.__module__}
+        for name, kind in _ERRORS_OF_URLLIB3.items():
+            if name in kinds:
+                return kind(error, request=self.request, response=self)
+        return error
+
+    def iter_lines(
+        self,
+        chunk_size: int | None = ITER_CHUNK_SIZE,
+        decode_unicode: bool = False,
+        delimiter: Any = None,
+    ) -> Iterator[Any]:
+        """Yield the body line by line, without the line ends.
+
+        Args:
+            chunk_size: bytes read at once.
+            decode_unicode: yield str, if the encoding is known.
+            delimiter: what ends a line, instead of the line ends of splitlines().
+        """
+        from curlhttp.requests._text import split_lines
+
+        yield from split_lines(self.iter_content(chunk_size, decode_unicode), delimiter)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return cast("Iterator[bytes]", self.iter_content(128))
+
+    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        """Yield the body in pieces, like iter_content(chunk_size)."""
+        return cast("Iterator[bytes]", self.iter_content(chunk_size))
+
+    def close(self) -> None:
+        """Discard the rest of the body, and close its connection unless all was read."""
+        if self.raw is None:
+            return
+        if not self._content_consumed:
+            self.raw.close()
+        release = getattr(self.raw, "release_conn", None)
+        if release is not None:
+            release()
+
     # --- pickling ---
 
     def __getstate__(self) -> dict[str, Any]:
-        if not self._content_consumed and not self._has_failed:  # its error was told
+        if not self._content_consumed and not self._has_failed:  # its error was raised before
             _ = self.content
         state = {name: getattr(self, name, None) for name in self.__attrs__}
         state["request"] = _without_credentials(self.request)
@@ -1019,10 +1005,14 @@ class Response(ResponseBody, metaclass=_AnyResponse):
 
 
 def _without_credentials(request: Any) -> Any:
-    """Return a request, or what somebody put around one, as it may be kept."""
-    if _can_strip(request):
+    """Return a request, or a program's wrapper of one, without credentials."""
+    if _has_credentials_method(request):
         return request.without_credentials()
-    inner = {name: value for name, value in _attributes(request).items() if _can_strip(value)}
+    inner = {
+        name: value
+        for name, value in _attributes(request).items()
+        if _has_credentials_method(value)
+    }
     if not inner:
         return request
     twin = copy.copy(request)
@@ -1030,15 +1020,17 @@ def _without_credentials(request: Any) -> Any:
     return twin
 
 
-def _can_strip(request: Any) -> bool:
-    return hasattr(type(request), "without_credentials")  # not what passes that on to another
+def _has_credentials_method(request: Any) -> bool:
+    return hasattr(
+        type(request), "without_credentials"
+    )  # on the type, because a wrapper may forward attributes
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
     return getattr(thing, "__dict__", {})
 
 
-def _as_text(reason: Any) -> Any:
+def _to_text(reason: Any) -> Any:
     if not isinstance(reason, bytes):
         return reason
     try:
@@ -1047,46 +1039,17 @@ def _as_text(reason: Any) -> Any:
         return reason.decode("iso-8859-1")
 
 
-def _shown(url: Any) -> Any:
-    """Return a URL fit for a message; requests shows all of it."""
+def _redact_url(url: Any) -> Any:
+    """Return a URL without secrets for a message; requests shows all of it."""
     if not isinstance(url, str):
         return url
     return redact_text(strip_userinfo(url))
 
 
-__getattr__: Names = names_of(
-    __name__,
-    {
-        "auth": "HTTPBasicAuth",
-        "compat": (
-            "basestring builtin_str chardet cookielib json complexjson=json urlencode urlsplit "
-            "urlunparse"
-        ),
-        "cookies": "_copy_cookie_jar cookiejar_from_dict get_cookie_header",
-        "exceptions": (
-            "ChunkedEncodingError ConnectionError ContentDecodingError HTTPError InvalidJSONError "
-            "InvalidURL MissingSchema StreamConsumedError RequestsJSONDecodeError=JSONDecodeError "
-            "JSONDecodeError RequestsSSLError=SSLError"
-        ),
-        "hooks": "default_hooks",
-        "packages:urllib3.exceptions": (
-            "DecodeError LocationParseError ProtocolError ReadTimeoutError SSLError"
-        ),
-        "packages:urllib3.fields": "RequestField",
-        "packages:urllib3.filepost": "encode_multipart_formdata",
-        "packages:urllib3.util": "parse_url",
-        "_internal_utils": "to_native_string unicode_is_ascii",
-        "status_codes": "codes",
-        "structures": "CaseInsensitiveDict",
-        "utils": (
-            "check_header_validity get_auth_from_url guess_filename guess_json_utf iter_slices "
-            "parse_header_links requote_uri stream_decode_response_unicode super_len "
-            "to_key_val_list"
-        ),
-    },
-)
-
-__all__ = [
-    "CONTENT_CHUNK_SIZE", "DEFAULT_REDIRECT_LIMIT", "ITER_CHUNK_SIZE", "REDIRECT_STATI",
-    "PreparedRequest", "Request", "RequestEncodingMixin", "RequestHooksMixin", "Response",
-]  # fmt: skip
+# For third-party bodies: urllib3's exceptions by name, because it may not be loaded.
+_ERRORS_OF_URLLIB3: dict[str, type[RequestException]] = {
+    "ProtocolError": ChunkedEncodingError,
+    "DecodeError": ContentDecodingError,
+    "ReadTimeoutError": ConnectionError,
+    "SSLError": RequestsSSLError,
+}

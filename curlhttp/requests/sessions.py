@@ -1,7 +1,7 @@
 """requests.sessions: prepare and send requests with shared settings and cookies.
 
 Each call goes request -> prepare_request -> send -> get_adapter -> adapter.send, because code that
-extends requests takes hold at each of these.
+extends requests overrides each of these.
 """
 
 from __future__ import annotations
@@ -25,15 +25,21 @@ from curlhttp._models.url import parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, TooManyRedirects
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._environment import get_netrc_auth
-from curlhttp.requests._forwarding import Names, names_of
-from curlhttp.requests._headers import are_known, headers_of
-from curlhttp.requests._unread_bodies import expect, expect_hop, expect_no_more, set_aside, use_up
-from curlhttp.requests.adapters import BaseAdapter, GuardedSession, HTTPAdapter
+from curlhttp.requests._forwarding import GetAttr, make_getattr
+from curlhttp.requests._headers import are_known_good, make_default_headers
+from curlhttp.requests._unread_bodies import (
+    expect_hop,
+    expect_redirects,
+    keep_start,
+    read_to_end,
+    reset_expected,
+)
+from curlhttp.requests.adapters import BaseAdapter, HTTPAdapter
 from curlhttp.requests.hooks import default_hooks, dispatch_hook
 from curlhttp.requests.models import (
     DEFAULT_REDIRECT_LIMIT,
     REDIRECT_STATI,
-    JarOnDemand,
+    LazyCookieJar,
     PreparedRequest,
     Request,
     Response,
@@ -51,32 +57,46 @@ if TYPE_CHECKING:
     from curlhttp.requests.cookies import RequestsCookieJar
 
 __all__ = [
-    "DEFAULT_REDIRECT_LIMIT",
-    "REDIRECT_STATI",
-    "Session",
-    "SessionRedirectMixin",
-    "SessionSettings",
-    "first_headers",
-    "merge_hooks",
-    "merge_setting",
-    "preferred_clock",
-    "session",
-    "show_verbs",
-]
+    "DEFAULT_REDIRECT_LIMIT", "REDIRECT_STATI", "Session", "SessionRedirectMixin",
+    "merge_hooks", "merge_setting", "preferred_clock", "session",
+]  # fmt: skip
 
+Self = TypeVar("Self", bound="Session")
 
-# --- How the settings of a request, of its session and of the environment come together ---
+preferred_clock: Callable[[], float] = time.perf_counter
+_UNSET: Any = object()
+
+_BODY_KEEPING_STATUSES = (307, 308)
+_BODY_HEADERS = ("Content-Length", "Content-Type", "Transfer-Encoding")
+_VERBS = {"request", "get", "options", "head", "post", "put", "patch", "delete", "stream"}
+_NAMED = {"self", "method", "url"}  # a verb names these itself, or has none
+
+__getattr__: GetAttr = make_getattr(
+    __name__,
+    {
+        "_internal_utils": "to_native_string",
+        "auth": "_basic_auth_str",
+        "compat": "cookielib",
+        "cookies": "RequestsCookieJar cookiejar_from_dict extract_cookies_to_jar merge_cookies",
+        "exceptions": "ChunkedEncodingError ContentDecodingError",
+        "status_codes": "codes",
+        "utils": (
+            "DEFAULT_PORTS default_headers get_auth_from_url get_environ_proxies "
+            "requote_uri resolve_proxies rewind_body should_bypass_proxies to_key_val_list"
+        ),
+    },
+)
 
 
 def merge_setting(
     request_setting: Any, session_setting: Any, dict_class: type = OrderedDict
 ) -> Any:
-    """Return the setting of a request with the session's behind it.
+    """Merge a setting of a request with the session's.
 
     Args:
-        request_setting: it wins; None in a mapping takes a key away.
-        session_setting: what holds where the request says nothing.
-        dict_class: what to make of two mappings.
+        request_setting: it wins; None in a mapping removes a key.
+        session_setting: the default.
+        dict_class: the class of a merged mapping.
     """
     if session_setting is None:
         return request_setting
@@ -94,7 +114,7 @@ def merge_setting(
 def merge_hooks(
     request_hooks: t.HooksInput, session_hooks: t.HooksInput, dict_class: type = OrderedDict
 ) -> t.HooksInput:
-    """Return the hooks of a request, or the session's where it has none."""
+    """Return the hooks of a request, or the session's if it has none."""
     if session_hooks is None or not session_hooks.get("response"):
         return request_hooks
     if request_hooks is None or not request_hooks.get("response"):
@@ -103,100 +123,12 @@ def merge_hooks(
     return merged
 
 
-def first_headers() -> MutableMapping[str, Text | None]:
-    """Return the headers that a session begins with."""
-    # A program puts another agent there. What another thread is just loading has no name yet.
+def _make_headers() -> MutableMapping[str, Text | None]:
+    """Return a new session's headers."""
+    # A program may replace it. The name is missing while another thread imports the module.
     make: Any = getattr(sys.modules.get("curlhttp.requests.utils"), "default_headers", None)
-    made = headers_of(f"python-requests/{__version__}") if make is None else make()
+    made = make_default_headers(f"python-requests/{__version__}") if make is None else make()
     return cast("MutableMapping[str, Text | None]", made)
-
-
-class SessionSettings:
-    """Put a session's settings, and the environment's, behind those of a request."""
-
-    if TYPE_CHECKING:  # not for programs that evaluate the types of a session
-        headers: MutableMapping[str, Text | None]
-        cookies: Any  # RequestsCookieJar, or any jar that the program puts there
-        proxies: MutableMapping[str, str | None]
-        stream: bool
-        verify: t.VerifyInput
-        cert: t.CertInput
-        trust_env: bool
-
-    def _merged_headers(self, headers: t.HeadersInput) -> t.HeadersInput:
-        own = self.headers
-        if headers or type(own) is not CaseInsensitiveDict or not are_known(own._store.values()):
-            merged: t.HeadersInput = merge_setting(headers, own, CaseInsensitiveDict)
-            return merged
-        return own  # as they are: none of them is None
-
-    def _merged_cookies(self, cookies: t.CookiesInput) -> RequestsCookieJar | None:
-        """Return a jar of the session's cookies and a request's; None for no cookies at all."""
-        has_jar = "cookies" in self.__dict__ or not isinstance(type(self).cookies, JarOnDemand)
-        if not cookies and (not has_jar or not getattr(self.cookies, "_cookies", True)):
-            return None
-        from http.cookiejar import CookieJar
-
-        from curlhttp.requests.cookies import RequestsCookieJar, cookiejar_from_dict, merge_cookies
-
-        cookies = cookies or {}
-        if not isinstance(cookies, CookieJar):
-            cookies = cookiejar_from_dict(cookies)
-        return merge_cookies(merge_cookies(RequestsCookieJar(), self.cookies), cookies)
-
-    def _resolved_proxies(self, request: PreparedRequest) -> dict[str, str | None]:
-        if not self.trust_env or not _environment.may_have_proxies():
-            return dict(self.proxies)
-        from curlhttp.requests.utils import resolve_proxies
-
-        return resolve_proxies(request, self.proxies, self.trust_env)
-
-    def merge_environment_settings(
-        self,
-        url: str,
-        proxies: t.ProxiesInput,
-        stream: bool | None,
-        verify: t.VerifyInput,
-        cert: t.CertInput,
-    ) -> t.RouteOptions:
-        """Return the settings of a request with the session's and the environment's behind them.
-
-        Args:
-            url: where the request goes.
-            proxies: its own, like all that follow.
-            stream: leave the body on the wire.
-            verify: True, False, or a path of authorities.
-            cert: a client certificate.
-        """
-        proxies = {**self.proxies, **(proxies or {})} if self.proxies else dict(proxies or ())
-        if self.trust_env and _environment.speaks():
-            if _environment.may_have_proxies():
-                proxies = self._with_environment(url, proxies)
-            # An explicit False or path is never overruled; requests has its own opinion there.
-            if verify is True or (verify is None and self.verify is True):
-                verify = _environment.ca_bundle() or verify
-        if proxies and None in proxies.values():  # which has kept the environment's away
-            proxies = {key: proxy for key, proxy in proxies.items() if proxy is not None}
-        return {
-            "proxies": proxies,
-            "stream": self.stream if stream is None else stream,
-            "verify": self.verify if verify is None else verify,
-            "cert": self.cert if cert is None else cert,
-        }
-
-    @staticmethod
-    def _with_environment(url: str, proxies: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Add the environment's proxies to those that the program names."""
-        from curlhttp.requests.utils import get_environ_proxies
-
-        found = get_environ_proxies(url, no_proxy=proxies.get("no_proxy"))
-        return {**found, **proxies}
-
-
-# --- How a session follows redirects, by requests' rules; each step can be overridden ---
-
-_KEEPS_BODY = (307, 308)
-_OF_THE_BODY = ("Content-Length", "Content-Type", "Transfer-Encoding")
 
 
 class SessionRedirectMixin:
@@ -210,16 +142,13 @@ class SessionRedirectMixin:
         """Send a prepared request."""
         raise NotImplementedError
 
-    def _netrc_auth(self, url: str) -> tuple[str, str] | None:
-        return get_netrc_auth(url)
-
     def get_redirect_target(self, resp: Response) -> str | None:
         """Return the Location of a response that redirects, else None."""
-        if not (resp._leads_on if isinstance(resp, Response) else resp.is_redirect):
+        if not (resp._can_follow if isinstance(resp, Response) else resp.is_redirect):
             return None
         location: str = resp.headers["location"]
         try:
-            # Fields are read as Latin-1; servers write UTF-8.
+            # Headers are decoded as Latin-1, but servers send UTF-8.
             return location.encode("latin-1").decode("utf-8")
         except UnicodeError:
             return location
@@ -245,38 +174,38 @@ class SessionRedirectMixin:
         yield_requests: bool = False,
         **adapter_kwargs: Any,
     ) -> Iterator[Any]:
-        """Give the responses that a redirect leads to, one after the other.
+        """Yield the responses of a redirect's hops, one after the other.
 
         Args:
-            resp: the response that redirects.
-            req: what it answers.
+            resp: the redirect.
+            req: its request.
             stream: as in send, like all up to proxies.
             timeout: seconds, or (connect, read).
             verify: True, False, or a path of authorities.
             cert: a client certificate.
             proxies: proxy URLs by scheme.
-            yield_requests: give the requests instead, and send none.
+            yield_requests: yield the requests instead, and send none.
             adapter_kwargs: passed on to send.
 
         Raises:
             TooManyRedirects: there are more than max_redirects.
             UnrewindableBodyError: the body must be sent again and cannot be.
         """
-        from curlhttp.requests._core_request import what_is_left
+        from curlhttp.requests._core_request import start_countdown
 
-        left = what_is_left(timeout, getattr(resp, "timings", None))
+        left = start_countdown(timeout, getattr(resp, "timings", None))
         followed: list[Response] = []
         fragment = urlparse(str(req.url)).fragment
         url = self.get_redirect_target(resp)
         while url:
             resp.history = followed[:]
             followed.append(resp)
-            if not yield_requests:  # else it stays the caller's
-                set_aside(resp)
+            if not yield_requests:  # else the caller may read it
+                keep_start(resp)
             if len(resp.history) >= self.max_redirects:
                 raise TooManyRedirects(f"Exceeded {self.max_redirects} redirects.", response=resp)
-            url, fragment = _located(url, str(resp.url), fragment)
-            req = self._redirected(req, resp, url)
+            url, fragment = _resolve_location(url, str(resp.url), fragment)
+            req = self._make_hop(req, resp, url)
             proxies = self.rebuild_proxies(req, proxies)
             self.rebuild_auth(req, resp)
             _rewind(req)
@@ -296,7 +225,7 @@ class SessionRedirectMixin:
                     **adapter_kwargs,
                 )
             finally:
-                expect_no_more(expected)
+                reset_expected(expected)
             if resp.sets_cookies:
                 from curlhttp.requests.cookies import extract_cookies_to_jar
 
@@ -304,53 +233,57 @@ class SessionRedirectMixin:
             url = self.get_redirect_target(resp)
             yield resp
 
-    def _redirected(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
-        """Return the request for the next hop, without proxies and credentials."""
-        from curlhttp.requests.cookies import extract_cookies_to_jar, merge_cookies, remove_unbound
+    def _make_hop(self, req: PreparedRequest, resp: Response, url: str) -> PreparedRequest:
+        """Return the request for the next hop, before rebuild_auth and rebuild_proxies."""
+        from curlhttp.requests.cookies import (
+            extract_cookies_to_jar,
+            merge_cookies,
+            remove_without_domain,
+        )
 
         prepared = req.copy()
         prepared.url = url
         self.rebuild_method(prepared, resp)
         headers = prepared.headers
-        if resp.status_code not in _KEEPS_BODY:
-            for name in _OF_THE_BODY:
+        if resp.status_code not in _BODY_KEEPING_STATUSES:
+            for name in _BODY_HEADERS:
                 headers.pop(name, None)
             prepared.body = None
-        headers.pop("Cookie", None)  # the jar knows what the next host may see
+        headers.pop("Cookie", None)  # the jar decides what the next host gets
         jar = prepared._cookies
         if urlparse(str(req.url)).hostname != urlparse(url).hostname:
-            # The name of another host; the jar goes by it, and would give that host's cookies away.
+            # The jar would use the old host's name, and disclose its cookies.
             headers.pop("Host", None)
-            remove_unbound(jar)  # the request's own are for the host that it named
+            remove_without_domain(jar)  # the request's own cookies are for the first host
         extract_cookies_to_jar(jar, req, resp.raw)
         merge_cookies(jar, self.cookies)
         prepared.prepare_cookies(jar)
         if network.counts_sends:
-            from curlhttp.requests._core_request import hand_numbers_on
+            from curlhttp.requests._core_request import pass_numbers_on
 
-            hand_numbers_on(resp, prepared)
+            pass_numbers_on(resp, prepared)
         return prepared
 
     def rebuild_auth(self, prepared_request: PreparedRequest, response: Response) -> None:
-        """Take credentials off a request to another origin; put on what netrc has for it."""
+        """Remove credentials from a request to another origin, and add those of netrc."""
         headers = prepared_request.headers
         url = str(prepared_request.url)
         if (
             "Authorization" in headers or prepared_request.hooks.get("response")
         ) and self.should_strip_auth(str(response.request.url), url):
-            from curlhttp.requests.auth import leave_behind
+            from curlhttp.requests.auth import remove_digest_hooks
 
             headers.pop("Authorization", None)
-            leave_behind(prepared_request)
+            remove_digest_hooks(prepared_request)
         if self.trust_env:
-            found = self._netrc_auth(url)
+            found = get_netrc_auth(url)
             if found is not None:
                 prepared_request.prepare_auth(found)
 
     def rebuild_proxies(
         self, prepared_request: PreparedRequest, proxies: t.ProxiesInput
     ) -> dict[str, str | None]:
-        """Return the proxies for the next hop, and fit Proxy-Authorization to them."""
+        """Return the proxies for the next hop, and set Proxy-Authorization for them."""
         from curlhttp.requests._url import get_auth_from_url
         from curlhttp.requests.auth import _basic_auth_str
         from curlhttp.requests.utils import resolve_proxies
@@ -360,13 +293,13 @@ class SessionRedirectMixin:
         headers.pop("Proxy-Authorization", None)
         scheme = urlparse(str(prepared_request.url)).scheme
         username, password = get_auth_from_url(found.get(scheme) or "")
-        # A tunnel's credentials go to the proxy alone, by the adapter.
+        # For a tunnel, the adapter sends the credentials to the proxy alone.
         if username and password and not scheme.startswith("https"):
             headers["Proxy-Authorization"] = _basic_auth_str(username, password)
         return found
 
     def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
-        """Set the method of the next hop, as browsers have it."""
+        """Set the method of the next hop, as browsers do."""
         from curlhttp._policy.redirect import redirect_method
 
         prepared_request.method = redirect_method(
@@ -374,8 +307,8 @@ class SessionRedirectMixin:
         )
 
 
-def _located(location: str, base: str, fragment: str) -> tuple[str, str]:
-    """Return the URL that a Location stands for, and the fragment that goes on from there."""
+def _resolve_location(location: str, base: str, fragment: str) -> tuple[str, str]:
+    """Return the URL for a Location, and the fragment to use from there on."""
     from curlhttp.requests._url import requote_uri
 
     if location.startswith("//"):
@@ -402,62 +335,14 @@ def _rewind(request: PreparedRequest) -> None:
         rewind_body(request)
 
 
-# --- What the drop-in's verbs show as their signatures: the keywords of Session.request ---
-
-_VERBS = {"request", "get", "options", "head", "post", "put", "patch", "delete", "stream"}
-_NAMED = {"self", "method", "url"}  # a verb has its own, or it has none
-
-
-def show_verbs(functions: Mapping[str, object], request: Callable[..., object]) -> None:
-    """Let functions named like verbs show the keywords of a request.
-
-    Args:
-        functions: by name; others than verbs are left alone.
-        request: Session.request, which has those keywords.
-    """
-    for name in _VERBS & functions.keys():
-        if functions[name] is not request:
-            set_signature(functions[name], partial(_of_verb, request))
-
-
-def _of_verb(request: Callable[..., object], function: FunctionType) -> Signature:
-    taken = Signature.from_callable(request).parameters.values()
-    fixed = {*_NAMED, "stream"} if function.__name__ == "stream" else _NAMED
-    defaults = {"allow_redirects": False} if function.__name__ == "head" else {}
-    return with_keywords(function, [each for each in taken if each.name not in fixed], defaults)
-
-
-Self = TypeVar("Self", bound="Session")
-
-preferred_clock: Callable[[], float] = time.perf_counter
-_UNSET: Any = object()
-
-__getattr__: Names = names_of(
-    __name__,
-    {
-        "_internal_utils": "to_native_string",
-        "auth": "_basic_auth_str",
-        "compat": "cookielib urljoin urlparse",
-        "cookies": "RequestsCookieJar cookiejar_from_dict extract_cookies_to_jar merge_cookies",
-        "exceptions": "ChunkedEncodingError ContentDecodingError TooManyRedirects",
-        "status_codes": "codes",
-        "structures": "CaseInsensitiveDict",
-        "utils": (
-            "DEFAULT_PORTS default_headers get_auth_from_url get_environ_proxies "
-            "requote_uri resolve_proxies rewind_body should_bypass_proxies to_key_val_list"
-        ),
-    },
-)
-
-
-class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
+class Session(SessionRedirectMixin):
     """Keep headers, cookies, credentials and connections from one request to the next.
 
     Args:
-        timeout: the limits of requests that set none: seconds, (connect, read), a Timeout, or
-            None for no limit. Without it: 10 s to connect, 60 s of silence.
+        timeout: the default of requests: seconds, (connect, read), a Timeout, or None for no
+            limit. Without it: 10 s to connect, 60 s of silence.
         guard: a PublicOnly, or a function of (host, address, port) that returns whether an
-            address may be dialled.
+            address may be connected to. Each HTTPAdapter gets it; other adapters are not guarded.
     """
 
     __attrs__: list[str] = [
@@ -477,11 +362,13 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
         "guard",
     ]
 
-    cookies: Any = JarOnDemand()
-    timeout: Any = None  # the adapter's default; a type that no program can evaluate
+    cookies: Any = LazyCookieJar()
+    # Any, because programs cannot evaluate the real types.
+    timeout: Any = None  # the adapter's default
+    _guard: Any = None
 
     def __init__(self, *, timeout: t.TimeoutInput = _UNSET, guard: GuardInput = None) -> None:
-        self.headers: MutableMapping[str, Text | None] = first_headers()
+        self.headers: MutableMapping[str, Text | None] = _make_headers()
         self.auth: t.AuthInput = None
         self.proxies: MutableMapping[str, str | None] = {}
         self.hooks: dict[str, list[t.HookType]] = default_hooks()
@@ -498,6 +385,24 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
         if guard is not None:
             self.guard = guard
 
+    @property
+    def guard(self) -> GuardInput:
+        """Return the guard, which decides which addresses may be connected to; see PublicOnly."""
+        guard: GuardInput = self._guard
+        return guard
+
+    @guard.setter
+    def guard(self, guard: GuardInput) -> None:
+        for adapter in self.adapters.values():
+            if isinstance(adapter, HTTPAdapter):
+                adapter.guard = guard
+        self._guard = guard
+
+    def _set_guard_of(self, adapter: object) -> None:
+        guard = self._guard
+        if guard is not None and isinstance(adapter, HTTPAdapter) and adapter.guard is not guard:
+            adapter.guard = guard
+
     def _mount_adapters(self) -> None:
         self.mount("https://", HTTPAdapter())
         self.mount("http://", HTTPAdapter())
@@ -509,13 +414,13 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
         self.close()
 
     def prepare_request(self, request: Request) -> PreparedRequest:
-        """Return a request as it will be sent, with the session's settings behind its own.
+        """Prepare a request, with the session's settings as defaults.
 
         Args:
-            request: what the user wants.
+            request: the request.
 
         Raises:
-            RequestException: some of it cannot be sent.
+            RequestException: it cannot be sent like this.
         """
         auth = request.auth
         if not auth and not self.auth and self.trust_env:
@@ -527,16 +432,13 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
             files=request.files,
             data=request.data,
             json=request.json,
-            headers=self._merged_headers(request.headers),
+            headers=self._merge_headers(request.headers),
             params=merge_setting(request.params, self.params) if self.params else request.params,
             auth=merge_setting(auth, self.auth),
-            cookies=self._merged_cookies(request.cookies),
+            cookies=self._merge_cookies(request.cookies),
             hooks=merge_hooks(request.hooks, self.hooks),
         )
         return prepared
-
-    def _netrc_auth(self, url: str) -> tuple[str, str] | None:
-        return get_netrc_auth(url)  # this module's, where programs replace it
 
     def request(
         self,
@@ -566,9 +468,9 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
             method: such as "GET".
             url: absolute.
             params: a mapping, pairs or a string for the query.
-            data: a form (mapping or pairs), or a body as it is: bytes, str, file or iterable.
-            headers: they replace the session's of the same name; None takes one away.
-            cookies: for this request alone.
+            data: a form (mapping or pairs), or a body: bytes, str, file or iterable.
+            headers: they replace the session's of the same name; None removes one.
+            cookies: for this request only.
             files: a mapping or pairs of field name and file, sent as multipart/form-data.
             auth: (user, password) or a function of the prepared request.
             timeout: seconds for connecting and for silence, (connect, read), a Timeout, or None
@@ -576,11 +478,11 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
             allow_redirects: follow redirects.
             proxies: proxy URLs by scheme; they beat the session's, which beat the environment's.
             hooks: functions by event: {"response": ...}.
-            stream: leave the body on the wire.
+            stream: do not read the body yet.
             verify: True, False, or a path of authorities.
             cert: a client certificate: a path, or (certificate, key).
-            json: any value that JSON can express.
-            content: another name for data that is no form.
+            json: any value that JSON can represent.
+            content: another name for data that is not a form.
             follow_redirects: another name for allow_redirects.
 
         Raises:
@@ -588,7 +490,7 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
         """
         if content is not None:
             if data is not None:
-                raise TypeError("content and data are the same thing: give one")
+                raise TypeError("content and data are the same: pass only one")
             data = content
         prepared = self.prepare_request(
             Request(
@@ -616,7 +518,7 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
         return self.request("OPTIONS", url, **kwargs)
 
     def head(self, url: t.UrlInput, **kwargs: Unpack[t.RequestOptions]) -> Response:
-        """Send HEAD; see request. Redirects are not followed unless asked to."""
+        """Send HEAD; see request. Redirects are not followed by default."""
         kwargs.setdefault("allow_redirects", False)
         return self.request("HEAD", url, **kwargs)
 
@@ -651,8 +553,8 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
 
         Args:
             request: see prepare_request.
-            kwargs: stream, timeout, verify, cert, proxies, allow_redirects; the session's where
-                they are missing.
+            kwargs: stream, timeout, verify, cert, proxies, allow_redirects; the session's by
+                default.
 
         Raises:
             RequestException: no response was received.
@@ -662,7 +564,7 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
         kwargs.setdefault("verify", self.verify)
         kwargs.setdefault("cert", self.cert)
         if "proxies" not in kwargs:
-            kwargs["proxies"] = self._resolved_proxies(request)
+            kwargs["proxies"] = self._resolve_proxies(request)
         given: object = request
         if isinstance(given, Request):
             raise ValueError("You can only send PreparedRequests.")
@@ -671,33 +573,35 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
         hooks = request.hooks
         adapter = self.get_adapter(url=str(request.url))
         if self._guard is not None:
-            self._put_on_guard(adapter)  # which need not have been mounted
+            self._set_guard_of(
+                adapter
+            )  # an overridden get_adapter may return one that was never mounted
         started = preferred_clock()
-        expected = expect(follows)
+        expected = expect_redirects(follows)
         try:
             response = adapter.send(request, **options)
-            if getattr(response, "_times", None) is None:  # else it knows by itself
+            if getattr(response, "_times", None) is None:  # else the response has timings
                 response.elapsed = timedelta(seconds=preferred_clock() - started)
             if hooks["response"]:
                 response = dispatch_hook("response", hooks, response, **options)
         finally:
-            expect_no_more(expected)
+            reset_expected(expected)
         if response.history or getattr(response, "sets_cookies", True):
             self._keep_cookies(request, response)
         if response.status_code in REDIRECT_STATI or self._has_own_redirects:
-            response = (self._follow if follows else self._point)(response, request, options)
-        # On the way through redirects resolve_redirects keeps as much of a body as is worth it.
-        if not options["stream"] and not getattr(response, "_is_passing", False):
+            response = (self._follow if follows else self._set_next)(response, request, options)
+        # resolve_redirects keeps the start of a followed redirect's body.
+        if not options["stream"] and not getattr(response, "_is_followed", False):
             _ = response.content
         return response
 
     def _keep_cookies(self, request: PreparedRequest, response: Response) -> None:
-        # Those of a hook that sent again, and its own.
+        # Including the responses of a hook that sent again.
         answered = [(earlier.request, earlier.raw) for earlier in response.history]
         if getattr(response, "sets_cookies", True):
             answered.append((request, response.raw))
         if answered:
-            name = "extract_cookies_to_jar"  # what a program put here under this name comes first
+            name = "extract_cookies_to_jar"  # a program may have replaced it here
             extract = globals().get(name) or __getattr__(name)
             for asked, raw in answered:
                 extract(self.cookies, asked, raw)
@@ -716,38 +620,117 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
     ) -> Response:
         history = [response, *self.resolve_redirects(response, request, **kwargs)]
         last: Response = history.pop()
-        if getattr(last, "_is_passing", False):
-            last._is_passing = False  # a subclass stays here
+        if getattr(last, "_is_followed", False):
+            last._is_followed = False  # a subclass stopped here
         if history:
             last.history = history
         return last
 
-    def _point(
+    def _set_next(
         self, response: Response, request: PreparedRequest, kwargs: t.AdapterOptions
     ) -> Response:
         following = self.resolve_redirects(response, request, yield_requests=True, **kwargs)
         response._next = next(following, None)
-        is_left_alone = kwargs["stream"] or getattr(response, "_is_passing", False)
-        if response._next is not None and not is_left_alone:
-            use_up(response)  # where it leads is known, though its body may be broken
+        uses_urllib3 = kwargs["stream"] or getattr(response, "_is_followed", False)
+        if response._next is not None and not uses_urllib3:
+            read_to_end(response)  # its body may be broken; the head is enough
             response.close()
         return response
 
+    # --- settings ---
+
+    def _merge_headers(self, headers: t.HeadersInput) -> t.HeadersInput:
+        own = self.headers
+        if (
+            headers
+            or type(own) is not CaseInsensitiveDict
+            or not are_known_good(own._store.values())
+        ):
+            merged: t.HeadersInput = merge_setting(headers, own, CaseInsensitiveDict)
+            return merged
+        return own  # unchanged, because none of them is None
+
+    def _merge_cookies(self, cookies: t.CookiesInput) -> RequestsCookieJar | None:
+        """Return a jar of the session's and the request's cookies; None if there are none."""
+        has_jar = "cookies" in self.__dict__ or not isinstance(type(self).cookies, LazyCookieJar)
+        if not cookies and (not has_jar or not getattr(self.cookies, "_cookies", True)):
+            return None
+        from http.cookiejar import CookieJar
+
+        from curlhttp.requests.cookies import RequestsCookieJar, cookiejar_from_dict, merge_cookies
+
+        cookies = cookies or {}
+        if not isinstance(cookies, CookieJar):
+            cookies = cookiejar_from_dict(cookies)
+        return merge_cookies(merge_cookies(RequestsCookieJar(), self.cookies), cookies)
+
+    def _resolve_proxies(self, request: PreparedRequest) -> dict[str, str | None]:
+        if not self.trust_env or not _environment.may_have_proxies():
+            return dict(self.proxies)
+        from curlhttp.requests.utils import resolve_proxies
+
+        return resolve_proxies(request, self.proxies, self.trust_env)
+
+    def merge_environment_settings(
+        self,
+        url: str,
+        proxies: t.ProxiesInput,
+        stream: bool | None,
+        verify: t.VerifyInput,
+        cert: t.CertInput,
+    ) -> t.RouteOptions:
+        """Merge the settings of a request with the session's and the environment's.
+
+        Args:
+            url: of the request.
+            proxies: the request's, like all that follow.
+            stream: do not read the body yet.
+            verify: True, False, or a path of authorities.
+            cert: a client certificate.
+        """
+        proxies = {**self.proxies, **(proxies or {})} if self.proxies else dict(proxies or ())
+        if self.trust_env and _environment.has_settings():
+            if _environment.may_have_proxies():
+                proxies = self._add_environment_proxies(url, proxies)
+            # An explicit False or path wins; in requests the environment does.
+            if verify is True or (verify is None and self.verify is True):
+                verify = _environment.get_ca_bundle() or verify
+        if proxies and None in proxies.values():  # None overrides the environment's
+            proxies = {key: proxy for key, proxy in proxies.items() if proxy is not None}
+        return {
+            "proxies": proxies,
+            "stream": self.stream if stream is None else stream,
+            "verify": self.verify if verify is None else verify,
+            "cert": self.cert if cert is None else cert,
+        }
+
+    @staticmethod
+    def _add_environment_proxies(
+        url: str, proxies: Mapping[str, str | None]
+    ) -> dict[str, str | None]:
+        """Add the environment's proxies to the program's."""
+        from curlhttp.requests.utils import get_environ_proxies
+
+        found = get_environ_proxies(url, no_proxy=proxies.get("no_proxy"))
+        return {**found, **proxies}
+
+    # --- adapters ---
+
     def get_adapter(self, url: str) -> BaseAdapter:
-        """Return the adapter for a URL: the one with the longest prefix that fits.
+        """Return the adapter for a URL: the one with the longest matching prefix.
 
         Args:
             url: absolute.
 
         Raises:
-            InvalidSchema: there is none.
+            InvalidSchema: there is no such adapter.
         """
         lower = url.lower()
         adapters = self.adapters
         for prefix in adapters:
             if lower.startswith(prefix.lower()):
                 return adapters[prefix]
-        # What stands before an "@" is a secret, but for one scheme.
+        # The part before an "@" is a secret, except in mailto.
         shown = url if lower.startswith("mailto:") else display_url(url)
         raise InvalidSchema(f"No connection adapters were found for {shown!r}")
 
@@ -763,7 +746,7 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
             prefix: such as "https://example.org/".
             adapter: an HTTPAdapter or one of your own.
         """
-        self._put_on_guard(adapter)
+        self._set_guard_of(adapter)
         self.adapters[prefix] = adapter
         for key in [key for key in self.adapters if len(key) < len(prefix)]:
             self.adapters[key] = self.adapters.pop(key)
@@ -776,7 +759,26 @@ class Session(SessionSettings, GuardedSession, SessionRedirectMixin):
             setattr(self, name, value)
 
 
-show_verbs(vars(Session), Session.request)
+def set_verb_signatures(functions: Mapping[str, object], request: Callable[..., object]) -> None:
+    """Give functions that are named like verbs the keywords of a request as their signature.
+
+    Args:
+        functions: by name; only verbs are changed.
+        request: Session.request.
+    """
+    for name in _VERBS & functions.keys():
+        if functions[name] is not request:
+            set_signature(functions[name], partial(_make_signature, request))
+
+
+def _make_signature(request: Callable[..., object], function: FunctionType) -> Signature:
+    taken = Signature.from_callable(request).parameters.values()
+    fixed = {*_NAMED, "stream"} if function.__name__ == "stream" else _NAMED
+    defaults = {"allow_redirects": False} if function.__name__ == "head" else {}
+    return with_keywords(function, [each for each in taken if each.name not in fixed], defaults)
+
+
+set_verb_signatures(vars(Session), Session.request)
 
 
 def session() -> Session:

@@ -1,6 +1,6 @@
 """Status codes by name: `codes.ok`, `codes["not_found"]`, `codes.TEAPOT`.
 
-A code may have several names; each is there in lower and in upper case.
+A code may have several names, each in lower and upper case.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ codes: LookupDict = LookupDict("status_codes")
 
 
 def _init() -> None:
-    # A name of two codes (precondition, uri_too_long) means the later one.
+    # A name of two codes (precondition, uri_too_long) means the higher one.
     for code, names in _codes.items():
         for name in names:
             setattr(codes, name, code)

@@ -1,4 +1,4 @@
-"""requests' two mappings: one that ignores the case of its keys, one that is read by attribute."""
+"""requests' two mappings: one with case-insensitive keys, one that is read by attribute."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _VT = TypeVar("_VT")
 
 
 class CaseInsensitiveDict(MutableMapping[str, _VT], Generic[_VT]):
-    """Map header names to values; the case of a name counts only when names are listed.
+    """Map header names to values, case-insensitively.
 
-    A name is listed as it was last set, and keeps its place.
+    Listing shows a name as it was last set, in the order of first setting.
 
     Args:
         data: a mapping, or pairs of names and values.
@@ -61,7 +61,7 @@ class CaseInsensitiveDict(MutableMapping[str, _VT], Generic[_VT]):
         super().update(other, **kwargs)
 
     def lower_items(self) -> Iterator[tuple[str, _VT]]:
-        """Give the lower-case names with their values."""
+        """Yield the lower-case names with their values."""
         return ((key, entry[1]) for key, entry in self._store.items())
 
     def __eq__(self, other: object) -> bool:
@@ -84,7 +84,7 @@ class CaseInsensitiveDict(MutableMapping[str, _VT], Generic[_VT]):
 
 
 class LookupDict(dict[str, Any]):
-    """Look its attributes up like items; an item that is not there is None.
+    """Look up attributes as items; a missing item is None.
 
     Args:
         name: shown by repr().
@@ -100,7 +100,7 @@ class LookupDict(dict[str, Any]):
         return f"<lookup '{self.name}'>"
 
     def __getattr__(self, key: str) -> Any:
-        # Called when there is no such attribute; it tells type checkers that there may be any.
+        # Defined so that type checkers accept any attribute.
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {key!r}")
 
     def __getitem__(self, key: str) -> Any:

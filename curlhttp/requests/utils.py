@@ -14,7 +14,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from http.cookiejar import CookieJar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import curlhttp.requests._internal_utils as _internal_utils
 import curlhttp.requests.certs as certs
@@ -28,8 +28,6 @@ from curlhttp.exceptions import (
 )
 from curlhttp.requests.__version__ import __version__
 from curlhttp.requests._files import (
-    atomic_open,
-    extract_zipped_paths,
     guess_filename,
     rewind_body,
     super_len,
@@ -40,7 +38,7 @@ from curlhttp.requests._headers import (
 from curlhttp.requests._headers import (
     check_header_validity,
     get_encoding_from_headers,
-    headers_of,
+    make_default_headers,
     parse_dict_header,
     parse_header_links,
     parse_list_header,
@@ -108,7 +106,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def __getattr__(name: str) -> Any:
-    # What takes long to make, and what few look for here.
+    # Slow to compute, and rarely used.
     value: Any
     if name == "DEFAULT_CA_BUNDLE_PATH":
         value = certs.where()
@@ -126,20 +124,20 @@ def __getattr__(name: str) -> Any:
 
 
 def default_user_agent(name: str = "python-requests") -> str:
-    """Return a User-Agent with the version of requests that is stood in for."""
+    """Return a User-Agent with the version of requests."""
     return f"{name}/{__version__}"
 
 
 def default_headers() -> CaseInsensitiveDict[str]:
-    """Return the headers that a session begins with."""
-    return headers_of(default_user_agent())
+    """Return a new session's headers."""
+    return make_default_headers(default_user_agent())
 
 
 # --- mappings and pairs ---
 
 
 def dict_to_sequence(d: Any) -> Any:
-    """Return the items of a mapping, and anything else as it is."""
+    """Return the items of a mapping, and anything else unchanged."""
     return d.items() if hasattr(d, "items") else d
 
 
@@ -149,7 +147,7 @@ def from_key_val_list(value: object) -> OrderedDict[Any, Any] | None:
     Raises:
         ValueError: it is neither.
     """
-    return None if value is None else OrderedDict(_no_scalar(value))
+    return None if value is None else OrderedDict(_check_not_scalar(value))
 
 
 def to_key_val_list(value: object) -> list[Any] | None:
@@ -160,17 +158,19 @@ def to_key_val_list(value: object) -> list[Any] | None:
     """
     if value is None:
         return None
-    return list(_no_scalar(value).items() if isinstance(value, Mapping) else _no_scalar(value))
+    return list(
+        _check_not_scalar(value).items() if isinstance(value, Mapping) else _check_not_scalar(value)
+    )
 
 
-def _no_scalar(value: object) -> Any:
+def _check_not_scalar(value: object) -> Any:
     if isinstance(value, (str, bytes, bool, int)):
         raise ValueError("cannot encode objects that are not 2-tuples")
     return value
 
 
 def dict_from_cookiejar(cj: CookieJar) -> dict[str, str | None]:
-    """Return names and values of a jar's cookies; of namesakes the last."""
+    """Return names and values of a jar's cookies; the last wins among cookies of one name."""
     return {cookie.name: cookie.value for cookie in cj}
 
 
@@ -183,7 +183,7 @@ def add_dict_to_cookiejar(cj: CookieJar, cookie_dict: Mapping[str, str]) -> Cook
 
 
 def is_ipv4_address(string_ip: str) -> bool:
-    """Return whether it is an address, in any of the forms that the C library knows."""
+    """Return whether it is an IPv4 address, in any form that the C library accepts."""
     try:
         socket.inet_aton(string_ip)
     except OSError:
@@ -206,16 +206,16 @@ def is_valid_cidr(string_network: str) -> bool:
 def address_in_network(ip: str, net: str) -> bool:
     """Return whether an IPv4 address is within a network such as 192.168.1.0/24."""
     network, bits = net.split("/")
-    mask = _number(dotted_netmask(int(bits)))
-    return _number(ip) & mask == _number(network) & mask
+    mask = _to_number(dotted_netmask(int(bits)))
+    return _to_number(ip) & mask == _to_number(network) & mask
 
 
-def _number(address: str) -> int:
+def _to_number(address: str) -> int:
     return int.from_bytes(socket.inet_aton(address), "big")
 
 
 def dotted_netmask(mask: int) -> str:
-    """Return the netmask of so many bits: 255.255.255.0 for 24."""
+    """Return the netmask of a number of bits: 255.255.255.0 for 24."""
     return socket.inet_ntoa(struct.pack(">I", (1 << 32) - (1 << 32 - mask)))
 
 
@@ -224,7 +224,7 @@ def dotted_netmask(mask: int) -> str:
 
 @contextlib.contextmanager
 def set_environ(env_name: str, value: str | None) -> Iterator[None]:
-    """Set a variable of the environment for a while; None changes nothing."""
+    """Set an environment variable temporarily; None changes nothing."""
     if value is None:
         yield
         return
@@ -240,12 +240,12 @@ def set_environ(env_name: str, value: str | None) -> Iterator[None]:
 
 
 def should_bypass_proxies(url: str, no_proxy: str | None) -> bool:
-    """Return whether a URL is to be reached without the environment's proxies.
+    """Return whether a URL bypasses the environment's proxies.
 
     Args:
         url: where the request goes.
-        no_proxy: hosts, IPv4 networks and host:port, separated by commas; None for what the
-            NO_PROXY variable says.
+        no_proxy: hosts, IPv4 networks and host:port, separated by commas; None for the NO_PROXY
+            variable.
     """
     parts = urlparse(url)
     host = parts.hostname
@@ -257,7 +257,7 @@ def should_bypass_proxies(url: str, no_proxy: str | None) -> bool:
     if exceptions and _is_excepted(host, parts, exceptions):
         return True
     if no_proxy is not None:
-        # Not by way of the variable, as in requests: other threads would see it.
+        # Not by setting the variable, as requests does, because other threads would see it.
         return bool(proxy_bypass_environment(host, {"no": no_proxy}))
     try:
         return bool(proxy_bypass(host))
@@ -281,7 +281,7 @@ def _is_below(name: str, domain: str) -> bool:
 
 
 def get_environ_proxies(url: str, no_proxy: str | None = None) -> dict[str, str]:
-    """Return the environment's proxies by scheme; none when a URL is to go without.
+    """Return the environment's proxies by scheme; an empty dict if the URL bypasses them.
 
     Args:
         url: where the request goes.
@@ -292,11 +292,11 @@ def get_environ_proxies(url: str, no_proxy: str | None = None) -> dict[str, str]
 
 
 def select_proxy(url: str, proxies: Mapping[str, str | None] | None) -> str | None:
-    """Return the proxy that a mapping names for a URL, or None.
+    """Return the proxy for a URL from a mapping, or None.
 
     Args:
         url: where the request goes.
-        proxies: by "scheme://host", "scheme", "all://host" and "all", the first one counts.
+        proxies: by "scheme://host", "scheme", "all://host" and "all", in this order.
     """
     if not proxies:
         return None
@@ -311,12 +311,12 @@ def select_proxy(url: str, proxies: Mapping[str, str | None] | None) -> str | No
 def resolve_proxies(
     request: Any, proxies: Mapping[str, str | None] | None, trust_env: bool = True
 ) -> dict[str, str | None]:
-    """Return the proxies for a request, with the environment's where none is given.
+    """Return the proxies for a request, with the environment's as defaults.
 
     Args:
-        request: a request, which has a URL.
-        proxies: what is given, by scheme; its "no_proxy" stands for the NO_PROXY variable.
-        trust_env: False leaves the environment out.
+        request: a request with a URL.
+        proxies: by scheme; its "no_proxy" replaces the NO_PROXY variable.
+        trust_env: False ignores the environment.
     """
     found = dict(proxies) if proxies else {}
     if trust_env:
@@ -329,14 +329,14 @@ def resolve_proxies(
 
 
 def get_netrc_auth(url: str | bytes, raise_errors: bool = False) -> tuple[str, str] | None:
-    """Return user name and password that the netrc file has for a URL's host, or None.
+    """Return the user name and password in the netrc file for a URL's host, or None.
 
     Args:
         url: where the request goes.
-        raise_errors: True does not pass over a file that cannot be read or parsed.
+        raise_errors: True raises for a file that cannot be read or parsed.
 
     Raises:
-        netrc.NetrcParseError, OSError: the file is no good, and `raise_errors` is set.
+        netrc.NetrcParseError, OSError: the file is invalid, and `raise_errors` is set.
     """
     host: Any = urlparse(url or "").hostname
     if not host:
@@ -348,3 +348,54 @@ def get_netrc_auth(url: str | bytes, raise_errors: bool = False) -> tuple[str, s
 
         netrc(path)
     return netrc_credentials(host)
+
+
+# --- files ---
+
+
+def extract_zipped_paths(path: str) -> str:
+    """Return the path of a file that can be opened, for one that may be in a ZIP archive.
+
+    Args:
+        path: a path that may lead through an archive, as in "app.zip/certs/ca.pem".
+
+    Returns:
+        The path of a temporary copy; `path` itself when it exists or there is no such member.
+    """
+    if os.path.exists(path):
+        return path
+    archive, member = os.path.split(path)
+    while archive and not os.path.exists(archive):
+        archive, prefix = os.path.split(archive)
+        if not prefix:
+            return path
+        member = f"{prefix}/{member}"
+    from zipfile import ZipFile, is_zipfile
+
+    if not is_zipfile(archive):
+        return path
+    with ZipFile(archive) as opened:
+        if member not in opened.namelist():
+            return path
+        content = opened.read(member)
+    import tempfile
+
+    descriptor, extracted = tempfile.mkstemp(suffix=os.path.splitext(member)[1])
+    with open(descriptor, "wb") as file:
+        file.write(content)
+    return extracted
+
+
+@contextlib.contextmanager
+def atomic_open(filename: str) -> Iterator[BinaryIO]:
+    """Write a file atomically: it gets its name when all is written, and is removed on errors."""
+    import tempfile
+
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(filename))
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+        os.replace(temporary, filename)
+    except BaseException:
+        os.remove(temporary)
+        raise

@@ -72,6 +72,31 @@ def test_a_word_that_is_no_url_is_no_command() -> None:
     assert "No such command 'git'" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("typed", "suggested"),
+    [
+        ("--headr", "--header"),
+        ("--timout", "--timeout"),
+        ("--outptu", "--output"),
+        ("--no-folow", "--no-follow"),
+    ],
+)
+def test_an_option_with_a_typo_is_suggested_in_its_right_spelling(
+    typed: str, suggested: str
+) -> None:
+    ended = run("get", typed, "x", "http://localhost/")
+    assert (ended.status, ended.out) == (2, b"")
+    assert re.search(rf"Did you mean '?{suggested}'?\?", ended.err)
+
+
+@pytest.mark.parametrize("typed", ["--create-dirs", "--libcurl", "--head", "--compressed", "-Z"])
+def test_an_option_of_curl_that_is_spelled_differently_gets_no_suggestion(typed: str) -> None:
+    ended = run("get", typed, "http://localhost/")
+    assert ended.status == 2
+    assert typed in ended.err
+    assert "Did you mean" not in ended.err
+
+
 def test_the_short_options_of_scripts_are_taken(app: AppServer) -> None:
     assert run("-fsSL", app.url + "/redirect/1") == (0, b"hello", "")
     assert echoed("-A", "me", app.url + "/echo")["headers"]["user-agent"] == "me"

@@ -48,7 +48,7 @@ def test_what_came_of_a_cut_body_is_kept_and_the_command_completes_it(tmp_path: 
         assert not file.exists()
         first, _ = ended.err.splitlines()
         said, _, command = first.partition("; to resume: ")
-        assert said == f"curlhttp: 600 bytes are kept in {file}.part"
+        assert said == f"curlhttp: kept 600 bytes in {file}.part"
         assert shlex.split(command) == ["curlhttp", "get", "-C", server.url, "-o", str(file)]
         rest = response(
             BODY[600:],
@@ -150,7 +150,7 @@ def test_what_cannot_be_completed_is_not_kept(tmp_path: Path) -> None:
     with RawServer(respond_and_close(CUT.replace(b'"1"', b'W/"1"'))) as server:
         ended = run("get", server.url, "-o", tmp_path / "saved")
     assert ended.status == 18
-    assert f"nothing of {tmp_path}/saved is kept" in ended.err
+    assert f"nothing of {tmp_path}/saved was kept" in ended.err
     assert os.listdir(tmp_path) == []
 
 
@@ -165,7 +165,7 @@ def test_ctrl_c_keeps_what_came(app: AppServer, tmp_path: Path, option: list[str
     process.send_signal(signal.SIGINT)
     ended = finish(process)
     assert (ended.status, ended.out) == (130, b""), ended.err
-    assert ended.err.startswith(f"curlhttp: 600 bytes are kept in {part}; to resume: curlhttp get ")
+    assert ended.err.startswith(f"curlhttp: kept 600 bytes in {part}; to resume: curlhttp get ")
     assert "Traceback" not in ended.err
     assert run("get", app.url + "/ranged", "-o", file, "-C").status == 0
     assert file.read_bytes() == BODY
@@ -274,4 +274,4 @@ def test_a_name_of_the_server_stays_in_the_folder(
         again = run("-OJ", server.url + "/asked")
     if name != "asked":
         assert again.status == 23
-        assert "a name from a server never replaces a file" in again.err
+        assert "a name from the server never replaces a file" in again.err

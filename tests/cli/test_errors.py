@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from curlhttp import exceptions
-from curlhttp.cli.errors import exit_status
+from curlhttp.cli.errors import _get_exit_status
 
 
 def test_every_error_has_a_status() -> None:
@@ -12,10 +12,10 @@ def test_every_error_has_a_status() -> None:
         if not issubclass(kind, exceptions.RequestException):
             continue
         arguments = ("no", "", 0) if kind is exceptions.JSONDecodeError else ("no",)
-        assert 1 <= exit_status(kind(*arguments)) <= 97
+        assert 1 <= _get_exit_status(kind(*arguments)) <= 97
 
 
 def test_the_code_of_libcurl_comes_first() -> None:
-    assert exit_status(exceptions.SSLError("no", curl_code=60)) == 60
-    assert exit_status(exceptions.SSLError("no")) == 35
-    assert exit_status(exceptions.ReadTimeout("no", curl_code=42)) == 28
+    assert _get_exit_status(exceptions.SSLError("no", curl_code=60)) == 60
+    assert _get_exit_status(exceptions.SSLError("no")) == 35
+    assert _get_exit_status(exceptions.ReadTimeout("no", curl_code=42)) == 28

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import curlhttp
-from curlhttp.cli.output import _VARIABLES, lay_out_json, print_request
+from curlhttp.cli.output import _VARIABLES, indent_json, print_request
 from tests.servers import (
     AppServer,
     RawServer,
@@ -92,7 +92,7 @@ def test_a_terminal_is_spared_binaries(app: AppServer) -> None:
     status, shown = on_terminal("get", app.url + "/bytes/300")
     assert status == 23
     assert shown == (
-        "curlhttp: the body is binary (application/octet-stream): "
+        "curlhttp: the body is binary (application/octet-stream); "
         "save it with -o FILE, or pipe it\n"
     )
 
@@ -316,7 +316,7 @@ _VALUES = st.recursive(
 @given(_VALUES, st.sampled_from([None, 1, "\t"]), st.booleans())
 def test_pretty_json_means_the_same(value: object, indent: int | str | None, ascii_: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_)
-    pieces = lay_out_json(text)
+    pieces = indent_json(text)
     assert pieces is not None
     laid_out = "".join(piece for piece, _ in pieces)
     assert json.loads(laid_out) == value
@@ -326,7 +326,7 @@ def test_pretty_json_means_the_same(value: object, indent: int | str | None, asc
 
 def test_pretty_json_keeps_every_token() -> None:
     text = '{"a":1.10,"a":1E400,"b":[],"c":{},"d":"\\u00e9 : {","e":-0}'
-    pieces = lay_out_json(text)
+    pieces = indent_json(text)
     assert pieces is not None
     assert "".join(piece for piece, _ in pieces) == (
         '{\n  "a": 1.10,\n  "a": 1E400,\n  "b": [],\n  "c": {},\n  "d": "\\u00e9 : {",'
@@ -341,4 +341,42 @@ def test_pretty_json_keeps_every_token() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[1,]", "hello", "[" * 100_000])
 def test_what_is_not_json_is_not_laid_out(text: str) -> None:
-    assert lay_out_json(text) is None
+    assert indent_json(text) is None
+
+
+# --- --timing ---
+
+
+def test_timing_shows_where_the_time_went(app: AppServer) -> None:
+    ended = run("get", "--timing", app.url + "/bytes/10")
+    names = [line.split()[0] for line in ended.err.splitlines()]
+    assert names[-3:] == ["wait", "body", "total"]
+    assert "connect" in names
+    assert all(re.match(r"\w+ +\d+\.\d ms", line) for line in ended.err.splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [40, 120])
+def test_timing_fits_a_terminal_of_any_width(app: AppServer, columns: int) -> None:
+    status, shown = on_terminal("get", "--timing", app.url, columns=columns)
+    assert status == 0
+    assert "hello\n" in shown
+    assert max(map(len, shown.splitlines())) <= columns
+
+
+def test_timing_shows_every_redirect_on_one_scale(app: AppServer) -> None:
+    ended = run("get", "--timing", app.url + "/redirect/2?token=sesame")
+    titles = [line for line in ended.err.splitlines() if line.startswith("GET ")]
+    assert titles == [
+        f"GET {app.url}/redirect/2?token=***: 302",
+        f"GET {app.url}/redirect/1: 302",
+        f"GET {app.url}/: 200",
+    ]
+    assert ended.err.count("\nwait ") == 3
+    assert ended.err.splitlines()[-1].startswith("total ")
+
+
+def test_timing_shows_what_failed() -> None:
+    ended = run("get", "--timing", "http://127.0.0.1:1/")
+    assert ended.status == 7
+    assert "total " in ended.err

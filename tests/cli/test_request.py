@@ -99,7 +99,7 @@ def test_har_has_downloads_too(app: AppServer, tmp_path: Path) -> None:
 def test_har_needs_a_folder(app: AppServer, tmp_path: Path) -> None:
     ended = run("get", "--har", tmp_path / "none" / "all.har", app.url)
     assert ended.status == 23
-    assert "there is no such folder" in ended.err
+    assert "the folder does not exist" in ended.err
     assert app.requests == []
 
 

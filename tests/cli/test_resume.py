@@ -99,7 +99,7 @@ def test_ctrl_c_records_what_is_complete(app: AppServer, tmp_path: Path, out: Pa
     ended = fetch_until(app, 700, signal.SIGINT, file, "-o", out, "-c", "8")
     assert ended.status == 130
     assert ended.err.endswith(
-        "curlhttp: interrupted, complete responses are recorded; continue with --resume\n"
+        "curlhttp: interrupted; complete responses are recorded; continue with --resume\n"
     )
     assert "Traceback" not in ended.err
     kept = whole(out)
@@ -195,7 +195,7 @@ def test_a_file_that_is_something_else_is_left_alone(
     out.write_text(text, errors="surrogatepass")
     ended = run("fetch", file, "-o", out, "--resume")
     assert ended.status == 2
-    assert "line 1: this is not a record of curlhttp fetch" in ended.err
+    assert "line 1: not a record of curlhttp fetch" in ended.err
     assert out.read_text(errors="surrogatepass") == text
     assert app.connections == 0
 
@@ -224,7 +224,7 @@ def test_a_database_with_a_row_of_something_else_is_left_alone(
         database.execute("UPDATE results SET line = ?, fingerprint = ?, ok = ?", row)
     ended = run("fetch", file, "-o", out, "--resume")
     assert ended.status == 2
-    assert f"line {row[0]}: this is not a record of curlhttp fetch" in ended.err
+    assert f"line {row[0]}: not a record of curlhttp fetch" in ended.err
     assert not app.requests
 
 

@@ -115,7 +115,7 @@ def test_a_file_that_is_no_session_is_left_alone(app: AppServer, tmp_path: Path,
     file.write_text(text)
     ended = run("get", "--session", file, f"{app.url}/echo")
     assert ended.status == 26
-    assert f"{file}: this is not a session" in ended.err
+    assert f"{file}: not a session" in ended.err
     assert file.read_text() == text
 
 
@@ -129,7 +129,7 @@ def test_a_name_that_could_be_another_file_is_refused(app: AppServer, name: str)
 def test_a_session_that_cannot_be_written_is_told(app: AppServer, tmp_path: Path) -> None:
     missing = run("get", "--session", tmp_path / "no" / "a.json", f"{app.url}/echo")
     assert (missing.status, app.requests) == (23, [])
-    assert "there is no such folder" in missing.err
+    assert "the folder does not exist" in missing.err
     (tmp_path / "config").write_text("no folder")
     ended = run("get", "--session=a", f"{app.url}/echo")
     assert ended.status == 23
@@ -258,7 +258,7 @@ def test_a_hostile_session_is_an_error_and_left_as_it_is(tmp_path: Path, text: s
     file = tmp_path / "mine.json"
     file.write_text(text, encoding="latin-1")
     ended = run("get", "--session", file, f"{ORIGIN}/echo")
-    assert (ended.status, ended.err) == (26, f"curlhttp: {file}: this is not a session\n")
+    assert (ended.status, ended.err) == (26, f"curlhttp: {file}: not a session\n")
     assert file.read_text(encoding="latin-1") == text
     assert os.listdir(tmp_path) == ["mine.json"]
 
@@ -304,7 +304,7 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path, name: str) -> None:
         huge.truncate(16 * 1024 * 1024 + 1)
     ended = run("get", "-b" if name == "mine.cookies" else "--session", file, ORIGIN)
     assert (ended.status, ended.err) == (
-        26, f"curlhttp: {file}: this has more than 16,777,216 bytes\n")  # fmt: skip
+        26, f"curlhttp: {file}: the file has more than 16,777,216 bytes\n")  # fmt: skip
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither FIFOs nor these links")

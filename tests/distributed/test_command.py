@@ -70,7 +70,7 @@ def test_lines_may_come_from_stdin(app: AppServer, tmp_path: Path) -> None:
     ("told", "message"),
     [
         (["--processes", 2], "need -o FOLDER"),
-        (["--processes", 2, "-o", "out", "--engine", "dask"], "exclude each other"),
+        (["--processes", 2, "-o", "out", "--engine", "dask"], "cannot be combined"),
         (["--processes", 2, "-o", "out", "--format", "sqlite"], "parquet or jsonl"),
         (["--processes", 2, "-o", "out", "--overwrite"], "--overwrite cannot be used with"),
         (["--processes", 2, "-o", "out", "-X", "POST"], "--method cannot be used with"),

@@ -84,8 +84,8 @@ def test_files_of_others_in_the_folder_stay(app: AppServer, tmp_path: Path) -> N
         ({"format": "csv"}, "format must be 'parquet' or 'jsonl'"),
         ({"engine": "hadoop"}, "engine must be"),
         ({"engine": 3}, "engine must be"),
-        ({"rate_limit": None}, "rate_limit cannot be given: use per_host and rate"),
-        ({"column": "url"}, "column goes with"),
+        ({"rate_limit": None}, "rate_limit cannot be passed: use per_host and rate"),
+        ({"column": "url"}, "column can only be used with"),
     ],
     ids=str,
 )
@@ -101,9 +101,9 @@ def test_bad_arguments_are_refused(tmp_path: Path, settings: dict[str, Any], mes
         ("https://example.org/", ValueError, "one URL"),
         ("missing.txt", FileNotFoundError, "missing.txt"),
         ("urls.txt.gz", ValueError, "is compressed"),
-        (b"https://example.org/", TypeError, "many URLs"),
+        (b"https://example.org/", TypeError, "not one URL"),
         (3, TypeError, "not iterable"),
-        ([3], TypeError, "takes URLs, not int"),
+        ([3], TypeError, "URLs only, not int"),
     ],
     ids=str,
 )

@@ -572,7 +572,7 @@ def test_errors_keep_their_request_when_they_are_pickled(app: AppServer) -> None
 
 def test_content_is_another_name_for_a_body(app: AppServer) -> None:
     assert requests.post(app.url + "/echo", content=b"x").json()["body"] == "x"
-    with pytest.raises(TypeError, match="the same thing"):
+    with pytest.raises(TypeError, match="are the same: pass only one"):
         requests.post(app.url, content=b"x", data=b"y")
 
 

@@ -244,7 +244,7 @@ def test_a_post_that_the_server_has_read_is_not_sent_again(certs: Certs) -> None
             session.post(url, data=b"pay 100")
         assert len(server.requests) == 1
         pool = pool_of(adapter, url)
-        assert (pool.num_requests, pool.is_left_alone) == (1, False)
+        assert (pool.num_requests, pool.uses_urllib3) == (1, False)
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -259,7 +259,7 @@ def test_a_post_for_which_the_context_has_the_certificate_is_sent_and_counted_on
         assert session.post(server.url + "/echo", data=b"pay 100").ok
         assert [request.body for request in server.requests] == [b"pay 100"]
         pool = pool_of(adapter, server.url)
-        assert (pool.num_requests, pool.is_left_alone) == (1, True)
+        assert (pool.num_requests, pool.uses_urllib3) == (1, True)
 
 
 def test_a_pool_is_left_alone_only_once_urllib3_has_succeeded(certs: Certs) -> None:
@@ -269,7 +269,7 @@ def test_a_pool_is_left_alone_only_once_urllib3_has_succeeded(certs: Certs) -> N
     with AppServer(of_server) as server, mounted(adapter) as session:
         with pytest.raises(requests.ConnectionError):
             session.get(server.url)
-        assert not pool_of(adapter, server.url).is_left_alone
+        assert not pool_of(adapter, server.url).uses_urllib3
 
 
 # --- guards ---
@@ -371,7 +371,7 @@ def test_what_outlives_a_guarded_session_dials_no_more(
 def test_a_guard_that_comes_later_judges_what_urllib3_has_dialled(app: AppServer) -> None:
     with requests.Session() as session:
         pool = manager_of(session).connection_from_url(app.url)
-        pool.is_left_alone = True
+        pool.uses_urllib3 = True
         assert pool.urlopen("GET", "/").data == b"hello"
         session.guard = PublicOnly()
         for _ in range(2):  # the connection that is there, and a new one

@@ -18,7 +18,7 @@ from urllib3.exceptions import ProtocolError
 import curlhttp
 from curlhttp import PublicOnly, Timeout
 from curlhttp.requests import Session
-from curlhttp.requests._upgrade import _Received
+from curlhttp.requests._upgrade import _BodySocket
 from curlhttp.requests.exceptions import ChunkedEncodingError, InvalidHeader
 from curlhttp.testing import mock
 from tests.servers import (
@@ -458,15 +458,15 @@ def test_a_forked_child_leaves_the_connection_to_the_reader_of_its_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     near, far = socket.socketpair()
-    with near, far, _Received(near, None, time.monotonic) as received:
+    with near, far, _BodySocket(near, None, time.monotonic) as received:
         received._is_waiting = True  # as it is copied
         with monkeypatch.context() as patch:
             patch.setattr("os.getpid", lambda: -1)
-            received.give_up()
+            received.interrupt()
         far.setblocking(False)
         with pytest.raises(BlockingIOError):
             far.recv(1)
-        received.give_up()
+        received.interrupt()
         assert far.recv(1) == b""
 
 

@@ -14,15 +14,15 @@ import urllib3
 from curlhttp import Timeout, requests
 from curlhttp import exceptions as e
 from curlhttp._models.request import Request
-from curlhttp.requests._core_request import as_pair
+from curlhttp.requests._core_request import parse_timeout
 from curlhttp.requests._retries import (
     after_error,
     after_response,
-    as_retries,
-    as_urllib3,
     pause,
+    to_retry,
+    to_urllib3_error,
 )
-from curlhttp.requests.adapters import is_plain
+from curlhttp.requests.adapters import never_retries
 from tests.servers import AppServer
 from tests.support.inner import run_script
 
@@ -80,13 +80,13 @@ def test_urllib3_is_not_loaded_before_it_is_needed(app: AppServer, use: str) -> 
 
 
 def test_nothing_is_ever_sent_again_by_default() -> None:
-    for plain in (0, False, as_retries(0), urllib3.Retry(0, read=False)):
-        assert is_plain(plain)
+    for plain in (0, False, to_retry(0), urllib3.Retry(0, read=False)):
+        assert never_retries(plain)
     for other in (1, True, None, urllib3.Retry(0), urllib3.Retry(1, read=False)):
-        assert not is_plain(other)
-    assert not is_plain(urllib3.Retry(0, read=False, status_forcelist=[500]))
+        assert not never_retries(other)
+    assert not never_retries(urllib3.Retry(0, read=False, status_forcelist=[500]))
     own = type("Own", (urllib3.Retry,), {"__module__": "own"})
-    assert not is_plain(own(0, read=False))
+    assert not never_retries(own(0, read=False))
 
 
 def fail(kind: type[e.RequestException], sent: bool = False, code: int | None = None) -> Any:
@@ -118,7 +118,7 @@ TRIED_AGAIN = [
     ],
 )
 def test_a_tls_failure_has_openssls_reason(words: str, reason: str) -> None:
-    below: Any = as_urllib3(e.SSLError(f"it failed (curl error 35: {words})")).args[0]
+    below: Any = to_urllib3_error(e.SSLError(f"it failed (curl error 35: {words})")).args[0]
     assert (type(below), below.reason) == (ssl.SSLError, reason)
     assert words in str(below)
     assert str(below).startswith(f"[SSL: {reason}]") == bool(reason)
@@ -302,20 +302,20 @@ def test_no_wait_for_another_attempt_outlasts_the_total(app: AppServer) -> None:
 
 def test_timeouts_of_all_kinds_become_numbers() -> None:
     kind = urllib3.Timeout
-    assert as_pair(None) == (None, None, None)
-    assert as_pair(2) == as_pair((2, 2)) == (2, 2, None)
-    assert as_pair((1, None)) == (1, None, None)
-    assert as_pair(Timeout(total=9, connect=1, read=None)) == (1, None, 9)
-    assert as_pair(kind(connect=1, read=2)) == (1, 2, None)
-    assert as_pair(kind()) == as_pair(kind(connect=None)) == (None, None, None)
+    assert parse_timeout(None) == (None, None, None)
+    assert parse_timeout(2) == parse_timeout((2, 2)) == (2, 2, None)
+    assert parse_timeout((1, None)) == (1, None, None)
+    assert parse_timeout(Timeout(total=9, connect=1, read=None)) == (1, None, 9)
+    assert parse_timeout(kind(connect=1, read=2)) == (1, 2, None)
+    assert parse_timeout(kind()) == parse_timeout(kind(connect=None)) == (None, None, None)
     # urllib3's total is none of the whole exchange.
-    assert as_pair(kind(total=3)) == (3, 3, None)
-    assert as_pair(kind(total=3, connect=1, read=9)) == (1, 3, None)
+    assert parse_timeout(kind(total=3)) == (3, 3, None)
+    assert parse_timeout(kind(total=3, connect=1, read=9)) == (1, 3, None)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.5, "1", b"", object()])
 def test_what_is_no_timeout_is_a_value_error(value: Any) -> None:
     with pytest.raises(ValueError):
-        as_pair(value)
+        parse_timeout(value)
     with pytest.raises(ValueError, match="Invalid timeout"):
-        as_pair((1, value))
+        parse_timeout((1, value))

@@ -1,8 +1,8 @@
 """An open WebSocket, for both clients: messages in, messages out, and how it ends.
 
-The protocol is that of the package `websockets`, which does no I/O. Coroutines here suspend in the
-stream and in gates only, so that the blocking client runs them by one send(None); its threads are
-kept apart by a lock, which none of them holds while it waits.
+The package `websockets` speaks the protocol without I/O; frames.py skips it for whole messages.
+Coroutines here suspend only in the stream and in gates, so that the blocking client runs them with
+one send(None). A lock keeps threads apart, and none of them holds it while it waits.
 """
 
 from __future__ import annotations

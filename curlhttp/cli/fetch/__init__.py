@@ -1,7 +1,7 @@
-"""The command `curlhttp fetch`: read a list of requests, and record each response once.
+"""The command `curlhttp fetch`: send a list of requests, and record each response once.
 
-input reads the list, records writes the output, and run sends the requests. With --engine or
---processes, curlhttp.distributed does all of that.
+`input` reads the list, `run` sends the requests, and `records` writes the output. With --engine or
+--processes, `curlhttp.distributed` does all of this.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import click
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
 from curlhttp.cli.options import (
     ConnectionOptions,
+    add_options,
     connection_options,
     integer,
     parse_rate,
@@ -39,18 +40,18 @@ __all__ = ["fetch"]
 _EPILOG = """\b
 Each line of FILE is a URL, or a JSON object:
   {"url": ..., "method": ..., "headers": {...}, "json": ..., "id": ...}
-with "body" or "body_base64" instead of "json". Blank lines and lines that
-start with # are skipped. An invalid line is reported and recorded, and the
-run continues.
+"body" or "body_base64" may replace "json". Blank lines and lines that start
+with # are skipped. An invalid line is reported and recorded, and the run
+continues.
 
 \b
 A record has line, url (without user and password), status, headers, error,
 attempts, elapsed and body ("body_base64" if it is not UTF-8). After
---retry-failed a line may have two records: the later one counts.
+--retry-failed a line may have two records. The later one counts.
 
 \b
-Exit status: 0 all succeeded, 1 some failed (no response, or a status of 400
-or above), 130 after Ctrl-C.
+Exit status: 0 if all lines succeeded, 1 if some failed (no response, or a
+status of 400 or above), 130 after Ctrl-C.
 
 \b
 Examples:
@@ -60,10 +61,58 @@ Examples:
   curlhttp fetch urls.txt -o pages --processes 4 --per-host 4
   sed 's|^|https://example.org/|' names | curlhttp fetch - | jq .status
 """
+_OPTIONS = (
+    click.option("-o", "--output", metavar="PATH",
+                 help="Where to write records: a .jsonl file, a .db file (SQLite) or a folder.  "
+                 "[default: JSONL on stdout]"),
+    click.option("--format", "kind", type=click.Choice(["jsonl", "folder", "sqlite", "parquet"]),
+                 help="Format of PATH, if its name does not imply it. With workers: format of the "
+                 "parts, parquet (the default) or jsonl."),
+    click.option("--resume", is_flag=True, help="Skip the lines that have a record in PATH."),
+    click.option("--retry-failed", is_flag=True,
+                 help="With --resume: fetch failed lines again."),
+    click.option("--overwrite", is_flag=True, help="Replace PATH if it exists."),
+    click.option("--no-body", is_flag=True, help="Do not record bodies."),
+    click.option("--max-body", type=parse_size, default="100M", show_default=True, metavar="SIZE",
+                 help="Maximum size of a body. A larger one is an error."),
+    click.option("-c", "--concurrency", type=integer(1, 100_000), default=64, show_default=True,
+                 metavar="N", help="Maximum number of concurrent requests."),
+    click.option("--per-host", type=integer(), metavar="N",
+                 help="Maximum number of concurrent requests to one origin."),
+    click.option("--rate", type=parse_rate, metavar="N[/s|/m|/h]",
+                 help="Maximum number of requests per second, minute or hour."),
+    click.option("--burst", type=integer(), default=1, show_default=True, metavar="N",
+                 help="With --rate: maximum number of requests at once, after a pause."),
+    click.option("--rate-per", type=click.Choice(["origin", "all"]), default="origin",
+                 show_default=True,
+                 help="Apply --rate to each origin, or to all requests together."),
+    click.option("--breaker", type=integer(), metavar="N",
+                 help="After N failures in a row, send nothing to an origin for 30 s. Its lines "
+                 "fail."),
+    click.option("-X", "--method", default="GET", show_default=True,
+                 help="HTTP method for lines that have none."),
+    click.option("-q", "--quiet", is_flag=True, help="Show no progress and no summary."),
+    click.option("--summary", type=click.Choice(["text", "json"]), default="text",
+                 show_default=True,
+                 help="Format of the summary. JSON goes to stdout if PATH is given."),
+    click.option("--engine", metavar="ENGINE",
+                 help="Use many workers: processes, dask, ray, or the address of a cluster such as "
+                 "dask://HOST:8786. PATH is a folder of parts, or its URL (s3://...). The same "
+                 "command resumes an interrupted run."),
+    click.option("--processes", type=integer(1, 10_000), metavar="N",
+                 help="Use N processes on this machine as workers, like --engine processes."),
+    click.option("--partition", type=integer(1, 100_000_000), metavar="N",
+                 help="With workers: maximum number of URLs in a part.  [default: 10000]"),
+    click.option("--column", metavar="NAME",
+                 help="With workers: read URLs from this column of a Parquet FILE."),
+    click.option("--store", metavar="URL",
+                 help="With workers: URL of a Redis server that shares --per-host and --rate among "
+                 "them."),
+)  # fmt: skip
 
 
 class _FetchOptions(TypedDict):
-    """The values of the options; see their help."""
+    """The values of the options. Their help texts describe them."""
 
     output: str | None
     kind: Kind | Literal["parquet"] | None
@@ -88,109 +137,9 @@ class _FetchOptions(TypedDict):
     store: str | None
 
 
-@click.command(help="Fetch a list of URLs, and resume an interrupted run.", epilog=_EPILOG)
+@click.command(help="Fetch a list of URLs. An interrupted run can be resumed.", epilog=_EPILOG)
 @click.argument("file", metavar="FILE|-")
-@click.option(
-    "-o",
-    "--output",
-    metavar="PATH",
-    help="A .jsonl file, a .db (SQLite) file, or a folder.  [default: JSONL on stdout]",
-)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["jsonl", "folder", "sqlite", "parquet"]),
-    help="The format of PATH, if its name does not determine it; with workers, the format of "
-    "parts: parquet, which is the default, or jsonl.",
-)
-@click.option("--resume", is_flag=True, help="Skip lines that have a record in PATH.")
-@click.option(
-    "--retry-failed",
-    is_flag=True,
-    help="With --resume: fetch lines again that failed.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace PATH.")
-@click.option("--no-body", is_flag=True, help="Record no bodies.")
-@click.option(
-    "--max-body",
-    type=parse_size,
-    default="100M",
-    show_default=True,
-    metavar="SIZE",
-    help="Larger bodies are errors.",
-)
-@click.option(
-    "-c",
-    "--concurrency",
-    type=integer(1, 100_000),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Concurrent requests.",
-)
-@click.option("--per-host", type=integer(), metavar="N", help="Concurrent requests to one origin.")
-@click.option(
-    "--rate", type=parse_rate, metavar="N[/s|/m|/h]", help="Requests per second, minute or hour."
-)
-@click.option(
-    "--burst",
-    type=integer(),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="With --rate: how many requests may be sent at once after a pause.",
-)
-@click.option(
-    "--rate-per",
-    type=click.Choice(["origin", "all"]),
-    default="origin",
-    show_default=True,
-    help="Whether --rate limits each origin, or all requests together.",
-)
-@click.option(
-    "--breaker",
-    type=integer(),
-    metavar="N",
-    help="After N consecutive failures, send nothing to an origin for 30 s; its lines fail.",
-)
-@click.option(
-    "-X", "--method", default="GET", show_default=True, help="The method of lines that have none."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress and no summary.")
-@click.option(
-    "--summary",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="The format of the summary; json goes to stdout if PATH is given.",
-)
-@click.option(
-    "--engine",
-    metavar="ENGINE",
-    help="Fetch in many workers: processes, dask, ray, or the address of a cluster such as "
-    "dask://HOST:8786. PATH is a folder of parts, or a URL such as s3://...; the same command "
-    "resumes an interrupted run.",
-)
-@click.option(
-    "--processes",
-    type=integer(1, 10_000),
-    metavar="N",
-    help="Fetch in N processes on this machine, like --engine processes.",
-)
-@click.option(
-    "--partition",
-    type=integer(1, 100_000_000),
-    metavar="N",
-    help="With workers: URLs in each part.  [default: 10000]",
-)
-@click.option(
-    "--column", metavar="NAME", help="With workers: FILE is Parquet, with URLs in this column."
-)
-@click.option(
-    "--store",
-    metavar="URL",
-    help="With workers: a Redis through which they share --per-host and --rate.",
-)
+@add_options(_OPTIONS)
 @connection_options
 def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOptions]) -> int:
     """Fetch a list of URLs."""
@@ -228,7 +177,7 @@ def _get_mode(path: Path | None, options: _FetchOptions) -> Mode:
     if options["retry_failed"] and not options["resume"]:
         raise click.UsageError("--retry-failed needs --resume")
     if options["resume"] and options["overwrite"]:
-        raise click.UsageError("--resume and --overwrite exclude each other")
+        raise click.UsageError("--resume and --overwrite cannot be combined")
     if path is None and (options["resume"] or options["overwrite"] or options["kind"]):
         raise click.UsageError("--resume, --overwrite and --format need -o PATH")
     return "resume" if options["resume"] else "overwrite" if options["overwrite"] else "new"
@@ -244,7 +193,7 @@ def _open(file: str) -> BinaryIO:
 
 
 def _get_limits(options: _FetchOptions) -> dict[str, object]:
-    """Return the arguments of Client that limit what is sent."""
+    """Return the arguments of Client that limit requests and responses."""
     from curlhttp import ConcurrencyLimit, RateLimit
 
     settings = {"max_connections": options["concurrency"], **_get_common_limits(options)}
@@ -257,7 +206,7 @@ def _get_limits(options: _FetchOptions) -> dict[str, object]:
 
 
 def _get_common_limits(options: _FetchOptions) -> dict[str, object]:
-    """Return the arguments of Client that also apply to each worker."""
+    """Return the limits that also apply in a worker."""
     from curlhttp import CircuitBreaker
 
     settings: dict[str, object] = {"max_response_size": options["max_body"]}
@@ -269,7 +218,7 @@ def _get_common_limits(options: _FetchOptions) -> dict[str, object]:
 def _run(
     run: FetchRun, lines: InputLines, size: int | None, path: Path | None, options: _FetchOptions
 ) -> int:
-    """Run, show the summary even if it is interrupted, and return the exit status."""
+    """Run, print the summary even after an interrupt, and return the exit status."""
     from curlhttp.cli.fetch.run import FetchProgress
 
     def fraction() -> float | None:
@@ -280,13 +229,13 @@ def _run(
     progress = FetchProgress(run.counters, fraction, quiet=options["quiet"])
     try:
         run.run(options["concurrency"], progress)
-    except BrokenPipeError:  # the reader of the records has closed the pipe
+    except BrokenPipeError:  # the reader of the records closed the pipe
         raise
     except KeyboardInterrupt:
         _print_summary(run, path, options)
         hint = "" if path is None else "; continue with --resume"
         raise CommandFailed(
-            f"interrupted, complete responses are recorded{hint}", INTERRUPTED
+            f"interrupted; complete responses are recorded{hint}", INTERRUPTED
         ) from None
     except CommandFailed:
         _print_summary(run, path, options)
@@ -311,16 +260,16 @@ def _print_summary(run: FetchRun, path: Path | None, options: _FetchOptions) -> 
 
 
 def _fetch_distributed(file: str, connection: ConnectionOptions, options: _FetchOptions) -> int:
-    """Fetch in many workers, show the summary, and return the exit status."""
+    """Fetch with many workers, print the summary, and return the exit status."""
     from curlhttp.distributed import fetch
 
     out, kind = options["output"], options["kind"]
     if out in (None, "-"):
         raise click.UsageError("--engine and --processes need -o FOLDER")
     if options["processes"] and options["engine"] not in (None, "processes"):
-        raise click.UsageError("--processes and --engine exclude each other")
+        raise click.UsageError("--processes and --engine cannot be combined")
     if kind not in (None, "parquet", "jsonl"):
-        raise click.UsageError("with workers --format is parquet or jsonl")
+        raise click.UsageError("with --engine or --processes, --format is parquet or jsonl")
     _refuse_other_options(options)
     try:
         summary = fetch(
@@ -363,7 +312,7 @@ def _refuse_other_options(options: _FetchOptions) -> None:
     }
     for name, is_given in refused.items():
         if is_given:
-            raise click.UsageError(f"--{name} cannot be used with --engine and --processes")
+            raise click.UsageError(f"--{name} cannot be used with --engine or --processes")
 
 
 def _open_store(url: str | None) -> Any:  # Any: RedisStore is imported only if it is used
@@ -375,7 +324,7 @@ def _open_store(url: str | None) -> Any:  # Any: RedisStore is imported only if 
 
 
 def _read_urls() -> Iterator[bytes]:
-    """Yield the lines of stdin as bytes: a line that is not UTF-8 becomes an error of that line."""
+    """Yield lines of stdin as bytes, so that invalid UTF-8 is an error of its line only."""
     from curlhttp.distributed.partition import reject_json_lines
 
     is_first = True

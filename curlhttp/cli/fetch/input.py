@@ -1,4 +1,4 @@
-"""The list to fetch: one URL or JSON object per line. Errors name the number of the line."""
+"""Read the list to fetch: one URL or JSON object per line."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _USERINFO = re.compile(r"//[^\s/?#\"]*@")
 
 
 class InvalidLine(ValueError):
-    """Raised for a line that is not a request. The message shows only field names of it."""
+    """The line is not a request. The message shows only its field names, not its values."""
 
 
 class InputLine(NamedTuple):
     """One request of the list.
 
     Attributes:
-        number: the number of the line, starting at 1; lines without a request count as well.
-        fingerprint: a checksum of the request without headers and credentials, which may change;
-            0 if the line is invalid.
-        url: as in the line.
-        options: further arguments of build_request, possibly with "method".
+        number: the number of the line, starting at 1. Lines without a request count as well.
+        fingerprint: a checksum of the request without its headers and credentials, which may change
+            between runs. 0 if the line is invalid.
+        url: the URL, as in the line.
+        options: further arguments of build_request(), such as "method".
         id: the "id" of the line, or None.
         problem: why the line is invalid, or "".
     """
@@ -48,10 +48,10 @@ class InputLines:
     """Read a list line by line.
 
     Args:
-        stream: a binary file.
+        stream: the list, as a binary file.
 
     Attributes:
-        position: how many bytes have been read.
+        position: the number of bytes read so far.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -77,7 +77,7 @@ class InputLines:
         return raw
 
     def _skip(self, raw: bytes) -> None:
-        """Read the rest of a line."""
+        """Read past the rest of a line."""
         while raw and not raw.endswith(b"\n"):
             raw = self._read()
 
@@ -94,7 +94,7 @@ def _parse_line(number: int, raw: bytes) -> InputLine:
     except json.JSONDecodeError as error:
         raise InvalidLine(f"not JSON: {error.msg} (column {error.colno})") from None
     except (ValueError, RecursionError):
-        raise InvalidLine("a number is too large, or the nesting too deep") from None
+        raise InvalidLine("a number is too large, or the nesting is too deep") from None
     return _parse_fields(number, fields)
 
 
@@ -107,7 +107,7 @@ def _parse_fields(number: int, fields: dict[str, Any]) -> InputLine:  # Any: JSO
     if not isinstance(url, str):
         raise InvalidLine("no url")
     if not _is_valid_id(name):
-        raise InvalidLine("id must be a string or a number of 64 bits")
+        raise InvalidLine("id must be a string or a 64-bit integer")
     headers = fields.pop("headers", {})
     if not isinstance(headers, dict):
         raise InvalidLine("headers must be an object")
@@ -120,7 +120,7 @@ def _parse_fields(number: int, fields: dict[str, Any]) -> InputLine:  # Any: JSO
 
 
 def _is_valid_id(name: object) -> bool:
-    """Return whether an id can be written to all formats of output."""
+    """Return whether all output formats can store this id."""
     if isinstance(name, str):
         return not any("\ud800" <= letter <= "\udfff" for letter in name)
     return name is None or (isinstance(name, int) and -(2**63) <= name < 2**63)
@@ -129,7 +129,7 @@ def _is_valid_id(name: object) -> bool:
 def _parse_options(fields: dict[str, Any]) -> dict[str, object]:  # Any: JSON
     bodies = fields.keys() & _BODIES
     if len(bodies) > 1:
-        raise InvalidLine(f"{' and '.join(sorted(bodies))} exclude each other")
+        raise InvalidLine(f"{' and '.join(sorted(bodies))} cannot be combined")
     options: dict[str, object] = {}
     for name in ("method", "body", "body_base64"):
         if not isinstance(fields.get(name, ""), str):
@@ -149,5 +149,5 @@ def _parse_options(fields: dict[str, Any]) -> dict[str, object]:  # Any: JSON
 
 
 def _fingerprint(request: str) -> int:
-    """Return a checksum of 30 bits that is not 0: enough to notice an edited line."""
+    """Return a checksum of 30 bits, not 0, to detect an edited line."""
     return crc32(_USERINFO.sub("//", request).encode("utf-8", "surrogatepass")) & 0x3FFFFFFF or 1

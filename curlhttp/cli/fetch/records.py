@@ -1,7 +1,6 @@
-"""Records of responses, and the formats they are written in: JSON lines, a folder, or SQLite.
+"""Records of responses, and their output formats: JSON lines, a folder, or SQLite.
 
-Records are written in batches, and each batch completely, so that whoever kills the process leaves
-only whole records.
+Records are written in batches. If the process is killed, only whole records remain.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class FetchRecord:
     Attributes:
         line: the number of the line.
         fingerprint: see InputLine.
-        ok: there is a response, and its status is below 400.
+        ok: a response was received, and its status is below 400.
         id: see InputLine.
         method: the method of the request; None if the line is invalid.
         url: the requested URL without user and password; None if the line is invalid.
@@ -64,7 +63,7 @@ class FetchRecord:
         error: the name of the exception's class, "BadLine" if the line is invalid, or None.
         message: the message of the error, or None.
         attempts: the number of attempts; 0 if the line is invalid.
-        elapsed: how long the last attempt took in seconds, or None.
+        elapsed: the duration of the last attempt in seconds, or None.
         size: the size of the decoded body in bytes.
         fetched_at: when the record was made, in UTC, ISO 8601.
         body: the body of the response, or None.
@@ -88,7 +87,7 @@ class FetchRecord:
     body: bytes | None = None
 
     @classmethod
-    def of_problem(cls, line: InputLine, problem: str) -> FetchRecord:
+    def from_problem(cls, line: InputLine, problem: str) -> FetchRecord:
         """Return the record of an invalid line.
 
         Args:
@@ -104,7 +103,7 @@ class FetchRecord:
         )
 
     @classmethod
-    def of(
+    def from_outcome(
         cls, line: InputLine, method: str, url: str, outcome: Response | RequestException
     ) -> FetchRecord:
         """Return the record of a request.
@@ -141,7 +140,7 @@ class FetchRecord:
             self.headers.setdefault(name.lower(), []).append(value)
 
     def fields(self, **more: object) -> dict[str, object]:
-        """Return all fields except the body, in order. Resuming relies on the first three.
+        """Return all fields except the body, in order. Resuming depends on the first three.
 
         Args:
             more: fields to append.
@@ -167,7 +166,7 @@ class FetchRecord:
             return {"body_base64": base64.b64encode(self.body).decode()}
 
 
-# --- which lines have a record ---
+# --- lines that have a record ---
 
 _State: TypeAlias = Literal["new", "done", "failed", "changed"]
 _GROWTH = 1 << 16  # entries
@@ -178,12 +177,12 @@ class RecordedLines:
     """Lines that have a record, in four bytes each: the fingerprint, and whether it failed.
 
     Attributes:
-        done: how many succeeded.
-        failed: how many failed.
+        done: the number of lines that succeeded.
+        failed: the number of lines that failed.
     """
 
     def __init__(self) -> None:
-        # 30 bits of fingerprint, 1 bit for failed, 1 bit for recorded.
+        # Each entry has 30 bits of fingerprint, 1 bit for "failed", and 1 bit for "recorded".
         self._lines = array("I")
         self.done: int = 0
         self.failed: int = 0
@@ -209,7 +208,7 @@ class RecordedLines:
         self._count(lines[number], 1)
 
     def remove(self, number: int) -> None:
-        """Remove a line, because it is fetched again."""
+        """Remove a line that is fetched again."""
         if number < len(self._lines):
             self._count(self._lines[number], -1)
             self._lines[number] = 0
@@ -221,7 +220,7 @@ class RecordedLines:
             self.done += change
 
     def state(self, number: int, fingerprint: int) -> _State:
-        """Return the state of a line. A line that failed and was edited afterwards is new.
+        """Return the state of a line. A failed line that was edited afterwards is new.
 
         Args:
             number: the number of the line.
@@ -238,7 +237,7 @@ class RecordedLines:
 
 # --- outputs ---
 
-# A batch is written once it has that many records, bytes of bodies, or is that many seconds old.
+# A batch is written when it has this many records or bytes of bodies, or is this many seconds old.
 _MAX_RECORDS = 500
 _MAX_BYTES = 8 * 1024 * 1024
 _MAX_AGE = 1.0
@@ -265,7 +264,7 @@ class RecordOutput:
         """Add a record, and write the batch if it is due.
 
         Args:
-            record: the record; its body may be dropped.
+            record: the record. Its body is dropped if bodies are not kept.
         """
         now = time.monotonic()
         if not self._batch:
@@ -281,7 +280,7 @@ class RecordOutput:
         """Write the batch.
 
         Raises:
-            CommandFailed: it cannot be written; earlier batches are complete.
+            CommandFailed: it cannot be written. Earlier batches are complete.
         """
         batch, self._batch, self._bytes = self._batch, [], 0
         if batch:
@@ -318,9 +317,9 @@ _BLOCK_SIZE = 1 << 20  # bytes
 class _JSONLines(RecordOutput):
     """Append records to a file as whole lines of JSON.
 
-    A line counts once its line feed is written: an incomplete line that a kill or a full disk left
-    is removed before anything is appended. The file is synced to disk when it is closed, so after a
-    power failure the last lines may be missing, and are fetched again.
+    A line counts as soon as its line feed is written. An incomplete line, left by a kill or a full
+    disk, is removed before anything is appended. The file is synced to disk when it is closed.
+    After a power failure the last lines may be missing, and are fetched again.
 
     Args:
         path: the path of the file, or None for stdout.
@@ -352,7 +351,7 @@ class _JSONLines(RecordOutput):
                     self._add_recorded(line)
                 except ValueError:
                     raise CommandFailed(
-                        f"{path}, line {number}: this is not a record of curlhttp fetch", 2
+                        f"{path}, line {number}: not a record of curlhttp fetch", 2
                     ) from None
         os.ftruncate(self._file, end)
 
@@ -360,7 +359,7 @@ class _JSONLines(RecordOutput):
         """Add the record in a line of the file.
 
         Raises:
-            ValueError: it is not a record.
+            ValueError: the line is not a record.
         """
         match = _match_record(line)
         if match is None:
@@ -385,7 +384,7 @@ class _JSONLines(RecordOutput):
             ) from None
 
     def add(self, record: FetchRecord) -> None:
-        """Add a record; stdout is not buffered."""
+        """Add a record. It is written to stdout at once."""
         super().add(record)
         if self._path is None:
             self.flush()
@@ -413,7 +412,7 @@ def _open(path: Path, mode: Mode) -> int:
 
 
 def _lock(file: int, path: Path) -> None:
-    """Lock the file if the system can: two runs that append to it would fetch everything twice."""
+    """Lock the file if the system can, because two runs would fetch and append everything twice."""
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock
     except ImportError:
@@ -459,8 +458,8 @@ _match_body_file = re.compile(r"\d{8,}\.body(\.part)?").fullmatch
 class _Folder(_JSONLines):
     """Write bodies to files named by line number, and records to an index of JSON lines.
 
-    A body is written under a temporary name and renamed before the index names it. When a run is
-    resumed, a record counts only if the file of its body exists and has the right size.
+    A body is written under a temporary name, and renamed before the index mentions it. When a run
+    is resumed, a record counts only if the file of its body exists and has the right size.
 
     Args:
         path: the path of the folder, which is created if it does not exist.
@@ -487,7 +486,7 @@ class _Folder(_JSONLines):
             name = record["file"]
             return name is None or (self._folder / name).stat().st_size == record["size"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return False  # the body is missing, or this is not a record of a folder
+            return False  # the body is missing, or the record was not written by this class
 
     def _format(self, record: FetchRecord) -> bytes:
         if record.body is None:
@@ -507,7 +506,7 @@ class _Folder(_JSONLines):
 
 
 def _write_body(path: str, content: bytes) -> None:
-    """Write a file with system calls only, which takes half the time of `open`."""
+    """Write a file with system calls, which takes half the time of `open`."""
     descriptor = os.open(path, _BODY_FLAGS, 0o666)
     try:
         written = os.write(descriptor, content)
@@ -550,8 +549,8 @@ _BUSY_TIMEOUT = 10.0  # seconds to wait for another writer
 class _SQLite(RecordOutput):
     """Write records as rows of the table `results`, each batch in one transaction.
 
-    The write-ahead log allows others to read during a run. With synchronous=NORMAL a power failure
-    may lose the last transactions, whose lines are fetched again, but never damages the file.
+    The write-ahead log allows others to read during a run. With synchronous=NORMAL, a power failure
+    may lose the last transactions, whose lines are fetched again, but does not damage the file.
 
     Args:
         path: the path of the file.
@@ -589,7 +588,7 @@ class _SQLite(RecordOutput):
             try:
                 self.recorded.add(number, int(fingerprint, 16), bool(ok))
             except (TypeError, ValueError):
-                message = f"{self._path}, line {number}: this is not a record of curlhttp fetch"
+                message = f"{self._path}, line {number}: not a record of curlhttp fetch"
                 raise CommandFailed(message, 2) from None
 
     def _write(self, batch: list[FetchRecord]) -> None:

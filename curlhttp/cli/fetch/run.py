@@ -1,6 +1,6 @@
-"""A run: send the requests of a list, record and count the results, and show progress.
+"""Run a fetch: send the requests of a list, record and count the results, and show progress.
 
-Only running requests are in memory: the list is read as requests end.
+The list is read while requests end, so only running requests are in memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from curlhttp._models.cookies import LazyCookies
+from curlhttp.cli.bench import LatencyHistogram
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import FetchRecord, RecordOutput
-from curlhttp.cli.load_generator import LatencyHistogram
 from curlhttp.cli.terminal import (
     console,
     format_bytes,
@@ -43,8 +43,8 @@ __all__ = ["DeferredInterrupts", "FetchProgress", "FetchRun"]
 _KEY = "curlhttp.fetch"  # in a request's extensions
 _REFRESHES = 4  # per second
 _WINDOW = 20  # refreshes over which the rate is averaged
-_PERIOD = 10.0  # seconds between two lines if stderr is not a terminal
-_MAX_INVALID_LINES = 10  # that are shown
+_PERIOD = 10.0  # seconds between two lines of progress if stderr is not a terminal
+_MAX_INVALID_LINES = 10  # that are reported
 
 
 class FetchRun:
@@ -53,9 +53,9 @@ class FetchRun:
     Args:
         client: sends the requests.
         lines: the list.
-        output: writes records, and knows those of earlier runs.
-        method: the method of lines that have none.
-        retry_failed: fetch lines again that failed.
+        output: writes records, and knows the records of earlier runs.
+        method: the HTTP method for lines that have none.
+        retry_failed: fetch failed lines again.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class FetchRun:
         retry_failed: bool,
     ) -> None:
         self.counters: FetchCounters = FetchCounters()
-        self.begin: int = 0  # the position in the list when the first request was made
+        self.begin: int = 0  # the position in the list at the first request
         self._client = client
         self._lines = lines
         self._output = output
@@ -79,7 +79,7 @@ class FetchRun:
 
     @property
     def failed(self) -> int:
-        """Return how many recorded lines failed, in this run and earlier ones."""
+        """Return the number of lines whose record is a failure, from this run or an earlier one."""
         return self._output.recorded.failed + self.counters.failed
 
     def run(self, concurrency: int, progress: FetchProgress) -> None:
@@ -90,7 +90,7 @@ class FetchRun:
             progress: shows the progress.
 
         Raises:
-            KeyboardInterrupt: all complete responses are recorded.
+            KeyboardInterrupt: after Ctrl-C, when all complete responses are recorded.
             CommandFailed: the output cannot be written, or the list was edited.
         """
         self._progress = progress
@@ -122,7 +122,7 @@ class FetchRun:
             if state == "changed":
                 raise CommandFailed(
                     f"line {line.number} differs from its record: the list was edited. Only add "
-                    "lines at its end, or use another output",
+                    "lines at the end, or use another output",
                     2,
                 )
             if state == "done" or (state == "failed" and not self._retry_failed):
@@ -135,7 +135,7 @@ class FetchRun:
                 yield request
 
     def _build_or_record(self, line: InputLine) -> Request | None:
-        """Return the request of a line; if it is invalid, record that and return None."""
+        """Return the request of a line, or record that the line is invalid and return None."""
         problem = line.problem
         if not problem:
             try:
@@ -144,12 +144,12 @@ class FetchRun:
                 problem = str(error)
             else:
                 request.extensions = {_KEY: (line, request.method, str(request.url))}
-                # A separate jar per request, so that cookies of a million lines neither accumulate
-                # nor mix.
+                # A separate cookie jar for each request, so that cookies of a million lines neither
+                # mix nor pile up.
                 request.jar = LazyCookies()
                 return request
         self._progress.print_invalid_line(line.number, problem)
-        self._record(FetchRecord.of_problem(line, problem))
+        self._record(FetchRecord.from_problem(line, problem))
         return None
 
     def _build(self, line: InputLine) -> Request:
@@ -160,13 +160,13 @@ class FetchRun:
 def _make_record(outcome: Response | RequestException) -> FetchRecord:
     request: Any = outcome.request  # Any: _build_or_record has set the extensions
     line, method, url = request.extensions[_KEY]
-    return FetchRecord.of(line, method, url, outcome)
+    return FetchRecord.from_outcome(line, method, url, outcome)
 
 
 class DeferredInterrupts:
-    """Raise KeyboardInterrupt on SIGINT, but defer it until the end of a `with` block.
+    """Raise KeyboardInterrupt on SIGINT, but not before the end of a `with` block.
 
-    Blocks may be nested. Only the main thread receives signals; in others this does nothing.
+    Blocks may be nested. Outside the main thread, which receives the signals, this does nothing.
     """
 
     def __init__(self) -> None:
@@ -208,11 +208,11 @@ class FetchCounters:
     Attributes:
         done: records of this run.
         ok: how many of them succeeded.
-        skipped: lines that have a record from an earlier run.
+        skipped: lines that are not fetched, because they have a record from an earlier run.
         statuses: counts by class, such as "2xx".
         errors: counts by type, such as "ReadTimeout".
         size: the total size of the bodies in bytes.
-        latencies: of the last attempts.
+        latencies: latencies of the last attempt of each request.
     """
 
     def __init__(self) -> None:
@@ -239,16 +239,16 @@ class FetchCounters:
 
     @property
     def failed(self) -> int:
-        """Return how many failed."""
+        """Return the number of records that are failures."""
         return self.done - self.ok
 
     @property
     def seconds(self) -> float:
-        """Return how long the run has taken so far."""
+        """Return how long the run has taken so far, in seconds."""
         return time.monotonic() - self._started
 
     def summary(self) -> dict[str, object]:
-        """Return what --summary json shows, in seconds and bytes."""
+        """Return the summary for --summary json, in seconds and bytes."""
         seconds = self.seconds
         return {
             "done": self.done,
@@ -265,7 +265,7 @@ class FetchCounters:
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the rows of the summary: a label and a text each."""
+        """Return the rows of the text summary, each with a label and a text."""
         seconds = self.seconds
         rate = self.done / seconds if seconds else 0.0
         size = format_bytes(self.size)
@@ -287,8 +287,8 @@ class FetchProgress:
 
     Args:
         counters: the counters of the run.
-        fraction: returns which fraction of the input has been read, or None if that is unknown.
-        quiet: show only invalid lines.
+        fraction: returns the fraction of the input that has been read, or None if it is unknown.
+        quiet: report invalid lines only.
     """
 
     def __init__(
@@ -323,13 +323,13 @@ class FetchProgress:
             self._live.stop()
 
     def tick(self) -> None:
-        """Print a line if one is due and there is no live line."""
+        """Print a line of progress if one is due and there is no live line."""
         if self._live is None and not self._quiet and time.monotonic() >= self._next:
             self._next = time.monotonic() + _PERIOD
             self._print(self.line())
 
     def print_invalid_line(self, number: int, problem: str) -> None:
-        """Print why a line is invalid, for a limited number of lines.
+        """Report that a line is invalid, for a limited number of lines.
 
         Args:
             number: the number of the line.
@@ -339,13 +339,13 @@ class FetchProgress:
         if self._invalid_lines <= _MAX_INVALID_LINES:
             self._print(f"curlhttp: line {number}: {printable(problem)}")
         if self._invalid_lines == _MAX_INVALID_LINES:
-            self._print("curlhttp: further invalid lines are counted and recorded, but not shown")
+            self._print("curlhttp: further invalid lines are recorded, but not reported")
 
     def _print(self, line: str) -> None:
         self._console.print(line, soft_wrap=True)
 
     def line(self) -> str:
-        """Return the current line, with the most important parts first."""
+        """Return the current line of progress, with the most important parts first."""
         counters, seconds = self._counters, self._counters.seconds
         since, done = self._samples[0]
         self._samples.append((seconds, counters.done))

@@ -1,6 +1,6 @@
 """requests.packages: urllib3, idna and chardet under requests' own names.
 
-Each is loaded when it is first asked for, by attribute or by import, whole or a module of it.
+Each is loaded on first use, by attribute or by import, whole or one of its modules.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from curlhttp import exceptions
-from curlhttp.requests._alias import point
+from curlhttp.requests._alias import add_alias
 
 if TYPE_CHECKING:
     chardet: Any
@@ -26,20 +26,20 @@ _CANDIDATES = {
 }
 
 
-def _target(name: str) -> str | None:
-    """Return the name of the package that stands behind one of ours, or None."""
+def _find_package(name: str) -> str | None:
+    """Return the name of the real package for one of ours, or None."""
     for candidate in _CANDIDATES[name]:
         try:
             importlib.import_module(candidate)
         except ImportError:
             continue
         if candidate == "urllib3":
-            _adopt()
+            _patch_bases()
         return candidate
     return None
 
 
-def _adopt() -> None:
+def _patch_bases() -> None:
     """Make ContentDecodingError one of urllib3's errors, as it is in requests."""
     from urllib3.exceptions import HTTPError
 
@@ -47,7 +47,7 @@ def _adopt() -> None:
 
 
 for _name in _CANDIDATES:
-    point(f"{__name__}.{_name}", partial(_target, _name))
+    add_alias(f"{__name__}.{_name}", partial(_find_package, _name))
 
 
 def __getattr__(name: str) -> Any:
@@ -57,5 +57,5 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     except ModuleNotFoundError:
         if name == "chardet":
-            return None  # as in requests, where neither of the two is there
+            return None  # as in requests if neither is installed
         raise

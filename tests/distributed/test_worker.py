@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curlhttp import BasicAuth, CircuitBreaker, RetryPolicy, Timeout
-from curlhttp.distributed.settings import describe_settings, pickle_settings
+from curlhttp.distributed.worker import describe_settings, pickle_settings
 from tests.distributed.test_fetch import fetched
 from tests.servers import AppServer
 
