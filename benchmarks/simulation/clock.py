@@ -80,9 +80,9 @@ class ScriptedNetwork(ScriptedEngine):
         """Wait while others go on."""
         await asyncio.sleep(seconds)
 
-    def gate(self) -> _Gate:  # type: ignore[override]
-        """Return a closed gate."""
-        return _Gate()
+    def make_waiter(self) -> _Waiter:  # type: ignore[override]
+        """Return a new waiter."""
+        return _Waiter()
 
     async def _begin(self, request: Request) -> ScriptedAttempt:
         # Nothing is noted of it: there will be some hundred thousand.
@@ -95,13 +95,13 @@ class ScriptedNetwork(ScriptedEngine):
         await asyncio.sleep(seconds)
 
 
-class _Gate:
+class _Waiter:
     """One task waits until another opens it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def open(self) -> None:
+    def wake(self) -> None:
         """Let it go on."""
         self._event.set()
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from curlhttp._client.websocket.websocket import OpeningWebSocket
     from curlhttp._curl.engines.event_loop import EventLoopEngine
     from curlhttp._curl.engines.loops import Loop
-    from curlhttp._engine.engine import Exchange, MakeGate
+    from curlhttp._engine.engine import Exchange, MakeWaiter
     from curlhttp._models.body import Body
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress, ProgressMeter
@@ -106,11 +106,11 @@ class AsyncClient(BaseClient):
         now = _network.now if transport is None else transport.now
         wall = _network.wall if transport is None else transport.wall
         self.clock: Clock = Clock(now, wall, lambda seconds: self._engine().sleep(seconds))
-        self.gate: MakeGate = lambda: self._engine().gate()
+        self.make_waiter: MakeWaiter = lambda: self._engine().make_waiter()
         self.exchange: Exchange = self._last_step()
 
     def _last_step(self) -> Exchange:
-        engine = self._engine if not self._arounds else lambda: self.around(self._engine())
+        engine = self._engine if not self._wrappers else lambda: self.wrap(self._engine())
         return exchange_in_loops(engine, self.clock.now, AsyncStreamedResponse)
 
     def _watch(self, body: Body, meter: ProgressMeter) -> Body:
@@ -264,7 +264,7 @@ class AsyncClient(BaseClient):
         from curlhttp._client.websocket.websocket import open_async
 
         wanted = (subprotocols, compression, max_size, ping_interval, ping_timeout, close_timeout)
-        return open_async(self, lambda: self.around(self._engine()), url, wanted, options)
+        return open_async(self, lambda: self.wrap(self._engine()), url, wanted, options)
 
     def sse(
         self,

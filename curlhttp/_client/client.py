@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from curlhttp._client.map.results import Results, SenderPool
     from curlhttp._client.map.scheduler import Item
     from curlhttp._client.websocket.websocket import WebSocket
-    from curlhttp._engine.engine import Exchange, MakeGate
+    from curlhttp._engine.engine import Exchange, MakeWaiter
     from curlhttp._models.inputs import UserRequest
     from curlhttp._models.progress import Progress
 
@@ -101,11 +101,11 @@ class Client(BaseClient):
         validate_transport(transport, "Client")
         self._engine: Engine = transport
         self.clock: Clock = Clock(transport.now, transport.wall, transport.sleep)
-        self.gate: MakeGate = transport.gate
+        self.make_waiter: MakeWaiter = transport.make_waiter
         self.exchange: Exchange = self._last_step()
 
     def _last_step(self) -> Exchange:
-        self._outer_engine: Engine = self.around(self._engine)
+        self._outer_engine: Engine = self.wrap(self._engine)
         return exchange(self._outer_engine, self._engine.now, StreamedResponse)
 
     def request(

@@ -407,7 +407,7 @@ class Routing:
         direct: the Transport of requests that take no proxy, and say nothing of their own.
         route: gives the Transport for a URL; None where `direct` is good for all.
         alternatives: the origins that speak HTTP/3, with http3="auto"; else None.
-        arounds: the engine wrappers of the guard.
+        wrappers: the engine wrappers of the guard.
         with_guard: adds the guard to a Transport.
 
     Raises:
@@ -435,7 +435,7 @@ class Routing:
         self.certificates = certificates
         self._settings = settings
         checkpoint = None if guard is None else _make_checkpoint(guard, dns_ttl)
-        self.arounds: tuple[EngineWrapper, ...] = () if checkpoint is None else (checkpoint,)
+        self.wrappers: tuple[EngineWrapper, ...] = () if checkpoint is None else (checkpoint,)
         self.with_guard: TransportWrapper = _unchanged if checkpoint is None else checkpoint.over
         self._proxies = settings.get("proxies")
         selector = _TransportSelector(self, settings, (self._proxies,))

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._curl.options import get_addresses, get_connect_target
-from curlhttp._engine.engine import ByteStream, Engine, Gate, HedgePlan, Incoming, connector
+from curlhttp._engine.engine import ByteStream, Engine, HedgePlan, Incoming, Waiter, connector
 from curlhttp._engine.network import network
 from curlhttp._models.config import CheckedAddress, Transport
 from curlhttp._models.fork import register
@@ -58,7 +58,7 @@ class AddressChecker:
         """Return a Transport with this guard; the same result for equal transports."""
         return transport if transport.guard is self.guard else self._over(transport)
 
-    def around(self, engine: Engine) -> GuardedEngine:
+    def wrap(self, engine: Engine) -> GuardedEngine:
         """Return an engine that checks requests before another engine sends them."""
         return GuardedEngine(engine, self)
 
@@ -72,7 +72,7 @@ class AddressChecker:
 
         Args:
             request: has a proxy and a guard that does not trust it.
-            engine: makes the gate to wait at.
+            engine: makes a waiter.
 
         Raises:
             RequestException: no address is allowed, or none was found in time.
@@ -98,7 +98,7 @@ class AddressChecker:
             left = max(0.0, request.deadline - now)
             seconds = left if seconds is None else min(seconds, left)
         try:
-            found = await self._lookups.find(host, family, engine.gate, seconds)
+            found = await self._lookups.find(host, family, engine.make_waiter, seconds)
         except OSError as error:
             raise ConnectionError(
                 f"{request}: the host name could not be resolved, which is needed because a guard "
@@ -151,7 +151,7 @@ class GuardedEngine:
         self.sleep = engine.sleep
         self.now = engine.now
         self.wall = engine.wall
-        self.gate: Callable[[], Gate] = engine.gate
+        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close = engine.close
         self.set_read_timeout = getattr(engine, "set_read_timeout", None)
 
@@ -294,7 +294,7 @@ class _Resolution:
         self.addresses: list[str] = []
         self.error: OSError | None = None
         self.is_done = False
-        self.waiting: list[Gate] = []
+        self.waiting: list[Waiter] = []
 
 
 class Resolver:
@@ -318,14 +318,14 @@ class Resolver:
         self._threads = 0
 
     async def find(
-        self, host: str, family: int, make_gate: Callable[[], Gate], seconds: float | None
+        self, host: str, family: int, make_waiter: Callable[[], Waiter], seconds: float | None
     ) -> list[str] | None:
         """Return the addresses of a host in the system's order, None if that took too long.
 
         Args:
             host: a name in ASCII, or an address.
             family: socket.AF_INET, AF_INET6 or 0 for both.
-            make_gate: makes a gate of the engine, to wait at.
+            make_waiter: makes a waiter of the engine.
             seconds: how long to wait; None for no limit.
 
         Raises:
@@ -336,24 +336,24 @@ class Resolver:
             until, known = self._known.get(name, (0.0, []))
             if monotonic() < until:
                 return known
-            gate = make_gate()
-            lookup = self._join(name, gate)
+            waiter = make_waiter()
+            lookup = self._join(name, waiter)
         end = None if seconds is None else monotonic() + seconds
         try:
             while not lookup.is_done:
                 left = None if end is None else end - monotonic()
                 if left is not None and left <= 0:
                     return None
-                await gate.wait(left)
+                await waiter.wait(left)
         finally:
             with self._lock:
-                if gate in lookup.waiting:
-                    lookup.waiting.remove(gate)
+                if waiter in lookup.waiting:
+                    lookup.waiting.remove(waiter)
         if lookup.error is not None:
             raise lookup.error
         return lookup.addresses
 
-    def _join(self, name: Name, gate: Gate) -> _Resolution:
+    def _join(self, name: Name, waiter: Waiter) -> _Resolution:
         lookup = self._pending.get(name)
         if lookup is None:
             if self._threads < _THREADS:
@@ -361,7 +361,7 @@ class Resolver:
                 self._threads += 1  # not before, because starting the thread may fail
             lookup = self._pending[name] = _Resolution()
             self._line.append(name)
-        lookup.waiting.append(gate)
+        lookup.waiting.append(waiter)
         return lookup
 
     def _work(self) -> None:
@@ -386,8 +386,8 @@ class Resolver:
                 if error is None:
                     self._keep(name, addresses)
                 waiting = lookup.waiting.copy()
-            for gate in waiting:
-                gate.open()
+            for waiter in waiting:
+                waiter.wake()
 
     def _keep(self, name: Name, addresses: list[str]) -> None:
         if len(self._known) >= _MOST:

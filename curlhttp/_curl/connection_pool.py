@@ -21,7 +21,7 @@ from time import monotonic
 from typing import TypeAlias
 
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.run import ThreadGate
+from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import client_closed
 from curlhttp._models.request import Request
@@ -122,13 +122,13 @@ class ConnectionPool:
                 if self.slots.used > used and not held:
                     self.slots.release(origin)
                 raise
-            gate = ThreadGate()
-            waiter = SlotWaiter(origin, gate.open)
+            thread_waiter = ThreadWaiter()
+            waiter = SlotWaiter(origin, thread_waiter.wake)
             self.slots.wait(waiter)
         self._unready()  # other threads may have kept some before they could see this waiter
         if self._dropped:  # while this thread held the lock
             self._close_dropped()
-        self._wait(waiter, gate, request)
+        self._wait(waiter, thread_waiter, request)
         with self._lock:
             try:
                 held.append(transfer := self._pop(key, request))
@@ -164,10 +164,10 @@ class ConnectionPool:
             raise client_closed(request)
         return self._idle.pop(key, self._max_connections)
 
-    def _wait(self, waiter: SlotWaiter, gate: ThreadGate, request: Request) -> None:
+    def _wait(self, waiter: SlotWaiter, thread_waiter: ThreadWaiter, request: Request) -> None:
         seconds = request.pool_seconds(time.monotonic())
         try:
-            if gate.pass_within(seconds):
+            if thread_waiter.wait_blocking(seconds):
                 return
         except BaseException:  # Ctrl-C
             with self._lock:

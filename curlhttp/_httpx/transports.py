@@ -130,7 +130,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             engine = self._engine()
             if self._checkpoint is not None:
                 sent.transport = self._checkpoint.over(sent.transport)
-                engine = self._checkpoint.around(engine)
+                engine = self._checkpoint.wrap(engine)
             if log.takes(DEBUG):
                 incoming = await watched(sent, engine, self._start)
             else:

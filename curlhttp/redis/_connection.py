@@ -1,8 +1,8 @@
 """One thread that talks to Redis for all requests of a process.
 
 Those in event loops must not block, and those in threads must not wait for longer than they are
-asked to, not for a name server either. So each waits at a gate of its engine, and the thread sends
-what has come meanwhile in one piece: a thousand requests at once are a few round trips.
+asked to, not for a name server either. So each waits with a waiter of its engine, and the thread
+sends what has come meanwhile in one piece: a thousand requests at once are a few round trips.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Literal
 
-from curlhttp._engine.run import ThreadGate, run_sync
+from curlhttp._engine.run import ThreadWaiter, run_sync
 from curlhttp._models import fork as _fork
 from curlhttp._policy.store import Answer, StoreCommand, StoreLease
 from curlhttp.exceptions import StoreError
@@ -14,7 +14,7 @@ from curlhttp.redis._connection import PendingCommand, RedisConnection, address_
 if TYPE_CHECKING:
     from redis import Redis
 
-    from curlhttp._engine.engine import MakeGate
+    from curlhttp._engine.engine import MakeWaiter
 
 __all__ = ["RedisStore"]
 
@@ -79,13 +79,13 @@ class RedisStore:
         """Begin to connect, unless that was done; never waits."""
         self._link.connect()
 
-    async def ask(self, question: StoreCommand, gate: MakeGate) -> Answer | None:
+    async def ask(self, question: StoreCommand, make_waiter: MakeWaiter) -> Answer | None:
         """Return the answer, or None when there is none in time; see Store."""
         if not self._link.is_up():
             self._without_answer()
             return None
-        opened = gate()
-        call = PendingCommand(question, opened.open)
+        opened = make_waiter()
+        call = PendingCommand(question, opened.wake)
         patience = self.timeout + (0.0 if self._link.is_connected else self.connect_timeout)
         begun = time.monotonic()
         try:
@@ -99,7 +99,7 @@ class RedisStore:
 
     def ask_here(self, question: StoreCommand) -> Answer | None:
         """Return the answer, and block for it no longer than the timeout."""
-        return run_sync(lambda: self.ask(question, ThreadGate))
+        return run_sync(lambda: self.ask(question, ThreadWaiter))
 
     def tell(self, question: StoreCommand) -> None:
         """Have a step taken whose answer nobody waits for. Never waits; safe in finalizers."""

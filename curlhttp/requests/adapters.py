@@ -667,7 +667,7 @@ class HTTPAdapter(BaseAdapter):
         if engine is None:
             engine = self._make_engine()
         if self._checkpoint is not None:
-            engine = self._checkpoint.around(engine)
+            engine = self._checkpoint.wrap(engine)
         if log.takes(INFO):
             return _logged(engine, sent)
         return _open(engine, sent) if sent.stream else send_sync(engine.perform, sent)

@@ -517,9 +517,9 @@ class ScriptedEngine:
         self.sleeps.append(seconds)
         self.advance(seconds)
 
-    def gate(self) -> _ScriptedGate:
-        """Return a closed gate."""
-        return _ScriptedGate(self)
+    def make_waiter(self) -> _ScriptedWaiter:
+        """Return a new waiter."""
+        return _ScriptedWaiter(self)
 
     # exchanges
 
@@ -648,14 +648,14 @@ class ScriptedEngine:
             raise
 
 
-class _ScriptedGate:
+class _ScriptedWaiter:
     """Something that a request waits at, for another one that the script may not have."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine
         self._is_open = False
 
-    def open(self) -> None:
+    def wake(self) -> None:
         """Let the request go on."""
         self._is_open = True
 

@@ -26,7 +26,7 @@ from curlhttp._client.apps.app_call import (
 )
 from curlhttp._client.apps.lifespan import Lifespan
 from curlhttp._client.apps.websocket import AppSocket
-from curlhttp._curl.engines.event_loop import SharedGate, next_piece
+from curlhttp._curl.engines.event_loop import SharedWaiter, next_piece
 from curlhttp._curl.engines.loops import BackgroundTasks, Loop, background_tasks, running_loop
 from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
@@ -85,7 +85,7 @@ class AppExchange(AppCall):
     ) -> None:
         super().__init__(request, engine, raises=raises)
         self.failed: BaseException | None = None
-        self.changes: Changes = Changes(tasks.gate)
+        self.changes: Changes = Changes(tasks.make_waiter)
         self._app = app
         self._scope = scope
         self._tasks = tasks
@@ -604,10 +604,10 @@ class ASGITransport:
         """Wait."""
         await anyio.sleep(seconds)
 
-    def gate(self) -> SharedGate:
-        """Return a closed gate, for a caller to wait at."""
+    def make_waiter(self) -> SharedWaiter:
+        """Return a new waiter for the caller."""
         tasks = self._loop_state().tasks
-        return SharedGate(tasks.gate(), tasks.call_soon)
+        return SharedWaiter(tasks.make_waiter(), tasks.call_soon)
 
     # the beginning and the end
 
@@ -673,7 +673,7 @@ class _LoopState:
         loop: see there.
         lifespan: of the app, or None.
         running: exchanges whose apps have not ended.
-        tasks: makes gates of the loop.
+        tasks: makes waiters of the loop.
     """
 
     def __init__(self, loop: Loop, app: Any) -> None:  # Any: see ASGITransport

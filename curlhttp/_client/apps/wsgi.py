@@ -25,7 +25,7 @@ from curlhttp._curl.errors import body_length_error, too_large_error
 from curlhttp._curl.head import contradicts_length
 from curlhttp._curl.result import decode_body
 from curlhttp._engine.engine import Engine, HedgePlan
-from curlhttp._engine.run import ThreadGate
+from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.body import Body
 from curlhttp._models.errors import client_closed, closed_while_reading
 from curlhttp._models.request import Request
@@ -416,9 +416,9 @@ class WSGITransport:
         """Return the time of day in seconds since the epoch."""
         return time.time()
 
-    def gate(self) -> ThreadGate:
-        """Return a closed gate, for a caller to wait at."""
-        return ThreadGate()
+    def make_waiter(self) -> ThreadWaiter:
+        """Return a new waiter for the caller."""
+        return ThreadWaiter()
 
     def close(self) -> None:
         """Reject later requests."""

@@ -33,7 +33,7 @@ from curlhttp._models.timings import NO_TIME, Timings, make_timings
 from curlhttp.exceptions import RequestException, ResponseTooLarge
 
 if TYPE_CHECKING:
-    from curlhttp._engine.engine import ByteStream, Gate
+    from curlhttp._engine.engine import ByteStream, Waiter
 
 __all__ = ["HarLog", "Record"]
 
@@ -154,7 +154,7 @@ class _Recording(Unpicklable):
         """Return whether requests without a matching entry are sent."""
         return True
 
-    def around(self, engine: Engine) -> Engine:
+    def wrap(self, engine: Engine) -> Engine:
         """Wrap an engine in one that records or plays back."""
         return RecordingEngine(self, engine)
 
@@ -329,7 +329,7 @@ class RecordingEngine:
         self.sleep = engine.sleep
         self.now = engine.now
         self.wall = engine.wall
-        self.gate: Callable[[], Gate] = engine.gate
+        self.make_waiter: Callable[[], Waiter] = engine.make_waiter
         self.close = engine.close
 
     async def connect(self, request: Request) -> ByteStream:

@@ -28,7 +28,7 @@ from curlhttp._curl.result import check_opened, make_response, raise_failure, re
 from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
 from curlhttp._engine.engine import ByteStream, HedgePlan, Incoming, connector
 from curlhttp._engine.network import network, now, wall
-from curlhttp._engine.run import ThreadGate
+from curlhttp._engine.run import ThreadWaiter
 from curlhttp._models.config import Limits
 from curlhttp._models.errors import closed_while_reading, closed_with_client
 from curlhttp._models.fork import register
@@ -82,7 +82,7 @@ class BlockingEngine:
         Raises:
             RequestException: the exchange failed.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await other.perform(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
         driver: PooledDriver = transfer.driver
@@ -136,7 +136,7 @@ class BlockingEngine:
         Raises:
             RequestException: the exchange failed before that.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await other.open(request, plan)
         transfer = self._start(request) if plan is None else await self._race(request, plan)
         driver: PooledDriver = transfer.driver
@@ -315,7 +315,7 @@ class BlockingEngine:
         Raises:
             RequestException: the connection failed.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await connector(other).connect(request)
         from curlhttp._curl.streams.blocking import ThreadStream
         from curlhttp._curl.streams.stream import make_connection_request
@@ -357,9 +357,9 @@ class BlockingEngine:
             [transfer for transfer in every if transfer not in idle],
         )
 
-    def gate(self) -> ThreadGate:
-        """Return a closed gate, for a caller to wait at."""
-        return ThreadGate()
+    def make_waiter(self) -> ThreadWaiter:
+        """Return a new waiter for the caller."""
+        return ThreadWaiter()
 
     def close(self) -> None:
         """Close the idle connections now, and those in use when their exchange ends.

@@ -19,7 +19,7 @@ from curlhttp._curl.engines.multi import MultiEngine
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import raise_failure
 from curlhttp._curl.transfer import Transfer
-from curlhttp._engine.engine import ByteStream, Gate, connector
+from curlhttp._engine.engine import ByteStream, Waiter, connector
 from curlhttp._engine.network import network
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
@@ -27,10 +27,10 @@ from curlhttp._models.errors import closed_with_client
 from curlhttp._models.request import Request
 
 __all__ = [
-    "EventGate",
     "EventLoopEngine",
-    "OrderedGate",
-    "SharedGate",
+    "EventWaiter",
+    "OrderedWaiter",
+    "SharedWaiter",
     "WakeOrder",
     "next_piece",
     "wait_at_most",
@@ -50,30 +50,30 @@ class _OpenStream(ByteStream, Protocol):
     descriptor: int
 
 
-class SharedGate:
-    """A gate that any thread may open."""
+class SharedWaiter:
+    """A waiter that any thread may wake."""
 
-    __slots__ = ("_call_soon", "_gate")
+    __slots__ = ("_call_soon", "_waiter")
 
-    def __init__(self, gate: Gate, call_soon: Callable[[Callable[[], object]], None]) -> None:
-        self._gate = gate
+    def __init__(self, waiter: Waiter, call_soon: Callable[[Callable[[], object]], None]) -> None:
+        self._waiter = waiter
         self._call_soon = call_soon
 
-    def open(self) -> bool:
+    def wake(self) -> bool:
         """Wake the task; never blocks, may be called twice.
 
         Returns:
             False if the event loop of the task has ended.
         """
         try:
-            self._call_soon(self._gate.open)
+            self._call_soon(self._waiter.wake)
         except RuntimeError:
             return False
         return True
 
     def wait(self, seconds: float | None = None) -> Awaitable[object]:
-        """Return an awaitable that ends when it is open, or after so many seconds."""
-        return self._gate.wait(seconds)
+        """Return an awaitable that ends when it is woken, or after so many seconds."""
+        return self._waiter.wait(seconds)
 
 
 async def wait_at_most(wait: Callable[[], Awaitable[object]], seconds: float) -> None:
@@ -100,9 +100,9 @@ class EventLoopEngine(MultiEngine):
         """Wait."""
         await anyio.sleep(0 if network.skip(seconds) else seconds)
 
-    def gate(self) -> SharedGate:
-        """Return a closed gate, for a caller to wait at."""
-        return SharedGate(self._local_gate(), self._call_soon)
+    def make_waiter(self) -> SharedWaiter:
+        """Return a new waiter for the caller."""
+        return SharedWaiter(self._make_local_waiter(), self._call_soon)
 
     @abstractmethod
     def _call_soon(self, call: Callable[[], object]) -> None:
@@ -112,7 +112,7 @@ class EventLoopEngine(MultiEngine):
 
     def _set_feed(self, transfer: Transfer, body: Body | None) -> None:
         transfer.feed = (
-            None if body is None or body.data is not None else _BodyQueue(self._local_gate)
+            None if body is None or body.data is not None else _BodyQueue(self._make_local_waiter)
         )
 
     async def _pump(self, transfer: Transfer, race: HedgeRace | None = None) -> None:
@@ -166,12 +166,12 @@ class EventLoopEngine(MultiEngine):
                 piece = await next_piece(body)
                 if feed.is_stopped:
                     break  # type: ignore[unreachable]  # it may have been stopped meanwhile
-                gate = feed.put(piece)
+                waiter = feed.put(piece)
                 if transfer.starving:
                     self._driver.resume(transfer)
                 if not piece:
                     break
-                await gate.wait()
+                await waiter.wait()
         except Exception as error:  # raised by the caller's body, which ends the transfer
             if feed.is_stopped:
                 return  # the response is already there
@@ -192,7 +192,7 @@ class EventLoopEngine(MultiEngine):
         Raises:
             RequestException: the connection failed.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await connector(other).connect(request)
         from curlhttp._curl.streams.stream import make_connection_request
 
@@ -242,24 +242,24 @@ class EventLoopEngine(MultiEngine):
 class _BodyQueue:
     """The pieces between a body that is read in a task and libcurl's read callback."""
 
-    def __init__(self, make_gate: Callable[[], Gate]) -> None:
-        self._make_gate = make_gate
+    def __init__(self, make_waiter: Callable[[], Waiter]) -> None:
+        self._make_waiter = make_waiter
         self._piece = b""
         self.has_ended = False
         self.is_stopped = False
-        self._gate = make_gate()
+        self._waiter = make_waiter()
 
-    def put(self, piece: bytes) -> Gate:
-        """Add a piece, b"" for the end; the returned gate opens when libcurl has all of it."""
+    def put(self, piece: bytes) -> Waiter:
+        """Add a piece, b"" for the end; the returned waiter is woken when libcurl has it."""
         self._piece = piece
         self.has_ended = not piece
-        self._gate = self._make_gate()
-        return self._gate
+        self._waiter = self._make_waiter()
+        return self._waiter
 
     def stop(self) -> None:
         """Accept no more pieces; a read that is in progress may end."""
         self.is_stopped = True
-        self._gate.open()
+        self._waiter.wake()
 
     def __call__(self, size: int) -> bytes | None:
         """Return at most size bytes, b"" at the end, None for none yet."""
@@ -268,7 +268,7 @@ class _BodyQueue:
             return b"" if self.has_ended else None
         self._piece = self._piece[size:]
         if not self._piece:
-            self._gate.open()
+            self._waiter.wake()
         return piece
 
 
@@ -281,23 +281,23 @@ async def next_piece(body: Body) -> bytes:
     return await anyio.to_thread.run_sync(body.read, _PIECE, abandon_on_cancel=True)
 
 
-# --- Gates for trio: a task waits until another one opens its gate ---
+# --- Waiters for trio: a task waits until another one wakes it ---
 
 
-class EventGate:
-    """A gate for one task, made of an event."""
+class EventWaiter:
+    """A waiter for one task, made of an event."""
 
     __slots__ = ("_event",)
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
-    def open(self) -> None:
+    def wake(self) -> None:
         """Wake the task; never blocks, may be called twice."""
         self._event.set()
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
-        """Return an awaitable that ends when it is open, or after so many seconds."""
+        """Return an awaitable that ends when it is woken, or after so many seconds."""
         wait = self._wait
         return wait() if seconds is None else wait_at_most(wait, seconds)
 
@@ -306,22 +306,22 @@ class EventGate:
 
 
 class WakeOrder:
-    """The order in which the tasks of an engine continue that wait at gates.
+    """The order in which the waiting tasks of an engine continue.
 
     Attributes:
-        opened: the open gates whose tasks have not continued yet.
+        woken: the woken waiters whose tasks have not continued yet.
         early: events of tasks that ran before their turn.
     """
 
-    __slots__ = ("early", "opened")
+    __slots__ = ("early", "woken")
 
     def __init__(self) -> None:
-        self.opened: OrderedDict[OrderedGate, None] = OrderedDict()
+        self.woken: OrderedDict[OrderedWaiter, None] = OrderedDict()
         self.early: list[anyio.Event] = []
 
 
-class OrderedGate(EventGate):
-    """A gate whose task continues after those whose gates were opened earlier.
+class OrderedWaiter(EventWaiter):
+    """A waiter whose task continues after those that were woken earlier.
 
     trio runs tasks that were woken together in any order. A task that runs before its turn waits
     again until the next one has continued.
@@ -334,23 +334,23 @@ class OrderedGate(EventGate):
         self._order = order
         self._has_task = False
 
-    def open(self) -> None:
+    def wake(self) -> None:
         """Wake the task; never blocks, may be called twice."""
-        if self._has_task:  # otherwise no task would remove the gate
-            self._order.opened[self] = None
-        super().open()
+        if self._has_task:  # otherwise no task would remove the waiter
+            self._order.woken[self] = None
+        super().wake()
 
     async def _wait(self) -> None:
-        """Wait until it is open and it is the task's turn."""
-        opened, early = self._order.opened, self._order.early
+        """Wait until it is woken and it is the task's turn."""
+        woken, early = self._order.woken, self._order.early
         self._has_task = True
         try:
             await super()._wait()
-            while self in opened and next(iter(opened)) is not self:
+            while self in woken and next(iter(woken)) is not self:
                 early.append(event := anyio.Event())
                 await event.wait()
         finally:
             self._has_task = False
-            opened.pop(self, None)
+            woken.pop(self, None)
             while early:
                 early.pop().set()

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from anyio.lowlevel import EventLoopToken, current_token
 from anyio.to_thread import run_sync as in_thread
 
-from curlhttp._curl.engines.event_loop import EventGate, EventLoopEngine
-from curlhttp._curl.engines.on_asyncio import AsyncioEngine, FutureGate
-from curlhttp._engine.engine import Gate
+from curlhttp._curl.engines.event_loop import EventLoopEngine, EventWaiter
+from curlhttp._curl.engines.on_asyncio import AsyncioEngine, FutureWaiter
+from curlhttp._engine.engine import Waiter
 from curlhttp._models.config import Limits
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ class BackgroundTasks(Protocol):
     async def wait_until_done(self) -> None:
         """Wait until there are no tasks."""
 
-    def gate(self) -> Gate:
-        """Return a closed gate."""
+    def make_waiter(self) -> Waiter:
+        """Return a new waiter."""
 
     def call_soon(self, call: Callable[[], object]) -> None:
         """Call a function in the loop, from any thread.
@@ -192,8 +192,8 @@ class AsyncioTasks:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def gate(self) -> Gate:
-        return FutureGate(self._loop)
+    def make_waiter(self) -> Waiter:
+        return FutureWaiter(self._loop)
 
 
 class TrioTasks:
@@ -238,5 +238,5 @@ class TrioTasks:
             self._done = self._trio.Event()
             await self._done.wait()
 
-    def gate(self) -> Gate:
-        return EventGate()
+    def make_waiter(self) -> Waiter:
+        return EventWaiter()

@@ -27,7 +27,7 @@ from curlhttp._curl.handle import Shares
 from curlhttp._curl.hedge_race import HedgeRace
 from curlhttp._curl.result import check_opened, make_response, read_piece
 from curlhttp._curl.transfer import Counts, Transfer, count_connections, leak, leak_transfer
-from curlhttp._engine.engine import Gate, HedgePlan, Incoming
+from curlhttp._engine.engine import HedgePlan, Incoming, Waiter
 from curlhttp._engine.network import network, now, wall
 from curlhttp._models.body import Body
 from curlhttp._models.config import Limits
@@ -86,8 +86,8 @@ class MultiEngine(ABC):
         """Feed the body to libcurl until it has all of it, or until the exchange or race ends."""
 
     @abstractmethod
-    def _local_gate(self) -> Gate:
-        """Return a closed gate, which only the thread of this engine may open."""
+    def _make_local_waiter(self) -> Waiter:
+        """Return a new waiter, which only the thread of this engine may wake."""
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:
@@ -105,7 +105,7 @@ class MultiEngine(ABC):
         Raises:
             RequestException: the exchange failed.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await other.perform(request, plan)
         if plan is None:
             transfer = self._try_start(request)
@@ -149,7 +149,7 @@ class MultiEngine(ABC):
         Raises:
             RequestException: the exchange failed before that.
         """
-        if (stand_in := network.stand_in) and (other := stand_in.engine_for(request, self)):
+        if (override := network.override) and (other := override.engine_for(request, self)):
             return await other.open(request, plan)
         transfer = await (self._start(request) if plan is None else self._race(request, plan))
         try:

@@ -19,25 +19,25 @@ from curlhttp._models.config import Limits
 if TYPE_CHECKING:
     from curlhttp._curl.streams.event_loop import AsyncioStream
 
-__all__ = ["AsyncioEngine", "FutureGate"]
+__all__ = ["AsyncioEngine", "FutureWaiter"]
 
 _LEAST = 0.001  # seconds of a timer
 
 
-class FutureGate:
-    """A gate for one task, made of a future."""
+class FutureWaiter:
+    """A waiter for one task, made of a future."""
 
     __slots__ = ("_future",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._future: asyncio.Future[None] = loop.create_future()
 
-    def open(self) -> None:
+    def wake(self) -> None:
         """Wake the task; never blocks, may be called twice."""
         _settle(self._future)
 
     def wait(self, seconds: float | None = None) -> Awaitable[None]:
-        """Return an awaitable that ends when it is open, or after so many seconds."""
+        """Return an awaitable that ends when it is woken, or after so many seconds."""
         return self._future if seconds is None else wait_at_most(lambda: self._future, seconds)
 
 
@@ -134,8 +134,8 @@ class AsyncioEngine(EventLoopEngine):
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         return _LoopDriver(limits, connections, self._loop)
 
-    def _local_gate(self) -> FutureGate:
-        return FutureGate(self._loop)
+    def _make_local_waiter(self) -> FutureWaiter:
+        return FutureWaiter(self._loop)
 
     def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> asyncio.Future[None]:
         future = self._loop.create_future()

@@ -25,7 +25,7 @@ from trio.lowlevel import (
 
 from curlhttp._curl.connection_pool import Wakeable
 from curlhttp._curl.driver import Driver
-from curlhttp._curl.engines.event_loop import EventGate, EventLoopEngine, OrderedGate, WakeOrder
+from curlhttp._curl.engines.event_loop import EventLoopEngine, EventWaiter, OrderedWaiter, WakeOrder
 from curlhttp._curl.transfer import Transfer
 from curlhttp._models.config import Limits
 
@@ -146,8 +146,8 @@ class TrioEngine(EventLoopEngine):
     def _make_driver(self, limits: Limits, connections: int) -> Driver:
         return _TrioDriver(limits, connections)
 
-    def _local_gate(self) -> EventGate:
-        return OrderedGate(self._order)
+    def _make_local_waiter(self) -> EventWaiter:
+        return OrderedWaiter(self._order)
 
     def _wait_for(self, waited: Wakeable, *rivals: Transfer) -> Awaitable[object]:
         sleeper = _Sleeper()

@@ -1,8 +1,8 @@
 """The engine of `Client.map`: many requests in the calling thread, without threads or event loop.
 
-Each request is a coroutine. The engine steps it until it waits for its transfer, a time or a gate.
-`run_once`, which the thread calls, waits for all coroutines together and steps those that can
-continue.
+Each request is a coroutine. The engine steps it until it waits for its transfer, for a time or for
+a waiter. `run_once`, which the thread calls, waits for all coroutines together and steps those that
+can continue.
 """
 
 from __future__ import annotations
@@ -60,32 +60,32 @@ class _Job:
         self.finish = finish
 
 
-class _JobGate:
-    """A gate for a job, which any thread may open."""
+class _JobWaiter:
+    """A waiter for a job, which any thread may wake."""
 
-    __slots__ = ("_engine", "_is_open", "_job")
+    __slots__ = ("_engine", "_is_woken", "_job")
 
     def __init__(self, engine: SteppedEngine, job: _Job) -> None:
         self._engine = engine
         self._job = job
-        self._is_open = False
+        self._is_woken = False
 
-    def open(self) -> None:
+    def wake(self) -> None:
         """Wake the job; never blocks, may be called twice."""
-        self._is_open = True
+        self._is_woken = True
         self._engine.wake(self._job)
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is open, or for so many seconds."""
+        """Wait until it is woken, or for so many seconds."""
         timers, job = self._engine.timers, self._job
         due = None if seconds is None else monotonic() + seconds
         try:
             if due is not None:
                 timers[job] = due
-            # If it is already open, the job waits for those that were woken before.
+            # If it is already woken, the job waits for those that were woken before.
             while True:
                 await _PAUSE
-                if self._is_open or (due is not None and due <= monotonic()):
+                if self._is_woken or (due is not None and due <= monotonic()):
                     break
         finally:
             timers.pop(job, None)
@@ -236,23 +236,23 @@ class SteppedEngine(MultiEngine):
         finally:
             self.timers.pop(job, None)
 
-    def _local_gate(self) -> _JobGate:
-        return _JobGate(self, self._current)
+    def _make_local_waiter(self) -> _JobWaiter:
+        return _JobWaiter(self, self._current)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         if not network.skip(seconds):
-            await self._local_gate().wait(seconds)
+            await self._make_local_waiter().wait(seconds)
 
-    def gate(self) -> _JobGate:
-        """Return a closed gate, for a caller to wait at."""
+    def make_waiter(self) -> _JobWaiter:
+        """Return a new waiter for the caller."""
         if not self._wakeup:
             with report_descriptor_shortage():
                 self._wakeup = socket.socketpair()
             for end in self._wakeup:
                 end.setblocking(False)
             self._driver.poller.watch(self._wakeup[0].fileno(), 1)
-        return self._local_gate()
+        return self._make_local_waiter()
 
     def wake(self, job: _Job) -> None:
         """Step a job at the next run_once, and end the wait of the current one; from any thread."""
