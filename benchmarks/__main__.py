@@ -1,4 +1,4 @@
-"""Run a benchmark by its name; results go to files in --output and to the terminal."""
+"""Run a benchmark by its name; write the results to files in --output and to the terminal."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from benchmarks.server import KINDS
 
 _TASKS = (10_000, 100_000)
 _REQUESTS = 1_000_000
-_CHOSEN = "async,pairs"  # what check measures: most goals, in some minutes
+_CHOSEN = "async,pairs"  # what check measures: most goals, in a few minutes
 
 
 @dataclass(frozen=True)
 class _Command:
-    """A benchmark, with its rounds and the seconds for each client in each of them.
+    """A benchmark, with its number of rounds and the seconds per client and round.
 
-    `in_all` are the clients that `all` measures: the pages'; () for all clients.
+    `in_all` are the clients that `all` measures, those of the pages; () means all clients.
     """
 
     measure: Callable[[argparse.Namespace, Options], dict[str, Any]]
@@ -75,7 +75,7 @@ _COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Do what the command line says."""
+    """Run the command."""
     chosen = _parser().parse_args(arguments)
     if chosen.command == "cpu":
         cpu.run(_options(chosen, 15, 0.0))
@@ -115,7 +115,7 @@ def _measure(name: str, chosen: argparse.Namespace, clients: tuple[str, ...] = (
 
 
 def _measure_all(chosen: argparse.Namespace) -> None:
-    """Measure all that the pages and the goals need; what fails is named, and left out."""
+    """Measure everything that the pages and the goals need; print and skip what fails."""
     for name in chosen.only or _COMMANDS:
         try:
             _measure(name, chosen, _COMMANDS[name].in_all)
@@ -124,7 +124,7 @@ def _measure_all(chosen: argparse.Namespace) -> None:
 
 
 def _check(chosen: argparse.Namespace) -> None:
-    """Compare with the last results; end with status 1 if a ratio got worse."""
+    """Compare with the last results; exit with status 1 if a ratio got worse."""
     if chosen.folder is not None:
         _compare(chosen.against, chosen.folder)
         return
@@ -161,23 +161,23 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "simulate", help=simulation.__doc__, description=simulation.__doc__
     )
-    command.add_argument("--seed", type=int, default=1, help="of all that is left to chance")
+    command.add_argument("--seed", type=int, default=1, help="of everything that is random")
     command.add_argument("--share", type=float, default=1.0, help="of the size of all scenarios")
     _add_output(command)
     command = commands.add_parser("redis", help=redis_load.__doc__, description=redis_load.__doc__)
     _add_measuring(command)
     _add_output(command)
     command.set_defaults(requests=10_000)
-    about = "Measure all that README, docs/speed.md and the goals need, in some 20 minutes."
+    about = "Measure everything for README, docs/speed.md and the goals, in about 20 minutes."
     command = commands.add_parser("all", help=about, description=about)
     _add_measuring(command)
     _add_only(command, "")
     _add_output(command)
-    about = "Make tables, plots, goals and the pages' tables anew of the JSON files in --output."
+    about = "Generate tables, plots, goals and the pages' tables from the JSON files in --output."
     _add_output(commands.add_parser("report", help=about, description=about))
-    about = "Name the goals' ratios that got worse by more than their spread; status 1 if any did."
+    about = "List the goals' ratios that got worse by more than their spread; status 1 if any did."
     command = commands.add_parser("check", help=about, description=about)
-    command.add_argument("folder", type=Path, nargs="?", help="of results; default: measure anew")
+    command.add_argument("folder", type=Path, nargs="?", help="of results; default: measure now")
     command.add_argument("--against", type=Path, default=FOLDER, help="folder of older results")
     _add_measuring(command)
     _add_only(command, _CHOSEN)
@@ -187,23 +187,23 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_measuring(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--rounds", type=_positive, help="interleaved; below 5 there is hardly a spread"
+        "--rounds", type=_positive, help="interleaved; fewer than 5 give hardly any spread"
     )
-    command.add_argument("--seconds", type=float, help="of a client in a round, about")
+    command.add_argument("--seconds", type=float, help="per client and round, about")
     command.add_argument(
-        "--clients", default="", help="names, or name/loop, with commas; default: all"
+        "--clients", default="", help="names, or name/loop, comma-separated; default: all"
     )
     command.add_argument("--server", choices=KINDS, default="auto")
     command.add_argument(
-        "--python-niquests", default="", help="an interpreter of a venv that has niquests"
+        "--python-niquests", default="", help="an interpreter of a venv with niquests"
     )
     command.add_argument("--requests", type=_positive, default=_REQUESTS, help="of million")
     command.add_argument("--concurrency", type=_positive, default=1000, help="of million")
-    command.add_argument("--tasks", type=_numbers, default=_TASKS, help="of tasks, with commas")
+    command.add_argument("--tasks", type=_numbers, default=_TASKS, help="numbers, comma-separated")
 
 
 def _add_only(command: argparse.ArgumentParser, default: str) -> None:
-    command.add_argument("--only", type=_names, default=_names(default), help="with commas")
+    command.add_argument("--only", type=_names, default=_names(default), help="comma-separated")
 
 
 def _add_output(command: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
-"""Async clients: 64 requests at once, small and big bodies, HTTP/1.1 and HTTP/2, on each loop.
+"""Async clients: 64 concurrent requests, small and big bodies, HTTP/1.1 and HTTP/2, on each loop.
 
-The version of HTTP is forced on all of them.
+All of them are forced to use the same version of HTTP.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _GROUPS = (
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Return the results of all cases. Each has workers of its own, so that RSS is the case's."""
+    """Return the results of all cases. Each case has its own workers, so that RSS is per case."""
     return compare("async", _GROUPS, ASYNC, options)
 
 
 def measure_tasks(tasks: Sequence[int], options: Options) -> dict[str, Any]:
-    """Return what a request costs with so many tasks at once on one client, next to 64.
+    """Return the cost of a request with so many concurrent tasks on one client, and with 64.
 
-    The clients keep 100 connections, their default, and each task beyond 64 sends one request.
+    The clients keep their default of 100 connections, and each task beyond 64 sends one request.
     """
     groups = [
         Group(

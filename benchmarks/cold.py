@@ -26,12 +26,12 @@ _PIN = "import os; os.sched_setaffinity(0, {{{core}}}); "
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Return CPU and wall time; what the interpreter takes to start is taken off each round."""
+    """Return CPU and wall time, without the interpreter's start-up in each round."""
     server_core, core = cores()
     chosen, missing = dict(_STATEMENTS), dict[str, str]()
     samples: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     pin = "" if core is None else _PIN.format(core=core)
-    # Installed packages have their bytecode; a checkout may have none.
+    # Installed packages have bytecode; a checkout may not.
     with (
         serve([200], core=server_core, kind=options.server) as server,
         tempfile.TemporaryDirectory() as folder,
@@ -51,7 +51,7 @@ def measure(options: Options) -> dict[str, Any]:
                     continue
                 figures = {key: taken[key] - start[key] for key in taken}
                 start = start if any(start.values()) else taken
-                if number:  # the first compiles
+                if number:  # the first run compiles
                     samples[name].append({**figures, "requests": 1, "errors": 0})
     rows = [{"client": name, "loop": "none", "samples": samples[name]} for name in samples]
     return {

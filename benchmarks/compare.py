@@ -1,4 +1,4 @@
-"""Interleaved rounds: all clients of a case take turns, so that a slow minute hits all of them."""
+"""Interleaved rounds: all clients of a case take turns, so that a slow minute affects all."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from benchmarks.server import Server, serve
 __all__ = ["Case", "Group", "compare", "frame"]
 
 _WARM = 20  # requests before anything is timed
-_GUESSES = (0.1, 0.3, 1.0)  # of the time of a round: what is cold at first does not decide
-_MOST_CONNECTIONS = 100  # of a client, as the settings of a case have it
-_HANDSHAKES = 10  # of a client that opens a connection for each request: how many are resumed
+_GUESSES = (0.1, 0.3, 1.0)  # of the time of a round, so that a cold start does not decide
+_MOST_CONNECTIONS = 100  # of a client, with the settings of a case
+_HANDSHAKES = 10  # of a client that opens a connection for each request, to count resumed sessions
 
 
 @dataclass(frozen=True)
 class Case:
-    """GETs of bodies of a size, so many at once."""
+    """GETs with a body size and a concurrency."""
 
     name: str
     size: int
@@ -36,13 +36,13 @@ class Group:
     """Cases that the same workers run, one after another.
 
     Args:
-        name: begins the title of its cases.
+        name: start of the title of its cases.
         cases: what to run.
         scheme: "http", "https", "https, full handshakes" or "h2".
         reuse: whether connections are kept.
-        clients: "client/loop/number at once", for those that not all clients run.
-        origins: instead, the first request to each of so many origins on TLS, in a process that
-            has sent none before; a new one in each round.
+        clients: "client/loop/concurrency", for cases that not all clients run.
+        origins: instead, measure the first request to each of this many origins on TLS, in a
+            process that has sent none before; each round has a new process.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Group:
     origins: int = 0
 
     def settings(self, server: Server) -> Settings:
-        """Return what the clients must be set to."""
+        """Return the settings for the clients."""
         return Settings(
             ca=server.ca if self.scheme != "http" else "",
             http2=self.scheme == "h2",
@@ -61,12 +61,12 @@ class Group:
         )
 
     def is_possible(self, server: Server) -> bool:
-        """Return whether the server has what the group needs."""
+        """Return whether the server supports what the group needs."""
         return self.scheme in server.urls and self.origins <= len(server.origins)
 
 
 class _Row:
-    """What a client has done in a case."""
+    """The results of a client in a case."""
 
     def __init__(self, contender: Contender) -> None:
         self.contender = contender
@@ -76,12 +76,12 @@ class _Row:
         self._latencies = array("d")
 
     def add(self, figures: dict[str, Any], server_cpu: float) -> None:
-        """Take in a round."""
+        """Add the result of a round."""
         self._latencies.extend(figures.pop("latencies"))
         self.samples.append({**figures, "server_cpu": server_cpu})
 
     def result(self) -> dict[str, Any]:
-        """Return it for JSON: microseconds, bytes, and the samples as they are."""
+        """Return the row for JSON: microseconds, bytes, and the unchanged samples."""
         ordered = sorted(self._latencies)
         shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
         own = {"concurrency": self.contender.concurrency} if self.contender.concurrency else {}
@@ -137,11 +137,11 @@ class _Comparison:
     """All cases on one server.
 
     Args:
-        server: runs already.
+        server: already running.
         options: from the command line.
-        results: where they go.
-        progress: told of each round of each client.
-        steps: how many of those there will be.
+        results: where to store them.
+        progress: notified of each round of each client.
+        steps: how many notifications there will be.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class _Comparison:
     def _run_fresh(
         self, group: Group, case: Case, chosen: list[Contender]
     ) -> tuple[list[_Row], dict[Contender, str]]:
-        """Start a worker for each client in each round; none of its requests is sent before."""
+        """Start a new worker for each client in each round, which has not sent any request yet."""
         rows, failed = [_Row(one) for one in chosen], dict[Contender, str]()
         urls = [f"{base}/{case.size}" for base in self._server.origins[: group.origins]]
         for number in range(self._options.rounds):
@@ -231,9 +231,9 @@ def _command(case: Case, contender: Contender, base: str) -> dict[str, Any]:
 
 
 def _calibrate(row: _Row, crew: Crew, command: dict[str, Any], seconds: float) -> None:
-    """Warm the worker up, and find how many requests take it so long."""
+    """Warm up the worker, and find out how many requests it sends in this time."""
     row.count = least = int(command["concurrency"])
-    # Untimed: the first requests import modules and connect, and are no measure of the others.
+    # Not timed, because the first requests import modules and connect.
     warm = max(_WARM, min(least, _MOST_CONNECTIONS))
     if crew.ask(row.contender, **command, count=warm) is None:
         return
@@ -244,11 +244,11 @@ def _calibrate(row: _Row, crew: Crew, command: dict[str, Any], seconds: float) -
         rate = figures["requests"] / figures["wall"]
         row.count = max(least, round(rate * seconds * share))
         if row.count == least > warm and figures["wall"] > seconds:
-            return  # as few as there may be, and slow: it would only be done again
+            return  # the fewest possible, and slow: another try would give the same
 
 
 def _handshakes(row: _Row, crew: Crew, base: str) -> dict[str, Any]:
-    """Return how many of some new connections of a client resume a TLS session, for its row."""
+    """Return how many of a client's new connections resume a TLS session, for its row."""
     resumed = len("resumed")
     command = {"url": f"{base}/handshake", "size": resumed, "concurrency": 1}
     figures = crew.ask(row.contender, **command, count=_HANDSHAKES)
@@ -256,7 +256,7 @@ def _handshakes(row: _Row, crew: Crew, base: str) -> dict[str, Any]:
 
 
 def _measure(row: _Row, crew: Crew, command: dict[str, Any], server: Server) -> None:
-    # Idle connections may have been closed since the last round: have them again before.
+    # Reconnect first: idle connections may have been closed since the last round.
     count = min(command["concurrency"], _MOST_CONNECTIONS)
     if crew.ask(row.contender, **command, count=count) is None:
         return
@@ -269,7 +269,7 @@ def _measure(row: _Row, crew: Crew, command: dict[str, Any], server: Server) -> 
 def frame(
     name: str, server: Server, options: Options, contenders: list[Contender]
 ) -> dict[str, Any]:
-    """Return what every file of results begins with."""
+    """Return the common first part of every results file."""
     server_core, client_core = cores()
     return {
         "benchmark": name,

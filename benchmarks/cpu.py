@@ -1,4 +1,4 @@
-"""CPU per request, next to bare pycurl with the same options and to requests and aiohttp."""
+"""CPU per request, compared with bare pycurl with the same options, requests and aiohttp."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["run"]
 
 _CONCURRENCY = 64
 _FETCHED = 5000  # URLs of a list
-_COUNT = 2000  # blocking requests of a round; three times as many async ones
+_COUNT = 2000  # blocking requests per round; there are three times as many async ones
 
 
 def run(options: Options) -> None:
-    """Print the tables: what a request costs inside one process, policies included."""
+    """Print the tables: the cost of a request inside one process, policies included."""
     server_core, core = cores()
     rounds = options.rounds
     with serve([200, 1024], core=server_core, kind=options.server) as server:
@@ -176,11 +176,11 @@ async def _repeat(call: Callable[[], Awaitable[None]], count: int) -> None:
 
 
 def _fetched(url: str, rounds: int) -> Samples:
-    """Measure processes of their own, less what one costs that fetches a single URL."""
+    """Measure separate processes, minus the cost of a process that fetches a single URL."""
     outputs = {"JSONL": "out.jsonl", "SQLite": "out.db", "folder": "out"}
     samples: Samples = {name: [] for name in outputs}
-    # Outputs are removed at the end alone: without a journal, ext4 takes half a millisecond for
-    # each new file where thousands were removed within the last minute.
+    # Outputs are only removed at the end: without a journal, ext4 takes half a millisecond for
+    # each new file if thousands were removed within the last minute.
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
             for name, output in outputs.items():
@@ -191,7 +191,7 @@ def _fetched(url: str, rounds: int) -> Samples:
 
 
 def _fetch(urls: list[str], out: str) -> float:
-    """Return the seconds of CPU that `curlhttp fetch` takes for a list."""
+    """Return the CPU seconds that `curlhttp fetch` takes for a list."""
     before = os.times()
     told = [sys.executable, "-m", "curlhttp", "fetch", "-", "-o", out, "-q"]
     subprocess.run(told, input="\n".join(urls).encode(), check=True)

@@ -1,4 +1,4 @@
-"""The parent's side of the workers: one process per client and loop, one at work at a time."""
+"""The parent's side of the workers: one process per client and loop, one active at a time."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _ENVIRONMENT = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CE
 
 
 class Failed(Exception):
-    """A worker ended, or did not answer in time."""
+    """A worker ended, or did not reply in time."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     output: Path
     rounds: int
@@ -45,10 +45,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Contender:
-    """A client on a loop, and the interpreter that has it.
+    """A client on a loop, and the interpreter that runs it.
 
-    `concurrency` is for what is compared with itself: so many requests at once, whatever the case
-    says; 0 for what it says.
+    `concurrency` is for comparing a client with itself: it replaces the concurrency of the case; 0
+    keeps it.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Contender:
 def contenders(
     registry: dict[str, str], options: Options, skipped: dict[str, str]
 ) -> list[Contender]:
-    """Return the clients that are asked for and installed, on each of their loops.
+    """Return the clients that are selected and installed, on each of their loops.
 
     Args:
-        registry: names and places, one of those in benchmarks.clients.
+        registry: names and paths, one of those in benchmarks.clients.
         options: from the command line.
-        skipped: where the names of the others go, with the reason.
+        skipped: gets the names of the others, with the reason.
     """
     unknown = {name.partition("/")[0] for name in options.clients} - set(registry)
     if unknown:
@@ -91,14 +91,14 @@ def contenders(
 def pairs(
     names: Iterable[str], registry: dict[str, str], options: Options, skipped: dict[str, str]
 ) -> list[Contender]:
-    """Return those that are installed of clients such as "curlhttp/uvloop/64".
+    """Return the installed ones of clients such as "curlhttp/uvloop/64".
 
     Args:
-        names: a client's name, its loop, if it has one, and how many requests at once, if that is
-            not for the case to say.
-        registry: names and places.
+        names: a client's name, its loop, if it has one, and its concurrency, if it is not that
+            of the case.
+        registry: names and paths.
         options: from the command line.
-        skipped: where the names of the others go, with the reason.
+        skipped: gets the names of the others, with the reason.
     """
     chosen: list[Contender] = []
     for title in names:
@@ -131,7 +131,7 @@ def _installed(name: str, place: str, options: Options, skipped: dict[str, str])
 
 def _missing(name: str, place: str, options: Options) -> str:
     if name == "niquests":
-        how = "give its interpreter with --python-niquests (it replaces urllib3: a venv of its own)"
+        how = "give its interpreter with --python-niquests (in its own venv: it replaces urllib3)"
         return "" if options.niquests else how
     lacking = [module for module in find(place).modules if not importlib.util.find_spec(module)]
     return f"not installed: {', '.join(lacking)}" if lacking else ""
@@ -141,9 +141,9 @@ class Worker:
     """A process that runs a client.
 
     Args:
-        contender: which.
-        settings: what the case asks of it.
-        core: where to pin it.
+        contender: the client to run.
+        settings: those of the case.
+        core: the core to pin it to.
     """
 
     def __init__(self, contender: Contender, settings: Settings, core: int | None) -> None:
@@ -186,7 +186,7 @@ class Worker:
         self._errors.close()
 
     def tell(self, command: dict[str, Any]) -> None:
-        """Give a command."""
+        """Send a command."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
@@ -194,7 +194,7 @@ class Worker:
             raise Failed(self._last_words()) from None
 
     def answer(self, timeout: float = 120) -> dict[str, Any]:
-        """Wait for one answer.
+        """Wait for one reply.
 
         Args:
             timeout: seconds.
@@ -217,7 +217,7 @@ class Worker:
         return found
 
     def ask(self, **command: Any) -> dict[str, Any]:
-        """Give a command, and wait for what comes of it."""
+        """Send a command, and wait for the result."""
         self.tell(command)
         return self.answer()
 
@@ -229,7 +229,7 @@ class Worker:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of processes that are measured, without proxies and authorities."""
+    """Return the environment of measured processes, without proxies and CAs."""
     kept = {key: value for key, value in os.environ.items() if not _disturbs(key)}
     return {**kept, "PYTHONPATH": str(_ROOT)}
 
@@ -240,7 +240,7 @@ def _disturbs(variable: str) -> bool:
 
 @dataclass
 class Crew:
-    """The workers of one case, by contender, and those that cannot take part with the reason."""
+    """The workers of one case, by contender, and those that cannot take part, with the reason."""
 
     core: int | None
     workers: dict[Contender, Worker] = field(default_factory=dict)
@@ -248,11 +248,11 @@ class Crew:
     versions: dict[str, str] = field(default_factory=dict)
 
     def living(self) -> list[Contender]:
-        """Return who has not failed yet."""
+        """Return the workers that have not failed."""
         return [one for one in self.workers if one not in self.failed]
 
     def ask(self, contender: Contender, **command: Any) -> dict[str, Any] | None:
-        """Give a command to a worker; None if that fails, then and for ever."""
+        """Send a command to a worker; return None if it fails, now or earlier."""
         if contender in self.failed:
             return None
         try:
@@ -265,7 +265,7 @@ class Crew:
     @classmethod
     @contextmanager
     def of(cls, contenders: list[Contender], settings: Settings) -> Iterator[Crew]:
-        """Start a worker for each; end them afterwards."""
+        """Start a worker for each contender; end them afterwards."""
         crew = cls(cores()[1])
         with ExitStack() as stack:
             for one in contenders:

@@ -1,4 +1,4 @@
-"""What is computed from the samples of a case: medians, spreads, ratios of rounds."""
+"""Statistics of the samples of a case: medians, spreads, ratios of rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Sample = dict[str, Any]
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, with the least and the greatest of the rounds."""
+    """A median, with the minimum and the maximum of the rounds."""
 
     median: float
     least: float
@@ -72,7 +72,7 @@ class Ratio:
         return cls(middle, low, high)
 
     def may_be(self, value: float) -> bool:
-        """Return whether the spread reaches a value, so that the rounds do not tell them apart."""
+        """Return whether the spread includes a value, so that the rounds cannot tell them apart."""
         return self.low <= value <= self.high and self.low < self.high
 
 
@@ -93,7 +93,7 @@ def of_rows(row: dict[str, Any], measure: Callable[[Sample], float]) -> Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """A row of a table. `ratio` is its rate in curlhttp's, round by round."""
+    """A row of a table. `ratio` is its rate divided by curlhttp's, round by round."""
 
     client: str
     loop: str
@@ -112,7 +112,7 @@ def summaries(case: dict[str, Any]) -> list[Summary]:
 
 
 def _curlhttp(case: dict[str, Any], loop: str) -> dict[str, Any] | None:
-    """Return curlhttp's row on a loop; for what has none, the first of those on the fastest."""
+    """Return curlhttp's row on this loop; for clients without a loop, that on the fastest one."""
     ours: dict[str, dict[str, Any]] = {}
     for row in case["rows"]:
         if row["client"] == "curlhttp":
@@ -135,7 +135,7 @@ def _summary(row: dict[str, Any], ours: dict[str, Any] | None) -> Summary:
 
 
 def _busy(samples: list[Sample]) -> float | None:
-    """Return the share of the time in which the server worked, where that was measured."""
+    """Return the share of the time in which the server was busy, if it was measured."""
     if any("server_cpu" not in one for one in samples):
         return None
     return float(sum(one["server_cpu"] for one in samples) / sum(one["wall"] for one in samples))

@@ -1,4 +1,4 @@
-"""What speed is aimed at: ratios of two rows of the results, and whether they are reached."""
+"""The goals for speed: ratios of two rows of the results, and whether they are reached."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Goal:
     Args:
         case: "benchmark/group, case".
         measure: one of figures.MEASURES.
-        over: the row above the line: "client/loop/at once", without what it does not have.
-        under: the one below; "" for none: a figure by itself.
-        least: of the ratio; or
-        most: of it.
+        over: the row of the numerator: "client/loop/concurrency", without missing parts.
+        under: the row of the denominator; "" for none: the goal is a plain figure.
+        least: minimum of the ratio; or
+        most: its maximum.
     """
 
     case: str
@@ -112,7 +112,7 @@ GOALS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What was measured of a goal: the ratio, or the reason why there is none."""
+    """The result for a goal: the ratio, or the reason why there is none."""
 
     goal: Goal
     ratio: Ratio | None
@@ -121,7 +121,7 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """Return "yes" or "no", and whether the rounds' spread allows that to be said."""
+        """Return "yes" or "no", and whether the spread of the rounds is small enough to say so."""
         if self.ratio is None:
             return self.reason
         value = self.ratio.median
@@ -140,7 +140,7 @@ Rows = dict[str, dict[str, dict[str, Any]]]
 
 
 def load(folder: Path) -> Rows:
-    """Return the rows of all results in a folder, by case and by "client/loop/at once"."""
+    """Return the rows of all results in a folder, by case and by "client/loop/concurrency"."""
     found: Rows = {}
     for path in folder.glob("*.json"):
         results = json.loads(path.read_text())
@@ -161,7 +161,7 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def find(goal: Goal, rows: Rows) -> Finding:
-    """Return what the results say of a goal."""
+    """Return what the results say about a goal."""
     if goal.case not in rows:
         return Finding(goal, None, "not measured")
     case, measure = rows[goal.case], MEASURES[goal.measure]
@@ -217,7 +217,7 @@ def _machines(folder: Path) -> str:
     lines: list[str] = []
     for path in sorted(folder.glob("*.json")):
         results = json.loads(path.read_text())
-        if "scenarios" in results:  # nothing in it was timed
+        if "scenarios" in results:  # it has no timed results
             continue
         machine = results["machine"]
         load = machine.get("load"), machine.get("load_at_end")
@@ -230,10 +230,10 @@ def _machines(folder: Path) -> str:
 
 
 def compare_results(before: Path, now: Path) -> tuple[list[str], int]:
-    """Return what got worse by more than its spread, and how many ratios could be compared.
+    """Return what got worse by more than its spread, and how many ratios were compared.
 
-    Worse means that the median moved to the wrong side by more than both spreads, those of the
-    quartiles, together.
+    Worse means that the median moved in the wrong direction by more than the sum of both spreads
+    (between the quartiles).
     """
     old, new = load(before), load(now)
     worse: list[str] = []

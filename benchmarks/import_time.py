@@ -1,4 +1,4 @@
-"""Time to import clients, and until there is one, next to pycurl, in fresh interpreters."""
+"""Time to import and to create each client, compared with pycurl, in fresh interpreters."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PEERS = {
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Return medians in ms, with the start of the interpreter taken off."""
+    """Return medians in ms, without the interpreter's start-up."""
     peers = [one for name in _PEERS if importlib.util.find_spec(name) for one in _PEERS[name]]
     statements = ("pass", *_STATEMENTS, *peers)
     samples: dict[str, list[float]] = {statement: [] for statement in statements}
-    # Installed packages have their bytecode; a checkout may have none.
+    # Installed packages have bytecode; a checkout may not.
     with tempfile.TemporaryDirectory() as folder, Progress("import") as progress:
         environ = {**environment(), "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
         for number in range(options.rounds + 1):
@@ -37,7 +37,7 @@ def measure(options: Options) -> dict[str, Any]:
             for statement in statements:
                 started = time.perf_counter()
                 subprocess.run([sys.executable, "-c", statement], check=True, env=environ)
-                if number:  # the first compiles
+                if number:  # the first run compiles
                     samples[statement].append((time.perf_counter() - started) * 1000)
     start = statistics.median(samples.pop("pass"))
     return {

@@ -1,4 +1,4 @@
-"""The machine, the versions and the commit that figures belong to; and its cores."""
+"""The machine, the versions and the commit that figures belong to, and the cores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["cores", "describe", "pin"]
 
 
 def cores() -> tuple[int | None, int | None]:
-    """Return the core for the server and that for the clients; None where nothing can be pinned."""
+    """Return the cores for the server and for the clients; None if pinning is not possible."""
     if not hasattr(os, "sched_setaffinity"):
         return None, None
     allowed = sorted(os.sched_getaffinity(0))
@@ -24,7 +24,7 @@ def cores() -> tuple[int | None, int | None]:
 
 
 def pin(core: int | None) -> None:
-    """Keep this process on a core."""
+    """Pin this process to a core."""
     if core is not None:
         os.sched_setaffinity(0, {core})
 

@@ -1,4 +1,4 @@
-"""A million GETs: wall time, CPU, memory and sockets over time, errors; next to aiohttp."""
+"""A million GETs: wall time, CPU, memory and sockets over time, errors; compared with aiohttp."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["measure"]
 
 _SIZE = 200  # bytes
 _SUMS = ("requests", "wall", "cpu", "errors")
-_INTERVAL = 0.5  # seconds between two looks at memory and sockets
-_SILENCE = 120.0  # seconds without progress after which a worker is given up
+_INTERVAL = 0.5  # seconds between two samples of memory and sockets
+_SILENCE = 120.0  # seconds without progress after which a worker counts as failed
 
 
 @dataclass
 class _Run:
-    """A client that sends its requests in some rounds, all of them in one process."""
+    """A client that sends its requests in several rounds, all in one process."""
 
     contender: Contender
     connections: int
@@ -41,7 +41,7 @@ class _Run:
         return f"{self.contender.title}, {self.connections} connections"
 
     def result(self) -> dict[str, Any]:
-        """Return it for JSON: sums, the rounds, and what was seen of memory and sockets."""
+        """Return the run for JSON: sums, the rounds, and the samples of memory and sockets."""
         errors = (sample["error"] for sample in self.samples if sample["error"])
         return {
             "client": self.contender.name,
@@ -56,11 +56,11 @@ class _Run:
 
 
 def measure(requests: int, concurrency: int, options: Options) -> dict[str, Any]:
-    """Return what became of so many requests of each client, in interleaved rounds.
+    """Return the results of this many requests of each client, in interleaved rounds.
 
-    Tasks are made as a semaphore lets them start. 100 connections are the default of both clients;
-    on uvloop both run once more with as many as there are requests at once, unless clients are
-    chosen by name.
+    A semaphore limits how many tasks are started. 100 connections are the default of both clients.
+    On uvloop both run once more with as many connections as concurrent requests, unless clients
+    are selected by name.
     """
     skipped: dict[str, str] = {}
     runs = _runs(concurrency, options, skipped)
@@ -112,7 +112,7 @@ def _runs(concurrency: int, options: Options, skipped: dict[str, str]) -> list[_
 
 
 def _measure(run: _Run, worker: Worker, command: dict[str, Any]) -> None:
-    """Have a round, and note seconds, bytes of memory and number of sockets on the way."""
+    """Run a round, and record seconds, bytes of memory and number of sockets meanwhile."""
     before = run.looks[-1][0] if run.looks else 0.0
     started, ended = time.monotonic(), threading.Event()
 
@@ -143,7 +143,7 @@ def _rss(process: int) -> int:
 
 
 def _open(process: int) -> int:
-    """Return how many sockets a process has open."""
+    """Return the number of open sockets of a process."""
     folder = f"/proc/{process}/fd"
     found = 0
     for name in os.listdir(folder):

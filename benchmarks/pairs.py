@@ -1,4 +1,4 @@
-"""curlhttp beside bare pycurl, and beside itself in another way; the version of HTTP is forced."""
+"""curlhttp compared with bare pycurl and with itself; the version of HTTP is forced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SVG plots of results: on white, so that they can be read in light and in dark mode."""
+"""SVG plots of results, on white, so that you can read them in light and in dark mode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MIB = 1 << 20
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Write the plot that belongs to the results; none for import times, nor of nothing."""
+    """Write the plot for the results; import times and empty results have none."""
     kind = {
         "async": _bars,
         "tasks": _bars,
@@ -148,7 +148,7 @@ def _curve_panel(
 
 
 def _label(panel: Any, ends: dict[str, tuple[float, float]], colours: dict[str, str]) -> None:
-    """Write names beside the ends of lines, moved apart where they would overlap."""
+    """Write names next to the ends of lines, moved apart if they would overlap."""
     panel.figure.canvas.draw()
     height, least = panel.bbox.height, 0.0
     for client, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
@@ -209,7 +209,7 @@ def _run_title(row: dict[str, Any]) -> str:
 
 
 def _simulations(results: dict[str, Any]) -> Any:
-    """Draw requests at the server and good answers per second, and what the server can do."""
+    """Draw requests at the server and good responses per second, and the server's capacity."""
     cases = [case for case in results["scenarios"] if len(case["rows"][0]["series"]["good"]) > 10]
     figure, grid = pyplot.subplots(len(cases), 2, figsize=(12, 3.4 * len(cases)), squeeze=False)
     for line, case in zip(grid, cases, strict=True):
@@ -221,7 +221,7 @@ def _simulations(results: dict[str, Any]) -> Any:
         ):
             since, capacity = zip(*case["capacity"], (case["seconds"], 0), strict=True)
             panel.fill_between(since, capacity, step="post", color="#e9ecef", linewidth=0)
-            for number, row in enumerate(case["rows"]):  # thinner each, since some are alike
+            for number, row in enumerate(case["rows"]):  # each is thinner, because some coincide
                 width = max(0.8, 3.0 - 0.7 * number)
                 panel.plot(row["series"][series], color=colours[row["name"]], linewidth=width)
             panel.set_ylim(0, min(panel.get_ylim()[1], 6.0 * max(capacity)))

@@ -1,4 +1,4 @@
-"""What is shown while a benchmark runs: a bar on a terminal, a line for each step elsewhere."""
+"""Progress of a benchmark: a bar on a terminal, otherwise a line for each step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _WIDTH = 24  # characters
 
 
 class Progress:
-    """A bar on standard error; where that is no terminal, a line whenever the text is another.
+    """A bar on standard error; if this is not a terminal, a line whenever the text changes.
 
     Args:
-        title: begins the line.
+        title: start of the line.
     """
 
     def __init__(self, title: str) -> None:
@@ -23,7 +23,7 @@ class Progress:
         self._is_drawn = sys.stderr.isatty()
 
     def show(self, text: str, done: int, total: int) -> None:
-        """Say what is done now, and how much of all."""
+        """Show the current step, and how much is done."""
         if self._is_drawn:
             bar = "#" * (_WIDTH * done // max(1, total))
             seconds = time.monotonic() - self._started

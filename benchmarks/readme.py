@@ -1,6 +1,6 @@
-"""The tables of the README and of docs/, made of the results, so that they cannot disagree.
+"""The tables of the README and of docs/, generated from the results, so that they always match.
 
-They stand between marks; the pictures of the pages are copies of those beside the results.
+They are between markers. The pictures of the pages are copies of those next to the results.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["ASYNC", "MILLION", "PAGES", "PICTURES", "SHORT", "SYNC", "with_table
 
 _ROOT = Path(__file__).parent.parent
 PAGES = (_ROOT / "README.md", *(_ROOT / "docs" / name for name in ("speed.md", "scale.md")))
-PICTURES = _ROOT / "docs" / "images"  # of the pages of docs, which can show nothing outside of it
-_SIMULATED = {  # names of marks, and of the cases of the simulation
+PICTURES = _ROOT / "docs" / "images"  # for the pages in docs, which cannot show files outside of it
+_SIMULATED = {  # names of markers, and of the cases of the simulation
     "storm": ("retry storm",),
     "outage": ("outage",),
     "flapping": ("flapping",),
     "herd": ("thundering herd",),
     "sizes": ("10 calls/s", "1,000 calls/s", "100,000 calls/s"),
 }
-_SIZES = ("4 B", "1 KiB", "32 KiB", "1 MiB")  # as many columns as a page is wide
+_SIZES = ("4 B", "1 KiB", "32 KiB", "1 MiB")  # as many columns as fit on a page
 _BLOCK = re.compile(r"(<!-- benchmarks: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 ASYNC = (
@@ -57,7 +57,7 @@ SHORT = ("curlhttp", "wreq", "aiohttp", "httpx", "requests")
 
 
 def write(folder: Path) -> None:
-    """Make the pages' tables anew of the results in a folder, and copy its pictures."""
+    """Generate the tables of the pages from the results in a folder, and copy its pictures."""
     for page in PAGES:
         text = with_tables(page.read_text(encoding="utf-8"), folder)
         page.write_text(text, encoding="utf-8")
@@ -68,7 +68,7 @@ def write(folder: Path) -> None:
 
 
 def with_tables(text: str, folder: Path) -> str:
-    """Return a page's text with the tables that the results in a folder make."""
+    """Return the text of a page with tables generated from the results in a folder."""
 
     def block(match: re.Match[str]) -> str:
         begin, name, _, end = match.groups()
@@ -102,12 +102,12 @@ def _read(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _kept(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the cases of the blocking clients whose connections were kept, without TLS."""
+    """Return the cases of the blocking clients with kept connections, without TLS."""
     return [case for case in results["cases"] if case["group"] == "HTTP, connections kept"]
 
 
 def _short(asynchronous: dict[str, Any], blocking: dict[str, Any]) -> str:
-    """Return the few figures of the README: small answers, of the clients that most people know."""
+    """Return the figures of the README: small responses, with the best-known clients."""
     small = [case for case in asynchronous["cases"] if case["name"] == "200 B"]
     one = [case for case in _kept(blocking) if case["name"] == "1 KiB"]
     columns = [

@@ -1,4 +1,4 @@
-"""What Redis bears: its steps, round trips and CPU for each request, with each policy on it."""
+"""The load on Redis: its steps, round trips and CPU per request, for each policy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from curlhttp.redis import RedisStore
 __all__ = ["measure"]
 
 _SIZE = 200  # bytes
-_PER_SECOND = 1e6  # more than there will be: the rate is asked and never waited for
+_PER_SECOND = 1e6  # more than there will be: each request asks for a slot and never waits
 
 
 def _retry(store: RedisStore, *statuses: int) -> RetryPolicy:
@@ -63,11 +63,11 @@ _POLICIES: dict[str, Callable[[RedisStore], dict[str, Any]]] = {
 
 
 def measure(requests: int, options: Options) -> dict[str, Any]:
-    """Return what Redis did for so many requests, 64 at once and one after another.
+    """Return what Redis did for this many requests, 64 at once and one after another.
 
     Args:
-        requests: of each policy, 64 at once; a tenth of them one after another.
-        options: the server.
+        requests: per policy, 64 at once; a tenth of this number one after another.
+        options: of the server.
     """
     machine, rows = describe(), []
     with serve([_SIZE], core=cores()[0], kind=options.server) as server, Progress("redis") as bar:
@@ -95,7 +95,7 @@ def measure(requests: int, options: Options) -> dict[str, Any]:
 
 @contextmanager
 def _redis() -> Iterator[Any]:
-    """Run a redis-server of its own, and give a client of redis-py."""
+    """Run a separate redis-server, and yield a redis-py client."""
     import redis
 
     binary = shutil.which("redis-server") or shutil.which("valkey-server")
@@ -123,7 +123,7 @@ def _redis() -> Iterator[Any]:
 def _run(redis: Any, url: str, name: str, at_once: int, count: int) -> dict[str, Any]:
     port = redis.connection_pool.connection_kwargs["port"]
     with RedisStore(f"redis://127.0.0.1:{port}/0", timeout=5.0) as store:
-        errors = asyncio.run(_send(store, url, name, at_once, at_once))  # scripts are loaded
+        errors = asyncio.run(_send(store, url, name, at_once, at_once))  # load the scripts
         before = _look(redis)
         begun = time.perf_counter()
         errors += asyncio.run(_send(store, url, name, at_once, count))
@@ -140,7 +140,7 @@ def _run(redis: Any, url: str, name: str, at_once: int, count: int) -> dict[str,
 
 
 def _look(redis: Any) -> dict[str, Any]:
-    """Return what Redis has done up to now; looking costs it a little itself."""
+    """Return what Redis has done so far; this costs a little itself."""
     info = redis.info("all")
     commands = {
         each.removeprefix("cmdstat_"): found["calls"]

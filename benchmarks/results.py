@@ -1,4 +1,4 @@
-"""Results on disk: JSON as measured, and the tables and plots that are made of it."""
+"""Results on disk: JSON as measured, and the tables and plots generated from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def save(results: dict[str, Any], folder: Path) -> str:
-    """Write the results of a benchmark, and what is made of them; return the tables."""
+    """Write the results of a benchmark, and the files generated from them; return the tables."""
     results["machine"]["load_at_end"] = list(os.getloadavg())
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{results['benchmark']}.json"
@@ -25,7 +25,7 @@ def save(results: dict[str, Any], folder: Path) -> str:
 
 
 def render(path: Path) -> str:
-    """Make the tables and, with matplotlib, the plot of a file of results; return the tables."""
+    """Generate the tables and, with matplotlib, the plot of a results file; return the tables."""
     results = json.loads(path.read_text())
     text = tables.markdown(results)
     path.with_suffix(".md").write_text(text)
@@ -37,10 +37,10 @@ def render(path: Path) -> str:
 
 
 def report(folder: Path) -> str:
-    """Make everything anew of a folder's JSON; return the table of goals.
+    """Generate everything again from a folder's JSON; return the table of goals.
 
-    The tables of the README and docs/speed.md are made of the results that belong to the
-    checkout, and of no others.
+    The tables of the README and docs/speed.md are only generated from the results of this
+    checkout.
     """
     for path in sorted(folder.glob("*.json")):
         render(path)

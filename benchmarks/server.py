@@ -1,9 +1,9 @@
-"""The server: nginx where it is installed, else granian, in processes of their own on one core.
+"""The server: nginx if it is installed, otherwise granian, in separate processes on one core.
 
-Ports of one address: HTTP/1.1, HTTP/1.1 over TLS, the same without sessions to resume, HTTP/2 over
-TLS, and origins on TLS as many as are asked for. `/N` is a body of N bytes; nginx tells at
-`/handshake` whether the connection's was "resumed" (7 bytes) or "full".
-The server in asyncio is for tests and for machines without the other two: it is no measure.
+It has ports on one address: HTTP/1.1, HTTP/1.1 over TLS, the same without session resumption,
+HTTP/2 over TLS, and any number of additional origins on TLS. `/N` returns a body of N bytes. On
+nginx, `/handshake` says whether the connection's handshake was "resumed" (7 bytes) or "full".
+The asyncio server is for tests and for machines without the other two; do not measure with it.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Server:
     Args:
         name: with its version.
         urls: base URLs of "http" and "https" and, if it can, "h2" and "https, full handshakes".
-        origins: base URLs of more origins on TLS, if it has been asked for some and can.
-        ca: path of the authorities: certifi's, as clients have by default, and the server's own.
+        origins: base URLs of additional origins on TLS, if requested and supported.
+        ca: path of the CA certificates: certifi's, the default of clients, and the server's own.
         processes: process ids.
     """
 
@@ -89,11 +89,11 @@ class Server:
 
     @property
     def tells_handshakes(self) -> bool:
-        """Return whether it has `/handshake`."""
+        """Return whether the server has `/handshake`."""
         return self.name.startswith("nginx")
 
     def cpu(self) -> float:
-        """Return the CPU seconds that it has used, where /proc tells."""
+        """Return the CPU seconds that the server has used, if /proc is available."""
         ticks = 0
         for process in self.processes:
             with suppress(OSError):
@@ -110,9 +110,9 @@ def serve(
 
     Args:
         sizes: bytes.
-        core: where to pin it; None for anywhere.
+        core: the core to pin it to; None for any.
         kind: one of KINDS.
-        origins: ports on TLS, besides.
+        origins: number of additional ports on TLS.
     """
     kind = _choose() if kind == "auto" else kind
     with tempfile.TemporaryDirectory() as name:
@@ -159,7 +159,7 @@ def _certify(folder: Path) -> None:
     except ImportError:
         raise SystemExit("trustme makes the certificate: pip install 'curlhttp[bench]'") from None
     authority = trustme.CA()
-    # As many authorities as clients have by default: what parsing them costs is part of a figure.
+    # As many CAs as clients have by default, because parsing them is part of the cost.
     shutil.copy(certifi.where(), folder / "ca.pem")
     authority.cert_pem.write_to_path(folder / "ca.pem", append=True)
     leaf = authority.issue_cert("127.0.0.1")
@@ -178,9 +178,9 @@ def _free_ports(origins: int) -> dict[str, int]:
 
 
 def _bind_somewhere() -> socket.socket:
-    """Return a socket at a free port that no client gets of itself.
+    """Return a socket on a free port that the system gives to no client.
 
-    One of the system's own could be a client's by the time that the server asks for it.
+    A client could get an ephemeral port before the server binds it.
     """
     while True:
         with suppress(OSError):
@@ -246,7 +246,7 @@ def _granian(folder: Path, ports: dict[str, int], sizes: Iterable[int]) -> list[
 
 
 async def _respond(scope: Any, protocol: Any) -> None:
-    """Answer a request that granian hands over by RSGI."""
+    """Respond to a request that granian passes on by RSGI."""
     size = int(scope.path[1:])
     protocol.response_bytes(200, [("content-type", _TYPE)], _bodies.setdefault(size, b"a" * size))
 

@@ -1,4 +1,4 @@
-"""Blocking clients: one request after another, over sizes, with and without TLS and reuse."""
+"""Blocking clients: one request after another, several sizes, with and without TLS and reuse."""
 
 from __future__ import annotations
 

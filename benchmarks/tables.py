@@ -13,7 +13,7 @@ _MIB = 1 << 20
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return all that a file of results says, as tables."""
+    """Return the content of a results file, as tables."""
     makers: dict[str, Callable[[dict[str, Any]], list[str]]] = {
         "async": _comparison,
         "tasks": _comparison,
@@ -30,7 +30,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1) -> str:
-    """Return a table whose first columns are words, and the others figures."""
+    """Return a table whose first columns are text and the others figures."""
     rule = ["---"] * words + ["--:"] * (len(head) - words)
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
 
@@ -106,7 +106,7 @@ def overview(cases: list[dict[str, Any]], chosen: Sequence[str] = ()) -> str:
 
     Args:
         cases: of the results.
-        chosen: "client/loop" of the rows, in their order; default: all, the fastest first.
+        chosen: "client/loop" of the rows, in order; default: all, the fastest first.
     """
     columns = [
         {(summary.client, summary.loop): summary for summary in summaries(case)} for case in cases
@@ -134,8 +134,8 @@ def chosen(columns: Sequence[tuple[str, str, dict[str, Any]]], clients: Sequence
     """Return requests per second of some clients in some cases.
 
     Args:
-        columns: of each its title, the loop that counts in it, and the case of the results.
-        clients: the rows, in their order.
+        columns: the title of each, its loop, and the case of the results.
+        clients: the rows, in order.
     """
     found = [
         {row.client: row for row in summaries(case) if row.loop == loop}
@@ -232,7 +232,7 @@ def _seconds(summary: Summary | None) -> str:
 
 
 def million(results: dict[str, Any], *, narrow: bool = False) -> str:
-    """Return the table of a million GETs; narrow: without the counts of connections."""
+    """Return the table of a million GETs; `narrow` leaves out the numbers of connections."""
     head = ["client", "loop", "connections allowed", "wall s", "requests/s", "CPU s"]
     head += ["RSS MiB, first–last", "peak RSS MiB", "most sockets", "errors"]
     rows = [
@@ -279,7 +279,7 @@ def _simulations(results: dict[str, Any]) -> list[str]:
 
 
 def simulated(results: dict[str, Any], names: Sequence[str]) -> str:
-    """Return the figures of some cases of the simulation, which have the same columns.
+    """Return the figures of some cases of the simulation that have the same columns.
 
     Args:
         results: of the simulation.
@@ -330,10 +330,10 @@ _RATES = (10, 1_000, 100_000)  # requests per second
 
 
 def cores(redis: dict[str, Any], million: dict[str, Any]) -> str:
-    """Return the cores that some rates take, and the CPU hours of a billion requests.
+    """Return the cores that some rates need, and the CPU hours of a billion requests.
 
     Args:
-        redis: results of what Redis bears.
+        redis: results of the load on Redis.
         million: results of a million requests.
     """
     seconds = {

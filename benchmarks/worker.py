@@ -1,7 +1,8 @@
-"""A process that runs one client on one loop, and nothing else, at the word of its parent.
+"""A process that runs one client on one loop, and nothing else, as its parent commands.
 
-Commands come as lines of JSON on standard input. Between them the process sleeps in that read,
-event loop and all, so that clients that are not measured take no CPU. curlhttp need not be there.
+Commands arrive as lines of JSON on standard input. Between them, the process and its event loop
+sleep in this read, so that clients that are not measured take no CPU. curlhttp does not have to be
+installed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MORE_CONNECTIONS = 16_384  # descriptors
 
 
 class Round:
-    """Requests of one command, and what came of them."""
+    """The requests of one command, and their results."""
 
     def __init__(self, command: Command, tell: Callable[[dict[str, Any]], None]) -> None:
         self.url: str = command["url"]
@@ -47,10 +48,10 @@ class Round:
         self._error = ""
 
     def add(self, outcome: int | Exception, seconds: float) -> None:
-        """Count a request that ended with a body of a length, or with an error."""
+        """Count a request that ended with a body of this length, or with an error."""
         self._done += 1
         if outcome == self._size:
-            if not self._step:  # memory over a long run must be the client's alone
+            if not self._step:  # in a long run, only the client's memory may grow
                 self._latencies.append(seconds)
         else:
             self._errors += 1
@@ -59,7 +60,7 @@ class Round:
             self._tell({"done": self._done})
 
     def start(self) -> None:
-        """Start the clocks; forget the peak of memory, where Linux can."""
+        """Start the clocks; reset the peak of memory, if Linux allows it."""
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
         self._wall, self._cpu = time.perf_counter(), _cpu()
@@ -81,14 +82,14 @@ class Round:
 
 
 def _cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)  # all threads: those in Rust, too
+    usage = resource.getrusage(resource.RUSAGE_SELF)  # all threads, including those in Rust
     return usage.ru_utime + usage.ru_stime
 
 
 def _peak_rss() -> int:
-    """Return bytes."""
+    """Return the peak RSS in bytes."""
     with suppress(OSError):
-        # ru_maxrss starts with what the parent had.
+        # ru_maxrss starts with the parent's value.
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM"):
                 return int(line.split()[1]) * 1024
@@ -100,7 +101,7 @@ def _peak_rss() -> int:
 
 
 async def _lanes(client: AsyncPeer, part: Round, run_all: Tasks) -> None:
-    """As many tasks as there may be requests at once, each sending one after another."""
+    """Run as many tasks as concurrent requests; each sends one request after another."""
     left = iter(range(part.count))
 
     async def lane() -> None:
@@ -120,7 +121,7 @@ async def _one(client: AsyncPeer, part: Round) -> None:
 
 
 async def _window(client: AsyncPeer, part: Round) -> None:
-    """Have a task for each request, made when a semaphore lets it start."""
+    """Run a task for each request; a semaphore limits how many are started."""
     places = asyncio.Semaphore(part.concurrency)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -151,7 +152,7 @@ def _sequence(
 
 
 def _threads(client: BlockingPeer, part: Round) -> None:
-    """Have threads on one client; what they did is counted when all have ended."""
+    """Run threads on one client; count their results when all have ended."""
     ended: list[tuple[int | Exception, float]] = []
 
     def note(outcome: int | Exception, seconds: float) -> None:
@@ -186,12 +187,12 @@ async def _nursery(functions: list[Callable[[], Awaitable[None]]]) -> None:
 
 
 class Worker:
-    """Serves the commands of the parent.
+    """Execute the commands of the parent.
 
     Args:
-        client: the client's place, as in benchmarks.clients.
+        client: the path of the client, as in benchmarks.clients.
         settings: the fields of Settings.
-        output: where answers go.
+        output: where replies are written.
     """
 
     def __init__(self, client: str, settings: Command, output: TextIO) -> None:
@@ -200,7 +201,7 @@ class Worker:
         self._output = output
 
     def run(self, loop: str) -> None:
-        """Serve until standard input ends.
+        """Run until standard input ends.
 
         Args:
             loop: "none", "asyncio", "uvloop" or "trio".
@@ -275,7 +276,7 @@ def main() -> None:
     if orders["core"] is not None:
         os.sched_setaffinity(0, {orders["core"]})
     _allow_descriptors()
-    # What libraries print must not get among the answers.
+    # Output that libraries print must not mix with the replies.
     with os.fdopen(os.dup(1), "w") as output:
         os.dup2(2, 1)
         Worker(orders["client"], orders["settings"], output).run(orders["loop"])

@@ -1,8 +1,8 @@
 """Thousands of requests in a few lines, with both clients and from a shell.
 
-Run it, read it from the bottom up. It starts a server of its own on loopback, so it needs no
-network. Some of its pages are missing and one breaks off: what fails is a value among the others
-and stops nothing.
+Run it, and read it from the bottom up. It starts its own server on loopback, so it needs no
+network. Some pages are missing and one is truncated: a failed request yields an error as one of the
+results, and the others continue.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import curlhttp
 
 PAGES = 2000
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def urls(base: str) -> Iterator[str]:
-    """Give the URLs one by one: a map takes them as it has room, so there may be millions."""
+    """Yield the URLs one by one: a map takes a URL when it has room, so there may be millions."""
     for number in range(1, PAGES + 1):
         yield f"{base}/page/{number}"
 
@@ -91,7 +91,7 @@ def main() -> None:
 
 class Pages(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet
+    wbufsize = -1  # send head and body in one packet
 
     def do_GET(self) -> None:
         number = int(self.path.rpartition("/")[2])
@@ -102,7 +102,7 @@ class Pages(BaseHTTPRequestHandler):
         self.close_connection = number == 7
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class Server(ThreadingHTTPServer):
@@ -110,7 +110,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing: a client that has enough leaves."""
+        """Log nothing, because a client that has seen enough disconnects."""
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""Keep responses, have them confirmed, and do without the server: run it.
+"""Store responses, revalidate them, and use them without the server: run it.
 
-It starts a server of its own on loopback, so it needs no network.
+It starts its own server on loopback, so it needs no network.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with tempfile.TemporaryDirectory() as folder, curlhttp.Cache(Path(folder, "http.db")) as cache:
         with running_server() as url, curlhttp.Client(cache=cache) as client:
             show("first", client.get(url))
@@ -29,7 +29,7 @@ def main() -> None:
                 print(f"streamed   {stream.read().decode()}, from the cache: {stream.from_cache}")
             client.post(url)
             show("changed", client.get(url))
-        # The server has gone.
+        # The server is stopped.
         with curlhttp.Client(cache=cache) as client:
             show("without", client.get(url))
             asked = {"Cache-Control": "no-cache, stale-if-error=60"}
@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager

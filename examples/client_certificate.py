@@ -1,7 +1,7 @@
-"""Show a client certificate, and trust an authority of one's own (mutual TLS): run it.
+"""Present a client certificate, and trust your own CA (mutual TLS): run it.
 
-The server is on loopback, in this program. The certificates are made by trustme (pip install
-trustme), which is for tests: in earnest they come from your administrators.
+The server is on loopback, in this program. trustme (pip install trustme) creates the certificates
+for this test. In production, you get them from your administrators.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import trustme
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def main(url: str, folder: Path) -> None:
     with curlhttp.Client(
         base_url=url,
-        verify=str(folder / "ca.pem"),  # whom we trust
-        cert=(str(folder / "client.pem"), str(folder / "client.key")),  # who we are
+        verify=str(folder / "ca.pem"),  # the CA that we trust
+        cert=(str(folder / "client.pem"), str(folder / "client.key")),  # our own certificate
     ) as client:
         print("known     ", client.get("/").text)
 
@@ -42,7 +42,7 @@ def main(url: str, folder: Path) -> None:
             print("untrusted ", type(error).__name__, f"request_sent={error.request_sent}")
 
 
-# --- the server, which asks for a certificate ---
+# --- the server, which requires a certificate ---
 
 
 class Hello(BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ class Hello(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class Server(ThreadingHTTPServer):
@@ -66,16 +66,16 @@ class Server(ThreadingHTTPServer):
         self.context = context
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Shake hands in the thread of the connection."""
+        """Do the handshake in the thread of the connection."""
         try:
             with self.context.wrap_socket(request, server_side=True) as secure:
                 super().finish_request(secure, client_address)
-        except OSError:  # no certificate, or one that is not trusted
+        except OSError:  # there is no certificate, or it is not trusted
             pass
 
 
 def make_certificates(folder: Path) -> ssl.SSLContext:
-    """Write what the client needs, and return what the server does."""
+    """Write the files that the client needs, and return those for the server."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
     ours = authority.issue_cert("ada@example.org", common_name="Ada")
@@ -89,7 +89,7 @@ def make_certificates(folder: Path) -> ssl.SSLContext:
 
 
 if __name__ == "__main__":
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with tempfile.TemporaryDirectory() as name, Server(make_certificates(Path(name))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         main(f"https://127.0.0.1:{server.server_port}", Path(name))

@@ -1,4 +1,4 @@
-"""Stay signed in from one run of a program to the next: cookies in a file. Run it.
+"""Stay logged in from one run of a program to the next, with cookies in a file: run it.
 
 The file has the format of curl and of browsers' exports (cookies.txt). The server is on loopback,
 in this program.
@@ -17,23 +17,23 @@ from pathlib import Path
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 @contextmanager
 def signed_in(base_url: str, path: Path) -> Iterator[curlhttp.Client]:
-    """Give a client that begins with the cookies of a file, and leaves its own there."""
+    """Yield a client that starts with the cookies in a file, and saves its cookies there."""
     file = MozillaCookieJar(path)
     if path.exists():
         file.load(ignore_discard=True)
-    jar = curlhttp.Cookies(file)  # a copy: curlhttp's jar has stricter rules than the file's
+    jar = curlhttp.Cookies(file)  # a copy, because curlhttp's jar is stricter
     with curlhttp.Client(base_url=base_url, cookies=jar) as client:
         yield client
     file.clear()
     for cookie in jar:
         file.set_cookie(cookie)
-    path.touch(mode=0o600)  # whoever can read it, is signed in
-    file.save(ignore_discard=True)  # those, too, that browsers drop when they are closed
+    path.touch(mode=0o600)  # anyone who can read this file is logged in
+    file.save(ignore_discard=True)  # also session cookies, which browsers drop at exit
 
 
 def main(url: str, path: Path) -> None:
@@ -69,11 +69,11 @@ class Site(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with (
         tempfile.TemporaryDirectory() as folder,
         ThreadingHTTPServer(("127.0.0.1", 0), Site) as server,

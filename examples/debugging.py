@@ -1,6 +1,6 @@
-"""See what a client sends and gets, and have curl send the same: run it.
+"""See what a client sends and receives, and send the same with curl: run it.
 
-It starts a server of its own on loopback, so it needs no network.
+It starts its own server on loopback, so it needs no network.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 class _Short(logging.Formatter):
-    """Leaves out what is another in each run: ports, times and numbers of requests."""
+    """Remove what differs in each run: ports, times and numbers of requests."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = re.sub(r"^#\d+ (\+[\d.]+ )?", "", super().format(record))
@@ -44,7 +44,7 @@ def show(url: str) -> None:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with server() as url:
         show(url)
 

@@ -1,6 +1,6 @@
-"""Fetch a list of URLs in several processes, kill one of them, and go on: run it.
+"""Fetch a list of URLs in several processes, kill one of them, and continue: run it.
 
-It starts a server of its own on loopback, so it needs no network.
+It starts its own server on loopback, so it needs no network.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 
 from curlhttp import distributed
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with tempfile.TemporaryDirectory() as folder, running_server() as (url, asked):
         urls = [f"{url}/item/{number}" for number in range(400)]
         out = Path(folder, "items")
@@ -50,7 +50,7 @@ def kill_a_worker(asked: Asked) -> None:
         os.kill(worker.pid, signal.SIGKILL)
 
 
-# --- a server ---
+# --- the server ---
 
 
 class Asked:
@@ -70,7 +70,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *args: object) -> None:
-        """Say nothing of the connections that the killed worker leaves."""
+        """Log nothing about the connections that the killed worker leaves behind."""
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def running_server() -> Iterator[tuple[str, Asked]]:
             self.wfile.write(body)
 
         def log_message(self, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,7 +1,7 @@
-"""Downloads that survive a broken connection: run it, read it from the bottom up.
+"""Resume downloads after a broken connection: run it, and read it from the bottom up.
 
-It starts a server of its own on loopback that cuts the connection, so it needs no network. On a
-terminal, and with rich (pip install 'curlhttp[cli]'), it shows a bar.
+It starts its own server on loopback, which cuts the connection, so it needs no network. On a
+terminal, and with rich (pip install 'curlhttp[cli]'), it shows a progress bar.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DATA = random.Random(1).randbytes(8 * MEBIBYTE)
 CHECKSUM = "sha256:" + hashlib.sha256(DATA).hexdigest()
 
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def interrupted(url: str, path: Path) -> None:
-    """Two programs, one after the other: the second goes on where the first had to stop."""
+    """Run two programs, one after the other: the second continues where the first had to stop."""
     try:
         with curlhttp.Client() as client:
             client.download(url, path)
@@ -42,7 +42,7 @@ def interrupted(url: str, path: Path) -> None:
 
 
 async def retried(url: str, path: Path) -> None:
-    """One call: with a retry policy it goes on by itself."""
+    """Make one call: with a retry policy, it resumes automatically."""
     async with curlhttp.AsyncClient(retry=3) as client:
         with progress("retried") as tell:
             response = await client.download(url, path, checksum=CHECKSUM, progress=tell)
@@ -75,7 +75,7 @@ def mebibytes(size: int) -> str:
     return f"{size / MEBIBYTE:.0f} MiB"
 
 
-# --- the line of progress ---
+# --- showing the progress ---
 
 Tell = Callable[[int, "int | None"], object]
 
@@ -91,7 +91,7 @@ def progress(what: str) -> AbstractContextManager[Tell]:
 
 @contextmanager
 def plain(what: str) -> Iterator[Tell]:
-    """Print where it begins and where it ends; between them it depends on the time."""
+    """Print only the start and the end, because the steps between depend on timing."""
 
     def tell(done: int, total: int | None) -> None:
         told.append(f"{mebibytes(done)} of {mebibytes(total or 0)}")
@@ -105,7 +105,7 @@ def plain(what: str) -> Iterator[Tell]:
 
 
 class Server(ThreadingHTTPServer):
-    daemon_threads = False  # server_close() waits for them
+    daemon_threads = False  # so that server_close() waits for them
     cuts = 0
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Send the file, or its rest; every other answer breaks off after 3 MiB."""
+        """Send the file, or the rest of it; every second response is cut off after 3 MiB."""
         wanted = self.headers["Range"]
         start = 0
         if wanted and self.headers["If-Range"] == '"v1"':
@@ -144,7 +144,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def running_server() -> Iterator[str]:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with running_server() as url, tempfile.TemporaryDirectory() as folder:
         interrupted(url, Path(folder, "interrupted"))
         asyncio.run(retried(url, Path(folder, "retried")))

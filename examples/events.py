@@ -1,6 +1,6 @@
-"""Follow a server's events through a connection that breaks: run it, read it from the bottom up.
+"""Follow server-sent events although the connection breaks: run it, and read it from the bottom up.
 
-It starts a server of its own on loopback, so it needs no network.
+It starts its own server on loopback, so it needs no network.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def blocking(url: str) -> None:
@@ -43,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         last = int(self.headers.get("Last-Event-ID", "0"))
         if last >= 4:
-            self.send_response(204)  # there are no more: do not come back
+            self.send_response(204)  # there are no more events: the client must not reconnect
             self.end_headers()
             return
         self.send_response(200)
@@ -53,10 +53,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"retry: 20\n\n")
         for number in (last + 1, last + 2):
             self.wfile.write(b'event: tick\nid: %d\ndata: {"n": %d}\n\n' % (number, number))
-        self.close_connection = True  # in the middle of the body
+        self.close_connection = True  # cut the body in the middle
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def running_server() -> Iterator[str]:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with running_server() as url:
         blocking(url)
         asyncio.run(many(url))

@@ -1,7 +1,7 @@
-"""A FastAPI service that asks another one, and its test without a network: run it.
+"""A FastAPI service that calls another service, and its test without a network: run it.
 
-One client lives as long as the application: it holds the connections. `pip install fastapi`; with
-a server such as uvicorn, `app` is what it takes. examples/service.py shows an upstream that fails.
+One client lives as long as the application and keeps the connections. `pip install fastapi` to run
+this file. Pass `app` to a server such as uvicorn. examples/service.py shows a failing upstream.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ async def greet(number: int, client: Names) -> dict[str, str]:
     return {"hello": response.raise_for_status().json()["name"]}
 
 
-# --- its test: the app in place of one network, a mock in place of the other ---
+# --- its test: the app and a mock replace the two networks ---
 
 
 async def main() -> None:
-    transport = curlhttp.ASGITransport(app)  # runs the lifespan, too
+    transport = curlhttp.ASGITransport(app)  # this also runs the lifespan
     with mock("https://names.example.org") as network:
         network.get("/names/1").respond(json={"name": "Ada"})
         network.get("/names/2").respond(404)

@@ -1,6 +1,6 @@
-"""Fetch URLs that strangers give, and stay out of one's own network: run it.
+"""Fetch URLs that strangers provide, but never from your own network: run it.
 
-It starts a server of its own on this machine, which is what must not be reached.
+It starts its own server on this machine, which must not be reached.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def preview(client: curlhttp.Client, url: str) -> str:
-    """Return what a stranger's URL has, or why it was not asked for."""
+    """Return the content of a stranger's URL, or the reason why it was not fetched."""
     try:
         return client.get(url, timeout=5).text
     except curlhttp.BlockedAddress as refusal:
@@ -24,15 +24,15 @@ def preview(client: curlhttp.Client, url: str) -> str:
 
 
 def show(port: int) -> None:
-    """Try some of the ways in which strangers write the address of this machine."""
+    """Try some of the ways to write the address of this machine."""
     with curlhttp.Client(guard=curlhttp.PublicOnly(), trust_env=False) as client:
         for host in ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"):
             print(f"{host:20} {preview(client, f'http://{host}:{port}/')}")
-    # One's own service, by name, is an exception to the rule.
+    # Your own service is allowed by its name, as an exception.
     guard = curlhttp.PublicOnly(allow=["localhost"])
     with curlhttp.Client(guard=guard, trust_env=False) as client:
         print(f"{'localhost, allowed':20} {preview(client, f'http://localhost:{port}/')}")
-        # It redirects to itself, under a name that is not allowed.
+        # The service redirects to itself, with a name that is not allowed.
         moved = preview(client, f"http://localhost:{port}/moved")
         print(f"{'and where it leads':20} {moved}")
 
@@ -41,10 +41,10 @@ def show(port: int) -> None:
 
 
 class Secret(BaseHTTPRequestHandler):
-    """Tell a secret, or redirect to it."""
+    """Return a secret, or redirect to it."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Send a response."""
         body = b"the secret"
         self.send_response(302 if self.path == "/moved" else 200)
         self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/")  # type: ignore[attr-defined]
@@ -53,12 +53,12 @@ class Secret(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def serving(server: ThreadingHTTPServer) -> Iterator[int]:
-    """Serve in a thread."""
+    """Run a server in a thread."""
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -70,7 +70,7 @@ def serving(server: ThreadingHTTPServer) -> Iterator[int]:
 
 
 def main() -> None:
-    """Run it."""
+    """Run the example."""
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Secret)) as port:
         show(port)
 

@@ -1,7 +1,7 @@
-"""An SDK that is built on httpx2, on libcurl: run it, read it from the bottom up.
+"""Use an SDK built on httpx2 with libcurl: run it, and read it from the bottom up.
 
-It starts a service of its own on loopback, which answers word by word as language models do. The
-SDK stands for openai or anthropic, which take an http_client likewise. It needs httpx2:
+It starts its own service on loopback, which responds word by word like a language model. The SDK is
+a small version of openai or anthropic, which take an http_client in the same way. It needs httpx2:
 pip install 'curlhttp[httpx2]'.
 """
 
@@ -21,7 +21,7 @@ import curlhttp
 WORDS = ["libcurl", " carries", " each", " word"]
 
 
-# --- the SDK: it knows httpx2, and nothing of curlhttp ---
+# --- the SDK: it uses httpx2 and knows nothing about curlhttp ---
 
 
 class SDK:
@@ -30,7 +30,7 @@ class SDK:
         self._http = http_client
 
     def words(self, question: str) -> Iterator[str]:
-        """Ask, and give the words of the answer as they come; busy services are asked again."""
+        """Ask, and yield the words of the response as they arrive; retry if the service is busy."""
         while True:
             with self._http.stream("POST", f"{self._url}/chat", json={"ask": question}) as response:
                 if response.status_code == 503:
@@ -41,7 +41,7 @@ class SDK:
                 return
 
 
-# --- what a program does ---
+# --- the program ---
 
 
 def ask(url: str) -> None:

@@ -1,6 +1,6 @@
-"""Read and write lines of JSON (NDJSON, JSON Lines) as they come and go: run it.
+"""Read and write lines of JSON (NDJSON, JSON Lines) as streams: run it.
 
-Neither side ever has more than some lines in memory. The server is on loopback, in this program.
+Both sides have only a few lines in memory. The server is on loopback, in this program.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def rows(client: curlhttp.Client, url: str) -> Iterator[dict[str, Any]]:
-    """Give each line of an answer as soon as it is there."""
+    """Yield each line of a response as soon as it arrives."""
     with client.stream("GET", url) as response:
         response.raise_for_status()
         for line in response.iter_lines():
-            if line:  # some servers keep a connection alive by empty lines
+            if line:  # some servers send empty lines to keep a connection alive
                 yield json.loads(line)
 
 
 async def arows(client: curlhttp.AsyncClient, url: str) -> AsyncIterator[dict[str, Any]]:
-    """Do the same for tasks."""
+    """Do the same in async code."""
     async with client.stream("GET", url) as response:
         response.raise_for_status()
         async for line in response.aiter_lines():
@@ -37,7 +37,7 @@ async def arows(client: curlhttp.AsyncClient, url: str) -> AsyncIterator[dict[st
 
 
 def lines(count: int) -> Iterator[bytes]:
-    """Make a body of as many lines, one after the other."""
+    """Yield a body with this number of lines, one after the other."""
     for number in range(count):
         yield json.dumps({"n": number}).encode() + b"\n"
 
@@ -74,12 +74,12 @@ class Rows(BaseHTTPRequestHandler):
         try:
             for line in lines(int(self.path.partition("=")[2])):
                 self.wfile.write(line)
-        except OSError:  # the client has seen enough
+        except OSError:  # the client has disconnected
             self.close_connection = True
 
     def do_POST(self) -> None:
         body = b""
-        while size := int(self.rfile.readline(), 16):  # the chunks of a body without a length
+        while size := int(self.rfile.readline(), 16):  # read the chunks of a body without a length
             body += self.rfile.read(size)
             self.rfile.readline()
         self.rfile.readline()
@@ -90,11 +90,11 @@ class Rows(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with ThreadingHTTPServer(("127.0.0.1", 0), Rows) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         main(f"http://127.0.0.1:{server.server_port}")

@@ -1,7 +1,7 @@
-"""Sign in for a user with OAuth 2.0: a refresh token that is kept in a file and rotates. Run it.
+"""Authenticate as a user with OAuth 2.0, with a rotating refresh token in a file: run it.
 
-The servers are on loopback, in this program. examples/signing_in.py shows a program's own
-credentials.
+The servers are on loopback, in this program. examples/signing_in.py shows a program with
+its own credentials.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 class TokenFile:
@@ -29,7 +29,7 @@ class TokenFile:
         return self.path.read_text()
 
     def save(self, token: str) -> None:
-        """Replace the file at once: after a crash there is the old token or the new one."""
+        """Replace the file atomically: after a crash it has either the old token or the new one."""
         part = self.path.with_suffix(".part")
         part.touch(mode=0o600)
         part.write_text(token)
@@ -37,13 +37,13 @@ class TokenFile:
 
 
 def main(url: str, file: TokenFile) -> None:
-    for run in ("first run ", "second run"):  # as if the program was started twice
+    for run in ("first run ", "second run"):  # as if the program were started twice
         auth = curlhttp.OAuth2RefreshToken(
             f"{url}/token", file.load(), "my-app", save=file.save, scope="mail"
         )
         with curlhttp.Client(base_url=url, auth=auth) as client:
             print(run, client.get("/mail").text, client.get("/mail").text)
-            Service.expire()  # the server forgets the token before its time
+            Service.expire()  # the server revokes the token early
             print(run, client.get("/mail").text, "with a new token; the file has", file.load())
 
 
@@ -89,17 +89,17 @@ class Service(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with (
         tempfile.TemporaryDirectory() as folder,
         ThreadingHTTPServer(("127.0.0.1", 0), Service) as server,
     ):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         tokens = TokenFile(Path(folder) / "refresh-token")
-        tokens.save("r0")  # what the user's first sign-in in a browser gave
+        tokens.save("r0")  # the result of the user's first login in a browser
         main(f"http://127.0.0.1:{server.server_port}", tokens)
         server.shutdown()

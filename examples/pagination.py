@@ -1,6 +1,6 @@
-"""Walk through the pages of an API: by the Link header, and by a cursor in the body. Run it.
+"""Read all pages of an API, by the Link header and by a cursor in the body: run it.
 
-The server is on loopback, in this program; a page of it fails once, which a retry repairs.
+The server is on loopback, in this program. One page fails once, and is retried.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def by_link(client: curlhttp.Client, url: str) -> Iterator[dict[str, Any]]:
-    """Follow `Link: <...>; rel="next"`, as GitHub's API has it (RFC 8288)."""
+    """Follow `Link: <...>; rel="next"`, as in GitHub's API (RFC 8288)."""
     while url:
         response = client.get(url).raise_for_status()
         yield from response.json()
@@ -27,7 +27,7 @@ def by_link(client: curlhttp.Client, url: str) -> Iterator[dict[str, Any]]:
 
 
 def by_cursor(client: curlhttp.Client, url: str) -> Iterator[dict[str, Any]]:
-    """Ask for what comes after the cursor of the page before."""
+    """Request the items after the cursor of the previous page."""
     cursor: str | None = ""
     while cursor is not None:
         page = client.get(url, params={"after": cursor}).raise_for_status().json()
@@ -39,13 +39,13 @@ def main(base_url: str) -> None:
     with curlhttp.Client(base_url=base_url, retry=3) as client:
         print("by link    ", [user["id"] for user in by_link(client, "/linked")])
         print("by cursor  ", [user["id"] for user in by_cursor(client, "/cursor")])
-        for user in by_link(client, "/linked"):  # the other pages are not asked for
+        for user in by_link(client, "/linked"):  # the other pages are not requested
             if user["id"] == 2:
                 print("stop early ", user)
                 break
 
 
-# --- the server: seven users, three a page ---
+# --- the server: seven users, three per page ---
 
 
 class Users(BaseHTTPRequestHandler):
@@ -76,11 +76,11 @@ class Users(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with ThreadingHTTPServer(("127.0.0.1", 0), Users) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         main(f"http://127.0.0.1:{server.server_port}")

@@ -1,6 +1,6 @@
-"""The first five minutes with curlhttp: run it, read it from the bottom up.
+"""The first five minutes with curlhttp: run it, and read it from the bottom up.
 
-It starts a server of its own on loopback, so it needs no network.
+It starts its own server on loopback, so it needs no network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import curlhttp
 MEBIBYTE = 1024 * 1024
 
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def blocking_get(url: str) -> None:
@@ -85,7 +85,7 @@ def show(what: str, result: str) -> None:
 
 class Server(ThreadingHTTPServer):
     request_queue_size = 128
-    daemon_threads = False  # server_close() waits for them
+    daemon_threads = False  # so that server_close() waits for them
     connections = 0
 
     def __init__(self) -> None:
@@ -99,9 +99,9 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
-    protocol_version = "HTTP/1.1"  # keeps connections alive
+    protocol_version = "HTTP/1.1"  # so that connections are kept alive
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body leave in one packet
+    wbufsize = -1  # send head and body in one packet
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -123,7 +123,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def unused_port() -> int:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with running_server() as server:
         url = f"http://127.0.0.1:{server.server_port}"
         blocking_get(url)

@@ -1,6 +1,6 @@
-"""Record a conversation with a server and have it again without the server: run it.
+"""Record requests to a server, and replay them without the server: run it.
 
-It starts a server of its own on loopback, so it needs no network.
+It starts its own server on loopback, so it needs no network.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def log_in_and_ask(record: curlhttp.Record, url: str) -> str:
-    """Do what a program does: log in, then ask with the token."""
+    """Do what a program does: log in, then send a request with the token."""
     with curlhttp.Client(transport=record) as client:
         login = client.post(f"{url}/login", json={"user": "ada", "password": "lovelace"})
         token = login.json()["access_token"]
@@ -35,7 +35,7 @@ def phases(path: Path) -> None:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with tempfile.TemporaryDirectory() as folder:
         cassette, har = Path(folder, "login.har"), Path(folder, "all.har")
         with running_server() as url:
@@ -43,7 +43,7 @@ def main() -> None:
             with curlhttp.Client() as client, client.har(har):
                 client.post(f"{url}/login")
                 client.get(f"{url}/name")
-        # The server has gone.
+        # The server is stopped.
         print(f"played     {log_in_and_ask(curlhttp.Record(cassette, 'none'), url)}")
         text = cassette.read_text()
         print(f"secrets    {'lovelace' in text or 't0ken' in text}")
@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager

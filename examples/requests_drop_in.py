@@ -1,14 +1,14 @@
-"""A program written for requests, on curlhttp: run it, read it from the bottom up.
+"""A program written for requests, running on curlhttp: run it, and read it from the bottom up.
 
-It starts a server of its own on loopback, so it needs no network; requests itself, which it
-imports, need not be installed.
+It starts its own server on loopback, so it needs no network. It imports requests, but requests does
+not have to be installed.
 """
 
 from __future__ import annotations
 
 import curlhttp
 
-curlhttp.alias_requests()  # first thing in the main module, before anything imports requests
+curlhttp.alias_requests()  # at the top of the main module, before anything imports requests
 
 import io  # noqa: E402
 import json  # noqa: E402
@@ -27,7 +27,7 @@ from requests.packages.urllib3.util.retry import Retry  # noqa: E402
 MEBIBYTE = 1024 * 1024
 
 
-# --- what goes on as before ---
+# --- what works as before ---
 
 
 def the_module() -> None:
@@ -74,8 +74,8 @@ def streaming(url: str) -> None:
 
 
 def timeout(url: str) -> None:
-    # Without a timeout: 10 s to connect, 60 s of silence. requests would wait for good.
-    with curlhttp.Session(timeout=0.3) as session:  # a default of your own, for the session
+    # Default: 10 s to connect, 60 s without data. requests would wait forever.
+    with curlhttp.Session(timeout=0.3) as session:  # your own default for this session
         try:
             session.get(f"{url}/stalled")
         except curlhttp.ReadTimeout as error:  # the same class as requests.ReadTimeout
@@ -90,7 +90,7 @@ def show(what: str, result: str) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    daemon_threads = True  # requests.get() keeps its connection, so their threads go on
+    daemon_threads = True  # their threads go on, because requests.get() keeps its connection
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -100,9 +100,9 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
-    protocol_version = "HTTP/1.1"  # keeps connections alive
+    protocol_version = "HTTP/1.1"  # so that connections are kept alive
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body leave in one packet
+    wbufsize = -1  # send head and body in one packet
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -130,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def running_server() -> Iterator[str]:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     the_module()
     with running_server() as url:
         hook(url)

@@ -1,7 +1,7 @@
-"""What keeps a client going, and its server alive: run it, read it from the bottom up.
+"""Cope with a failing server without overloading it: run it, and read it from the bottom up.
 
-It starts a flaky server of its own on loopback, so it needs no network. Each chapter is written
-once and told twice, by the blocking client and by the async one; both must say the same.
+It starts its own flaky server on loopback, so it needs no network. Each chapter is written once and
+run twice, with the blocking client and with the async one. Both must print the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import curlhttp
 
 REQUESTS = 100  # of the table
 
-# --- the chapters: each gets what makes a client, the server, and where to print ---
+# --- the chapters: each gets a client factory, the server, and a print function ---
 
 Make = Callable[..., Any]
 Say = Callable[[str], None]
@@ -31,7 +31,7 @@ async def retries_with_jitter(make: Make, server: Server, say: Say) -> None:
     policy = curlhttp.RetryPolicy(
         max_retries=3,
         backoff_strategy=curlhttp.DecorrelatedJitterBackoff(base=0.01, max_backoff=0.1),
-        random=random.Random(42),  # for the same story every time; leave it out otherwise
+        random=random.Random(42),  # makes the output the same every time; leave it out otherwise
     )
     server.answers = [503, 503]
     async with make(base_url=server.url, retry=policy) as client:
@@ -64,7 +64,7 @@ async def breaker(make: Make, server: Server, say: Say) -> None:
 
 
 async def hedge(make: Make, server: Server, say: Say) -> None:
-    server.stalls = 1  # the first request, until its client leaves
+    server.stalls = 1  # hold the first request until its client disconnects
     seen = server.seen
     async with make(base_url=server.url, hedge=curlhttp.Hedge(after=0.05)) as client:
         response = await client.get("/")
@@ -95,7 +95,7 @@ async def load_on_a_server_that_is_down(make: Make, server: Server, say: Say) ->
 
 
 async def attempts_seen(make: Make, server: Server, settings: dict[str, Any]) -> int:
-    """Ask many times, and return how often the server was asked."""
+    """Send many requests, and return how many attempts the server saw."""
     before = server.seen
     async with make(base_url=server.url, **settings) as client:
         for _ in range(REQUESTS):
@@ -111,7 +111,7 @@ CHAPTERS = (retries_with_jitter, breaker, hedge, load_on_a_server_that_is_down)
 
 
 class BlockingClient:
-    """A Client in the shape of AsyncClient, so that a chapter need not be written twice."""
+    """A Client with the interface of AsyncClient, so that no chapter has to be written twice."""
 
     def __init__(self, **settings: Any) -> None:
         self.client = curlhttp.Client(**settings)
@@ -145,9 +145,9 @@ async def story(make: Make) -> list[str]:
 
 class Server(ThreadingHTTPServer):
     request_queue_size = 128
-    daemon_threads = False  # server_close() waits for them
+    daemon_threads = False  # so that server_close() waits for them
     is_down = False
-    stalls = 0  # requests that get no answer
+    stalls = 0  # requests that get no response
     seen = 0
 
     def __init__(self) -> None:
@@ -162,16 +162,16 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
-    protocol_version = "HTTP/1.1"  # keeps connections alive
+    protocol_version = "HTTP/1.1"  # so that connections are kept alive
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body leave in one packet
+    wbufsize = -1  # send head and body in one packet
 
     def do_GET(self) -> None:
         server = self.server
         server.seen += 1
         if server.stalls:
             server.stalls -= 1
-            self.rfile.read(1)  # until the client closes the connection
+            self.rfile.read(1)  # wait until the client closes the connection
             self.close_connection = True
             return
         status = server.answers.pop(0) if server.answers else 503 if server.is_down else 200
@@ -180,7 +180,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def running_server() -> Iterator[Server]:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     blocking = asyncio.run(story(BlockingClient))
     concurrent = asyncio.run(story(curlhttp.AsyncClient))
     print(*blocking, sep="\n")

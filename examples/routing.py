@@ -1,6 +1,6 @@
-"""Talk to a daemon on its Unix socket, and to a host that no name server knows: run it.
+"""Send requests to a Unix socket, and to a host that DNS does not know: run it.
 
-It starts servers of its own, so it needs no network.
+It starts its own servers, so it needs no network.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def version_of(daemon: Path) -> str:
-    """Ask a daemon that listens on a Unix socket, as Docker's does."""
+    """Send a request to a daemon on a Unix socket, such as Docker's."""
     with curlhttp.Client(uds=daemon) as client:
         return client.get("http://docker/version").text
 
 
 def staging(port: int) -> str:
-    """Ask a machine under the name of another one, as before a move."""
+    """Send a request to one machine under the name of another, as before a migration."""
     with curlhttp.Client(trust_env=False) as client:
         url = f"http://www.example.org:{port}/"
         return client.get(url, resolve={"www.example.org": "127.0.0.1"}).text
@@ -35,10 +35,10 @@ def staging(port: int) -> str:
 
 
 class Hello(BaseHTTPRequestHandler):
-    """Tell which host and path were asked for."""
+    """Return the host and path of the request."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Send a response."""
         body = f"{self.headers['Host'].partition(':')[0]}{self.path}".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -46,12 +46,12 @@ class Hello(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def serving(server: socketserver.BaseServer) -> Iterator[None]:
-    """Serve in a thread."""
+    """Run a server in a thread."""
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

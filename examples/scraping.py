@@ -1,7 +1,7 @@
-"""Fetch many pages of several hosts, and be kind to each of them: run it.
+"""Fetch many pages from several hosts without overloading any of them: run it.
 
-At most two requests at once to a host and twenty a second, retries, and an end for hosts that are
-down. The hosts are on loopback, in this program.
+Each host gets at most two concurrent requests and twenty per second. Requests are retried, and
+hosts that are down are given up. The hosts are on loopback, in this program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def main(hosts: list[str]) -> None:
@@ -23,8 +23,8 @@ def main(hosts: list[str]) -> None:
     seen: Counter[str] = Counter()
     with curlhttp.Client(
         headers={"User-Agent": "my-robot/1.0 (+https://example.org/robot)"},
-        concurrency_limit=curlhttp.ConcurrencyLimit(2),  # at once, to each host
-        rate_limit=curlhttp.RateLimit(20, burst=5),  # a second, to each host
+        concurrency_limit=curlhttp.ConcurrencyLimit(2),  # concurrent requests to each host
+        rate_limit=curlhttp.RateLimit(20, burst=5),  # per second, to each host
         retry=2,
         breaker=curlhttp.CircuitBreaker(failure_threshold=5),
         max_response_size=1 << 20,
@@ -58,7 +58,7 @@ class Host(BaseHTTPRequestHandler):
         with Host.lock:
             Host.now[port] += 1
             Host.most[port] = max(Host.most[port], Host.now[port])
-        time.sleep(0.02)  # so much work is a page
+        time.sleep(0.02)  # the time that a page takes
         body = f"<title>{self.path}</title>".encode()
         with Host.lock:
             Host.now[port] -= 1
@@ -68,11 +68,11 @@ class Host(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with ExitStack() as stack:
         servers = [
             stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Host)) for _ in range(3)

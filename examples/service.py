@@ -1,7 +1,7 @@
-"""A web service that asks another one, with one AsyncClient for all its life: run it.
+"""A web service that calls another one, with one AsyncClient for its whole lifetime: run it.
 
-A small Starlette application, an upstream that fails on demand, and the requests that tell the
-story, all in one process; it needs starlette and no network. With FastAPI the lifespan is the same.
+A small Starlette application, an upstream that fails on demand, and the requests of the story, all
+in one process. It needs starlette, but no network. With FastAPI the lifespan is the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import curlhttp
 
 
 def make_app(upstream: str) -> Starlette:
-    """Return the application; the client is made when it starts, and closed when it ends."""
+    """Return the application. It creates the client when it starts, and closes it when it ends."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Any]]:
@@ -37,7 +37,7 @@ def make_app(upstream: str) -> Starlette:
                 max_retries=2, backoff_strategy=curlhttp.FullJitterBackoff(base=0.01)
             ),
             breaker=curlhttp.CircuitBreaker(failure_threshold=5, recovery_timeout=0.9),
-            timeout=curlhttp.Timeout(total=0.8),  # our own clients do not wait for ever either
+            timeout=curlhttp.Timeout(total=0.8),  # our own clients do not wait forever either
         ) as client:
             yield {"client": client}
 
@@ -106,7 +106,7 @@ async def story(upstream: Upstream) -> None:
 
 
 async def call(app: Any, path: str, state: Any) -> tuple[int, dict[str, str], Any]:
-    """Ask the application as a server would, by the ASGI specification."""
+    """Call the application as a server would, following the ASGI specification."""
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -127,8 +127,8 @@ async def call(app: Any, path: str, state: Any) -> tuple[int, dict[str, str], An
 
 class Upstream(ThreadingHTTPServer):
     request_queue_size = 128
-    daemon_threads = False  # server_close() waits for them
-    failures = 0  # answers that are 503 from now on
+    daemon_threads = False  # so that server_close() waits for them
+    failures = 0  # the next responses are 503
     is_slow = False
     seen = 0
 
@@ -142,15 +142,15 @@ class Upstream(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     server: Upstream
-    protocol_version = "HTTP/1.1"  # keeps connections alive
+    protocol_version = "HTTP/1.1"  # so that connections are kept alive
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body leave in one packet
+    wbufsize = -1  # send head and body in one packet
 
     def do_GET(self) -> None:
         upstream = self.server
         upstream.seen += 1
         if upstream.is_slow:
-            self.rfile.read(1)  # until the client closes the connection
+            self.rfile.read(1)  # wait until the client closes the connection
             self.close_connection = True
             return
         fails = upstream.failures > 0
@@ -162,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def running_upstream() -> Iterator[Upstream]:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with running_upstream() as upstream:
         asyncio.run(story(upstream))
 

@@ -1,7 +1,7 @@
-"""Four processes that share one rate in Redis: run it.
+"""Four processes that share one rate limit in Redis: run it.
 
-It starts a redis-server and a web server of its own on loopback, so it needs no network; without a
-redis-server each process goes on with its own rate.
+It starts its own redis-server and web server on loopback, so it needs no network. Without a
+redis-server, each process continues with its own rate limit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from curlhttp.redis import RedisStore
 
 PROCESSES, EACH, RATE = 4, 15, 50
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with redis_server() as redis, web_server() as url:
         command = [sys.executable, __file__, redis, url]
         for process in [subprocess.Popen(command) for _ in range(PROCESSES)]:
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def redis_server() -> Iterator[str]:
         port = free.getsockname()[1]
     binary = shutil.which("redis-server")
     if binary is None:
-        print("there is no redis-server: each process goes on by itself")
+        print("there is no redis-server: each process continues on its own")
         yield f"redis://127.0.0.1:{port}/0"
         return
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]

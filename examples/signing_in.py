@@ -1,4 +1,4 @@
-"""Sign in with OAuth 2.0: one token for many requests, and another one when it is refused.
+"""Authenticate with OAuth 2.0: one token for many requests, and a new one if it is refused.
 
 The servers are on loopback, in this program:
 
@@ -16,7 +16,7 @@ import curlhttp
 
 
 class Service(BaseHTTPRequestHandler):
-    """A token server at /token, and what needs the latest token at /hello."""
+    """A token server at /token, and a page at /hello that requires the latest token."""
 
     protocol_version = "HTTP/1.1"
     tokens = 0
@@ -47,7 +47,7 @@ async def main(url: str) -> None:
         answers = await asyncio.gather(*(client.get("/hello") for _ in range(20)))
         good = sum(answer.ok for answer in answers)
         print(f"20 at once     {good} answers, {Service.tokens} token")
-        Service.tokens += 1  # the server forgets the token
+        Service.tokens += 1  # the server revokes the token
         answer = await client.get("/hello")
         print(f"a 401 between  {answer.status_code} after {answer.history}")
     with curlhttp.Client(base_url=url, auth=auth) as client:

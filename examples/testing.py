@@ -1,7 +1,7 @@
-"""Test a service and what it asks of others, without a network: run it, or `pytest` it.
+"""Test a service and the requests that it sends, without a network: run it, or use pytest.
 
-The service is a Starlette application that looks up names at another one. ASGITransport calls it;
-the mock answers what it asks for. With pytest the mock is the fixture curlhttp_mock.
+The service is a Starlette application that looks up names in another service. ASGITransport calls
+it, and the mock answers its requests. With pytest, the mock is the fixture curlhttp_mock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.routing import Route
 import curlhttp
 from curlhttp.testing import Mock, mock, refused
 
-# --- the service: it makes a client of its own ---
+# --- the service: it creates its own client ---
 
 
 async def greet(request: Request) -> Response:
@@ -50,7 +50,7 @@ def test_it_survives_a_restart_of_the_other_service(curlhttp_mock: Mock) -> None
     names = curlhttp_mock.get("https://names.test/*")
     names.respond([refused(), 503, curlhttp.testing.Answer(json={"name": "Ada"})])
     assert asyncio.run(ask("/greet/7")).json() == {"hello": "Ada"}
-    assert len(curlhttp_mock.sleeps) == 2  # which took no time
+    assert len(curlhttp_mock.sleeps) == 2  # this took no real time
 
 
 def test_it_says_so_when_the_other_service_is_down(curlhttp_mock: Mock) -> None:
@@ -66,7 +66,7 @@ def main() -> None:
         test_it_says_so_when_the_other_service_is_down,
     )
     for test in tests:
-        with mock() as network:  # what the fixture does
+        with mock() as network:  # the fixture does the same
             test(network)
         print("passed", test.__name__)
 

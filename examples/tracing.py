@@ -1,6 +1,6 @@
-"""Trace each attempt by OpenTelemetry, and run something around each: run it.
+"""Trace each attempt with OpenTelemetry, and run a function around each attempt: run it.
 
-It starts a server of its own on loopback, so it needs no network. It needs the extra `otel` and
+It starts its own server on loopback, so it needs no network. It needs the extra `otel` and
 opentelemetry-sdk.
 """
 
@@ -21,11 +21,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import curlhttp
 from curlhttp.otel import CurlhttpInstrumentor
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 async def numbered(request: curlhttp.ClientRequest, send: curlhttp.Send) -> curlhttp.Response:
-    """Tell the server how often this process has asked; retries and hops count as well."""
+    """Number the requests for the server; retries and hops count too."""
     Handler.asked += 1
     request.headers["X-Attempt"] = str(Handler.asked)
     return await send(request)
@@ -40,7 +40,7 @@ def shown(span: ReadableSpan) -> str:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     spans, tracers, reader = InMemorySpanExporter(), TracerProvider(), InMemoryMetricReader()
     tracers.add_span_processor(SimpleSpanProcessor(spans))
     CurlhttpInstrumentor().instrument(
@@ -70,14 +70,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.seen.append(self.headers["X-Attempt"])
         self.parents.append(self.headers["traceparent"].split("-")[2])
-        # The first request fails, the second one is sent elsewhere.
+        # The first request fails, the second one is redirected.
         self.send_response({1: 503, 2: 302}.get(len(self.seen), 200))
         self.send_header("Location", "/here")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, *message: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager

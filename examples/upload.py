@@ -1,4 +1,4 @@
-"""Upload a file with a form, and show how far it is: run it.
+"""Upload a file with a form, and show the progress: run it.
 
 The server is on loopback, in this program. In your own terminal programs, `curlhttp.progress.bar`
 (extra cli) draws a bar instead.
@@ -16,18 +16,18 @@ import curlhttp
 
 MEBIBYTE = 1 << 20
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def show(done: int, total: int | None) -> None:
-    """Print what was sent so far; called at the beginning, at the end, and now and then between."""
+    """Print the progress; called at the start, at the end, and from time to time in between."""
     if total and (done == 0 or done == total):
         print(f"progress  {100 * done // total} %")
 
 
 def main(url: str, video: Path) -> None:
     with curlhttp.Client(base_url=url) as client:
-        with video.open("rb") as file:  # read while it is sent: it may be larger than the memory
+        with video.open("rb") as file:  # read in chunks, so it may exceed the memory
             response = client.post(
                 "/videos",
                 data={"title": "A walk"},
@@ -36,7 +36,7 @@ def main(url: str, video: Path) -> None:
             )
         print("answer   ", response.status_code, response.text)
 
-        with video.open("rb") as file:  # the file as it is, without a form around it
+        with video.open("rb") as file:  # only the file, without a form
             response = client.put("/videos/7", content=file, progress=show)
         print("answer   ", response.status_code, response.text)
 
@@ -62,11 +62,11 @@ class Store(BaseHTTPRequestHandler):
         self.do_POST()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with (
         tempfile.TemporaryDirectory() as folder,
         ThreadingHTTPServer(("127.0.0.1", 0), Store) as server,

@@ -1,6 +1,6 @@
-"""Talk to a WebSocket server with both clients: run it, read it from the top.
+"""Use a WebSocket server with both clients: run it, and read it from the top.
 
-It starts a server of its own on loopback, so it needs no network; it needs curlhttp[ws].
+It starts its own server on loopback, so it needs no network. It needs curlhttp[ws].
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from websockets.sync.server import ServerConnection, serve
 
 import curlhttp
 
-# --- what it shows ---
+# --- what this example shows ---
 
 
 def blocking(url: str) -> None:
@@ -62,7 +62,7 @@ def running_server() -> Iterator[str]:
 
 
 def main() -> None:
-    os.environ["no_proxy"] = "127.0.0.1"  # nothing leaves this machine, whatever it is set to
+    os.environ["no_proxy"] = "127.0.0.1"  # no request leaves this machine, even with a proxy set
     with running_server() as url:
         blocking(url)
         asyncio.run(many(url))

@@ -1,7 +1,8 @@
-"""The clients that are compared, by their names.
+"""The clients to compare, by name.
 
-Each is set up as its own documentation calls fastest, reads every body to its end, and verifies
-certificates. Peers are imported when they are made: a client that is not installed can be listed.
+Each client has the configuration that its documentation calls fastest, reads every body to its end,
+and verifies certificates. A peer is imported when it is created, so you can list clients that are
+not installed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BLOCKING = {
     "curl_cffi": "native.CurlCffi",
 }
 BULK = {"curlhttp Client.map": "ours.Bulk"}
-VARIANTS = {  # of clients above, for what they are compared with themselves
+VARIANTS = {  # of the clients above, for comparing a client with itself
     "curlhttp, streamed": "ours.Streamed",
     "bare pycurl, no Ctrl-C": "bare.Plain",
     "bare pycurl, no Ctrl-C, no NOSIGNAL": "bare.Signalling",
@@ -50,7 +51,7 @@ VARIANTS = {  # of clients above, for what they are compared with themselves
 
 
 def find(place: str) -> type[Peer]:
-    """Return the class at a place such as "python.Aiohttp"."""
+    """Return the class with a path such as "python.Aiohttp"."""
     module, name = place.split(".")
     found = getattr(importlib.import_module(f"benchmarks.clients.{module}"), name)
     return cast("type[Peer]", found)

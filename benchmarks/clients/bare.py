@@ -1,4 +1,4 @@
-"""pycurl without anything around it: the floor that nothing on libcurl in Python gets below."""
+"""Bare pycurl: the lower bound for anything in Python that uses libcurl."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Handle:
 
     Args:
         settings: of the case.
-        interruptible: call Python while waiting, which lets Ctrl-C in and keeps read timeouts.
-        nosignal: as curlhttp sets it, since threads need it; without it libcurl sets SIGPIPE aside
-            for each request.
+        interruptible: call Python while waiting, to let Ctrl-C through and check read timeouts.
+        nosignal: as curlhttp sets it, because threads need it; without it libcurl changes the
+            handler of SIGPIPE for each request.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Handle:
         return self.easy
 
     def take(self) -> bytes:
-        """Return the body, and forget the response."""
+        """Return the body, and clear the response."""
         body = b"".join(self._pieces)
         self._lines.clear()
         self._pieces.clear()
@@ -187,7 +187,7 @@ class MultiLoop(WholeRound):
                     self._multi.add_handle(easy)
 
     def _turn(self) -> list[tuple[Any, Exception | None]]:
-        """Wait for sockets or the timer, let libcurl act, return what has ended."""
+        """Wait for sockets or the timer, let libcurl act, and return the finished transfers."""
         timeout = -1.0 if self._due is None else max(0.0, self._due - time.monotonic())
         for descriptor, events in self._poll.poll(timeout):
             mask = pycurl.CSELECT_IN if events & ~select.EPOLLOUT else 0

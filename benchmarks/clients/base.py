@@ -1,4 +1,4 @@
-"""What each client of the benchmarks looks like to the worker that runs it."""
+"""The interface between a client of the benchmarks and the worker that runs it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["AsyncPeer", "BlockingPeer", "Peer", "Settings", "WholeRound"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a case asks of a client.
+    """The settings of a case for a client.
 
     Args:
-        ca: path of the PEM file of the authority to trust, for TLS.
+        ca: path of the PEM file of the CA to trust, for TLS.
         http2: speak HTTP/2, over TLS.
-        reuse: keep connections; else each request says `Connection: close`.
-        connections: at least so many must be allowed at once.
+        reuse: keep connections; otherwise each request has `Connection: close`.
+        connections: the number of connections to allow, at least.
     """
 
     ca: str = ""
@@ -28,20 +28,20 @@ class Settings:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that every request must have."""
+        """Return the headers that every request must have."""
         return {} if self.reuse else {"Connection": "close"}
 
     @property
     def ssl_context(self) -> ssl.SSLContext | None:
-        """The authority as Python's ssl has it; None without TLS."""
+        """Return an ssl context that trusts the CA; None without TLS."""
         return ssl.create_default_context(cafile=self.ca) if self.ca else None
 
 
 class Peer:
     """A client under measurement.
 
-    `modules` are what must be installed, the first being what it is known by on PyPI;
-    `configuration` says what differs from the client's defaults.
+    `modules` must be installed; the first has the client's name on PyPI. `configuration` says what
+    differs from the client's defaults.
     """
 
     name: ClassVar[str]
@@ -55,7 +55,7 @@ class Peer:
 
 
 class AsyncPeer(Peer):
-    """One that works on an event loop; made and closed on it."""
+    """A client that runs on an event loop, where it is created and closed."""
 
     loops: ClassVar[tuple[str, ...]] = ("asyncio", "uvloop")
 
@@ -69,7 +69,7 @@ class AsyncPeer(Peer):
 
 
 class BlockingPeer(Peer):
-    """One that sends a request after another, on no loop."""
+    """A client that sends one request after another, without an event loop."""
 
     loops: ClassVar[tuple[str, ...]] = ("none",)
 
@@ -83,14 +83,14 @@ class BlockingPeer(Peer):
 
 
 class WholeRound(Peer):
-    """One that drives many requests by itself, without an event loop for users' tasks."""
+    """A client that runs many requests on its own, without an event loop for users' tasks."""
 
     loops: ClassVar[tuple[str, ...]] = ("none",)
 
     def run(
         self, url: str, count: int, concurrency: int, done: Callable[[int | Exception, float], None]
     ) -> None:
-        """Send GETs, so many at once; call `done` with length or error, and seconds, for each."""
+        """Send GETs concurrently; call `done` for each, with length or error, and seconds."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Clients whose core is compiled: in Rust (pyreqwest, wreq, primp) or curl's fork (curl_cffi)."""
+"""Clients with a compiled core: in Rust (pyreqwest, wreq, primp) or a fork of curl (curl_cffi)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class AsyncWreq(AsyncPeer):
         return len(await response.bytes())
 
     async def close(self) -> None:
-        """Leave it to the destructor: there is nothing to call."""
+        """Do nothing: the destructor closes the client."""
 
 
 class Wreq(BlockingPeer):
@@ -99,7 +99,7 @@ class Wreq(BlockingPeer):
         return len(self._client.get(url).bytes())
 
     def close(self) -> None:
-        """Leave it to the destructor: there is nothing to call."""
+        """Do nothing: the destructor closes the client."""
 
 
 def _curl_cffi_settings(settings: Settings) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class AsyncPrimp(AsyncPeer):
         return len((await self._client.get(url)).content)
 
     async def close(self) -> None:
-        """Leave it to the destructor: there is nothing to call."""
+        """Do nothing: the destructor closes the client."""
 
 
 class Primp(BlockingPeer):
@@ -189,4 +189,4 @@ class Primp(BlockingPeer):
         return len(self._client.get(url).content)
 
     def close(self) -> None:
-        """Leave it to the destructor: there is nothing to call."""
+        """Do nothing: the destructor closes the client."""

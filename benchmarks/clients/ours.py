@@ -1,4 +1,4 @@
-"""curlhttp itself, with the settings that it has by default."""
+"""curlhttp itself, with its default settings."""
 
 from __future__ import annotations
 

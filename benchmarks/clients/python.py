@@ -1,4 +1,4 @@
-"""Clients that are written in Python, with accelerators in C where they have them."""
+"""Clients written in Python, with their C accelerators if they have any."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ _SERIES = ("attempts", "good")
 
 
 def measure(seed: int, share: float = 1.0) -> dict[str, Any]:
-    """Return what is seen in all scenarios; the same for the same seed and share.
+    """Return the results of all scenarios; they depend only on seed and share.
 
     Args:
-        seed: of everything that is left to chance.
+        seed: of everything random.
         share: of the clients, their calls and the server's capacity.
     """
     scenarios = [scenario.of_size(share) for scenario in SCENARIOS]

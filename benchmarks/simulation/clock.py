@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 class _Skipping(selectors.SelectSelector):
-    """Wait for nothing: where a loop would sleep, its clock goes on instead."""
+    """Never wait: instead of sleeping, the loop advances its clock."""
 
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """Move the clock to where the next timer is due."""
+        """Advance the clock to the next timer."""
         if timeout is None:
             raise RuntimeError("all tasks wait for each other, and no timer is left")
         self.now += max(0.0, timeout)
@@ -38,14 +38,14 @@ class _Loop(asyncio.SelectorEventLoop):
         super().__init__(self._skipping)
 
     def time(self) -> float:
-        """Return what the clock shows, in seconds from 0."""
+        """Return the time of the clock, in seconds from 0."""
         return self._skipping.now
 
 
 def run(main: Coroutine[object, object, T]) -> T:
     """Run a coroutine to its end in a loop whose waits take no time.
 
-    Each task that waits goes on when the clock says so, in the same order in each run.
+    Waiting tasks continue at the time of the clock, in the same order in each run.
     """
     loop = _Loop()
     try:
@@ -58,10 +58,10 @@ def run(main: Coroutine[object, object, T]) -> T:
 
 
 class ScriptedNetwork(ScriptedEngine):
-    """A scripted engine whose waits let other requests go on: its clock is the running loop's.
+    """A scripted engine with the running loop's clock, so that other requests run while it waits.
 
     Args:
-        script: returns the step for a request, at the time at which it is sent.
+        script: returns the step for a request when it is sent.
     """
 
     def __init__(self, script: Callable[[Request], Step]) -> None:
@@ -69,7 +69,7 @@ class ScriptedNetwork(ScriptedEngine):
         self._script = script
 
     def now(self) -> float:
-        """Return what the loop's clock shows."""
+        """Return the time of the loop's clock."""
         return asyncio.get_running_loop().time()
 
     def wall(self) -> float:
@@ -77,7 +77,7 @@ class ScriptedNetwork(ScriptedEngine):
         return self._epoch + self.now()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait while others go on."""
+        """Wait while other tasks run."""
         await asyncio.sleep(seconds)
 
     def make_waiter(self) -> _Waiter:  # type: ignore[override]

@@ -1,7 +1,7 @@
-"""What is simulated: which server, which callers, and what their clients are set to.
+"""The scenarios: the server, the callers, and the settings of their clients.
 
-The policies are curlhttp's own, in clients that go through all of their flow. What is "shared" is
-one object for all clients, in the place of a store that answers at once.
+The policies are curlhttp's own, in clients that run their whole pipeline. A "shared" policy is one
+object for all clients, which acts like a store that answers at once.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Figures: TypeAlias = dict[str, float | int | None]
 
 @dataclass(frozen=True)
 class Variant:
-    """What the clients are set to.
+    """The settings of the clients.
 
     Args:
         name: a few words.
-        settings: of a client, given the random source, what hears of a breaker's transitions,
-            and the share of the scenario's size.
-        is_shared: one set of policies is for all clients; else each has its own.
+        settings: of a client, given the random source, a hook for a breaker's transitions, and the
+            share of the scenario's size.
+        is_shared: all clients share one set of policies; otherwise each has its own.
     """
 
     name: str
@@ -57,17 +57,17 @@ class Scenario:
 
     Args:
         name: a few words.
-        about: what happens, in a sentence.
-        phases: what the server can do; the second is the trouble, the third its end, if any.
-        variants: what is compared.
-        figures: what counts, of what was seen.
-        clients: how many processes, each with a client of its own.
-        rate: calls per second of all together; 0: each client calls once, at the beginning.
+        about: what happens, in one sentence.
+        phases: the server's capacity; the second phase is the trouble, the third its end, if any.
+        variants: the variants to compare.
+        figures: the figures to report.
+        clients: how many processes, each with its own client.
+        rate: calls per second in total; 0: each client calls once, at the beginning.
         seconds: how long calls are made.
         queue: requests that may wait at the server.
-        timeout: seconds for each step of an attempt, and for a place among those at once.
-        slice: seconds that are counted together.
-        share: of its size that it has.
+        timeout: seconds for each step of an attempt, and for the concurrency limit.
+        slice: seconds per time slice.
+        share: of the full size.
     """
 
     name: str
@@ -92,22 +92,22 @@ class Scenario:
 
     @property
     def most(self) -> float:
-        """Return the requests that a healthy server works off per second."""
+        """Return the requests per second that a healthy server handles."""
         return max(phase.capacity for phase in self.phases)
 
     def of_size(self, share: float) -> Scenario:
-        """Return the same with a share of the clients, of their calls, and of the server."""
+        """Return the scenario with a share of the clients, calls and server capacity."""
         phases = tuple(replace(phase, capacity=phase.capacity * share) for phase in self.phases)
         clients = max(1, round(self.clients * share))
         rate, queue = self.rate * share, self.queue * share
         return replace(self, phases=phases, clients=clients, rate=rate, queue=queue, share=share)
 
     def play(self, variant: Variant, seed: int) -> Tally:
-        """Return what is seen with a variant.
+        """Return the results of a variant.
 
         Args:
-            variant: what the clients are set to.
-            seed: of everything that is left to chance.
+            variant: the settings of the clients.
+            seed: of everything random.
         """
         chance, tally = Random(seed), Tally(self.slice)
         server = Server(self.phases, self.queue, tally)
@@ -167,7 +167,7 @@ def _storm_figures(scenario: Scenario, seen: Tally) -> Figures:
 
 
 def _recovery(scenario: Scenario, seen: Tally) -> float | None:
-    """Return after how many seconds nine of ten calls are answered well from then on, or None."""
+    """Return the seconds after which nine of ten calls succeed from then on, or None."""
     end = scenario.trouble[1]
     good = seen.series("good", scenario.seconds)
     bad = [

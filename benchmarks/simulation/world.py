@@ -1,4 +1,4 @@
-"""What is not curlhttp's in a simulation: the server, those who call it, and what is counted."""
+"""The parts of a simulation outside curlhttp: the server, the callers, and the counters."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from curlhttp.testing._scripted import Step
 __all__ = ["URL", "Phase", "Server", "Tally", "call", "calls"]
 
 URL = "http://shop.test/"
-_LATENCY = 0.01  # seconds of an answer beside the wait in line and the work
+_LATENCY = 0.01  # seconds of a response in addition to the queue and the work
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What the server can do from a moment on.
+    """The capacity of the server from a moment on.
 
     Args:
         since: seconds.
-        capacity: requests that it works off per second; 0 refuses connections.
+        capacity: requests that it handles per second; 0 refuses connections.
     """
 
     since: float
@@ -36,11 +36,11 @@ class Phase:
 
 @dataclass
 class Tally:
-    """What was seen in each slice of time.
+    """Counts per time slice.
 
     Attributes:
         slice: seconds.
-        counts: by name, how many there were in which slice.
+        counts: by name, the count of each slice.
     """
 
     slice: float = 1.0
@@ -51,24 +51,24 @@ class Tally:
         self.counts.setdefault(name, Counter())[int(now / self.slice)] += 1
 
     def series(self, name: str, seconds: float) -> list[int]:
-        """Return how many there were in each slice."""
+        """Return the count of each slice."""
         found = self.counts.get(name, Counter())
         return [found[number] for number in range(round(seconds / self.slice))]
 
     def sum(self, name: str, begin: float = 0.0, end: float = float("inf")) -> int:
-        """Return how many there were from one moment to another."""
+        """Return the count between two moments."""
         found = self.counts.get(name, Counter())
         return sum(count for number, count in found.items() if begin <= number * self.slice < end)
 
 
 class Server:
-    """Work off one request after another, those too that nobody waits for any more.
+    """Handle one request after another, including those that nobody waits for any more.
 
     Args:
-        phases: what it can do; the first begins at 0.
-        queue: requests that may wait; further ones are answered with 503 at once.
+        phases: its capacity; the first begins at 0.
+        queue: requests that may wait; further ones get a 503 at once.
         tally: counts what arrives.
-        retry_after: what a 503 asks for, in seconds.
+        retry_after: the Retry-After of a 503, in seconds.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Server:
             {} if retry_after is None else {"Retry-After": str(retry_after)},
             delay=_LATENCY,
         )
-        self._taken = 0.0  # the work up to the end of its line, in requests since 0
+        self._taken = 0.0  # the work up to the end of its queue, in requests since 0
         self.network = ScriptedNetwork(self._step)
 
     def _step(self, request: Request) -> Step:
@@ -104,7 +104,7 @@ class Server:
         return [phase.capacity for phase in self._phases if phase.since <= now][-1]
 
     def _work(self, now: float) -> float:
-        """Return how many requests it can have worked off at a moment."""
+        """Return how many requests it can have handled by a moment."""
         ends = [phase.since for phase in self._phases[1:]] + [float("inf")]
         return sum(
             phase.capacity * (min(now, end) - phase.since)
@@ -113,7 +113,7 @@ class Server:
         )
 
     def _when(self, work: float) -> float:
-        """Return when it has worked off so many requests."""
+        """Return when it will have handled this many requests."""
         ends = [phase.since for phase in self._phases[1:]] + [float("inf")]
         for phase, end in zip(self._phases, ends, strict=True):
             room = phase.capacity * (end - phase.since) if phase.capacity else 0.0
@@ -124,7 +124,7 @@ class Server:
 
 
 async def call(client: AsyncClient, tally: Tally, now: Callable[[], float]) -> None:
-    """Send one request, and count what its caller gets."""
+    """Send one request, and count its result."""
     tally.add("calls", now())
     try:
         response = await client.get(URL)
@@ -140,13 +140,13 @@ async def call(client: AsyncClient, tally: Tally, now: Callable[[], float]) -> N
 async def calls(
     clients: list[AsyncClient], rate: float, seconds: float, tally: Tally, chance: Random
 ) -> None:
-    """Have clients call at random moments, however long the answers take.
+    """Let clients call at random moments, however long the responses take.
 
     Args:
-        clients: of which one is chosen for each call.
-        rate: calls per second of all together.
+        clients: one of them is chosen for each call.
+        rate: calls per second in total.
         seconds: how long.
-        tally: counts them.
+        tally: counts the calls.
         chance: the random source.
     """
     loop = asyncio.get_running_loop()
