@@ -96,16 +96,16 @@ class ScriptedNetwork(ScriptedEngine):
 
 
 class _Waiter:
-    """One task waits until another opens it."""
+    """Lets one task wait until another one wakes it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def wake(self) -> None:
-        """Let it go on."""
+        """Wake the task."""
         self._event.set()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is open, or for so many seconds."""
+        """Wait until it is woken, or for so many seconds."""
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)

@@ -166,7 +166,7 @@ async def test_who_was_let_go_in_line_goes_before_newcomers(make_client: MakeCli
 
 
 async def opened_together(client: AnyClient) -> list[int]:
-    """Open the waiters of six tasks in another order, cancel two, and return who goes on when."""
+    """Wake six tasks in another order, cancel two, and return who goes on when."""
     waiters = [client.real.make_waiter() for _ in range(6)]
     scopes = [anyio.CancelScope() for _ in range(6)]
     gone_on: list[int] = []
@@ -497,7 +497,7 @@ class VirtualTime:
 class _EventWaiter:
     def __init__(self) -> None:
         self._event = anyio.Event()
-        self.open = self._event.set
+        self.wake = self._event.set
 
     async def wait(self, seconds: float | None = None) -> None:
         with anyio.move_on_after(math.inf if seconds is None else seconds):
