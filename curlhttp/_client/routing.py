@@ -436,7 +436,9 @@ class Routing:
         self._settings = settings
         checkpoint = None if guard is None else _make_checkpoint(guard, dns_ttl)
         self.wrappers: tuple[EngineWrapper, ...] = () if checkpoint is None else (checkpoint,)
-        self.with_guard: TransportWrapper = _unchanged if checkpoint is None else checkpoint.over
+        self.with_guard: TransportWrapper = (
+            _unchanged if checkpoint is None else checkpoint.guard_transport
+        )
         self._proxies = settings.get("proxies")
         selector = _TransportSelector(self, settings, (self._proxies,))
         self.direct = selector.direct

@@ -50,13 +50,13 @@ class AddressChecker:
     def __init__(self, guard: AddressGuard, seconds: float) -> None:
         self.guard = guard
         # One cache for each client, because it keeps the guard and what that holds alive.
-        self._over = lru_cache(maxsize=256)(partial(_with, guard=guard))
-        self._told = lru_cache(maxsize=256)(_with)
-        self._lookups = Resolver(seconds)
+        self._with_guard = lru_cache(maxsize=256)(partial(_with, guard=guard))
+        self._with_target = lru_cache(maxsize=256)(_with)
+        self._resolver = Resolver(seconds)
 
-    def over(self, transport: Transport) -> Transport:
+    def guard_transport(self, transport: Transport) -> Transport:
         """Return a Transport with this guard; the same result for equal transports."""
-        return transport if transport.guard is self.guard else self._over(transport)
+        return transport if transport.guard is self.guard else self._with_guard(transport)
 
     def wrap(self, engine: Engine) -> GuardedEngine:
         """Return an engine that checks requests before another engine sends them."""
@@ -64,10 +64,10 @@ class AddressChecker:
 
     def close(self) -> None:
         """Clear the caches."""
-        self._over.cache_clear()
-        self._told.cache_clear()
+        self._with_guard.cache_clear()
+        self._with_target.cache_clear()
 
-    async def settle(self, request: Request, engine: Engine) -> Transport:
+    async def resolve_target(self, request: Request, engine: Engine) -> Transport:
         """Return a Transport whose proxy gets an address that was checked.
 
         Args:
@@ -88,7 +88,9 @@ class AddressChecker:
             addresses = await self._addresses(request, host, family, engine)
         # Checked for each request, as connections are.
         address = _find_allowed(request, addresses, port)
-        return self._told(transport, judged=CheckedAddress(url.host, url.port, address, port))
+        return self._with_target(
+            transport, judged=CheckedAddress(url.host, url.port, address, port)
+        )
 
     async def _addresses(
         self, request: Request, host: str, family: int, engine: Engine
@@ -98,7 +100,7 @@ class AddressChecker:
             left = max(0.0, request.deadline - now)
             seconds = left if seconds is None else min(seconds, left)
         try:
-            found = await self._lookups.find(host, family, engine.make_waiter, seconds)
+            found = await self._resolver.find(host, family, engine.make_waiter, seconds)
         except OSError as error:
             raise ConnectionError(
                 f"{request}: the host name could not be resolved, which is needed because a guard "
@@ -139,12 +141,12 @@ class GuardedEngine:
 
     Args:
         engine: sends what is allowed.
-        checkpoint: finds the addresses that proxies may connect to.
+        checker: finds the addresses that proxies may connect to.
     """
 
-    def __init__(self, engine: Engine, checkpoint: AddressChecker) -> None:
+    def __init__(self, engine: Engine, checker: AddressChecker) -> None:
         self._engine = engine
-        self._checkpoint = checkpoint
+        self._checker = checker
         self.read = engine.read
         self.abort = engine.abort
         self.abort_from_finalizer = engine.abort_from_finalizer
@@ -160,14 +162,14 @@ class GuardedEngine:
 
         Args:
             request: complete.
-            plan: when to send it again while it is under way, or None for never.
+            plan: when to send it again while it is running, or None for never.
 
         Raises:
             BlockedAddress: the guard refuses it.
             RequestException: no response was received.
         """
         if self._needs_target(request):
-            request.transport = await self._checkpoint.settle(request, self._engine)
+            request.transport = await self._checker.resolve_target(request, self._engine)
         return await self._engine.perform(request, plan)
 
     async def open(self, request: Request, plan: HedgePlan | None = None) -> Incoming:
@@ -182,7 +184,7 @@ class GuardedEngine:
             RequestException: no response was received.
         """
         if self._needs_target(request):
-            request.transport = await self._checkpoint.settle(request, self._engine)
+            request.transport = await self._checker.resolve_target(request, self._engine)
         return await self._engine.open(request, plan)
 
     async def connect(self, request: Request) -> ByteStream:
@@ -193,7 +195,7 @@ class GuardedEngine:
             RequestException: the connection failed.
         """
         if self._needs_target(request):
-            request.transport = await self._checkpoint.settle(request, self._engine)
+            request.transport = await self._checker.resolve_target(request, self._engine)
         return await connector(self._engine).connect(request)
 
     def _needs_target(self, request: Request) -> bool:
@@ -203,9 +205,9 @@ class GuardedEngine:
             BlockedAddress: the request must be https and is not.
         """
         transport = request.transport
-        guard = self._checkpoint.guard
+        guard = self._checker.guard
         if transport.guard is not guard:  # another client built it, whose guard may allow more
-            transport = request.transport = self._checkpoint.over(transport)
+            transport = request.transport = self._checker.guard_transport(transport)
         check_scheme(request)
         # With a mock nothing is connected to. What the mock leaves to the engine is refused there,
         # because the target is missing.
@@ -314,7 +316,7 @@ class Resolver:
         self._lock = threading.Lock()
         self._pending: dict[Name, _Resolution] = {}
         self._known: dict[Name, tuple[float, list[str]]] = {}
-        self._line: deque[Name] = deque()
+        self._queue: deque[Name] = deque()
         self._threads = 0
 
     async def find(
@@ -337,40 +339,40 @@ class Resolver:
             if monotonic() < until:
                 return known
             waiter = make_waiter()
-            lookup = self._join(name, waiter)
+            resolution = self._join(name, waiter)
         end = None if seconds is None else monotonic() + seconds
         try:
-            while not lookup.is_done:
+            while not resolution.is_done:
                 left = None if end is None else end - monotonic()
                 if left is not None and left <= 0:
                     return None
                 await waiter.wait(left)
         finally:
             with self._lock:
-                if waiter in lookup.waiting:
-                    lookup.waiting.remove(waiter)
-        if lookup.error is not None:
-            raise lookup.error
-        return lookup.addresses
+                if waiter in resolution.waiting:
+                    resolution.waiting.remove(waiter)
+        if resolution.error is not None:
+            raise resolution.error
+        return resolution.addresses
 
     def _join(self, name: Name, waiter: Waiter) -> _Resolution:
-        lookup = self._pending.get(name)
-        if lookup is None:
+        resolution = self._pending.get(name)
+        if resolution is None:
             if self._threads < _THREADS:
                 threading.Thread(target=self._work, name="curlhttp lookup", daemon=True).start()
                 self._threads += 1  # not before, because starting the thread may fail
-            lookup = self._pending[name] = _Resolution()
-            self._line.append(name)
-        lookup.waiting.append(waiter)
-        return lookup
+            resolution = self._pending[name] = _Resolution()
+            self._queue.append(name)
+        resolution.waiting.append(waiter)
+        return resolution
 
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._line:
+                if not self._queue:
                     self._threads -= 1
                     return
-                name = self._line.popleft()
+                name = self._queue.popleft()
                 if not self._pending[name].waiting:  # all callers have given up
                     del self._pending[name]
                     continue
@@ -381,11 +383,11 @@ class Resolver:
             except Exception as failure:  # any error, because a caller waits for it
                 error = failure if isinstance(failure, OSError) else OSError(str(failure))
             with self._lock:
-                lookup = self._pending.pop(name)
-                lookup.addresses, lookup.error, lookup.is_done = addresses, error, True
+                resolution = self._pending.pop(name)
+                resolution.addresses, resolution.error, resolution.is_done = addresses, error, True
                 if error is None:
                     self._keep(name, addresses)
-                waiting = lookup.waiting.copy()
+                waiting = resolution.waiting.copy()
             for waiter in waiting:
                 waiter.wake()
 

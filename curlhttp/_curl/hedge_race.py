@@ -127,7 +127,7 @@ class HedgeRace:
         """Drop all attempts but the winner."""
         # Only the first attempt is a fair sample, because the others run when it was slow.
         assert winner.request is not None
-        self._plan.surfaces(winner.request)
+        self._plan.won(winner.request)
         first = self._first
         if first is not None and get_status(first):
             self._plan.timed(make_timings(first.timings()).first_byte)

@@ -158,7 +158,7 @@ class RequestSender:
         self.code = self.sends = 0
 
     def _reset_dirty(self) -> None:
-        """Reset the state that only attempts change which make the handle dirty."""
+        """Reset the rest, which only attempts change that make the handle dirty."""
         self.is_second = self.starving = False
         self._reset_feed()
         self.feed: Callable[[int], bytes | None] | None = None

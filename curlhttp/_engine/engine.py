@@ -81,7 +81,7 @@ class HedgePlan(Protocol):
     def is_good(self, status_code: int) -> bool:
         """Return whether a response wins while other attempts are running."""
 
-    def surfaces(self, request: Request) -> None:
+    def won(self, request: Request) -> None:
         """Note the attempt whose outcome the engine returns or raises.
 
         Args:
@@ -314,7 +314,7 @@ class Clock(NamedTuple):
 
 
 class Exchange(Protocol):
-    """The last step of the flow, which hands a request to the engine."""
+    """The last step of the flow, which passes a request to the engine."""
 
     def __call__(self, request: Request, plan: HedgePlan | None = None, /) -> Awaitable[Response]:
         """Return an awaitable of the response."""

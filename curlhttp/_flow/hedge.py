@@ -358,7 +358,7 @@ class _HedgedRequest:
         """Return whether an answer wins while other attempts are under way."""
         return status_code not in HEDGED_STATUSES
 
-    def surfaces(self, request: Request) -> None:
+    def won(self, request: Request) -> None:
         """Hear which attempt's outcome the engine returns or raises."""
 
     def dropped(

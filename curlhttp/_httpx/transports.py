@@ -129,7 +129,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
             sent = core_request(binding, request, self._transport, awaits=kind.awaits)
             engine = self._engine()
             if self._checkpoint is not None:
-                sent.transport = self._checkpoint.over(sent.transport)
+                sent.transport = self._checkpoint.guard_transport(sent.transport)
                 engine = self._checkpoint.wrap(engine)
             if log.takes(DEBUG):
                 incoming = await watched(sent, engine, self._start)

@@ -536,7 +536,7 @@ class HTTPAdapter(BaseAdapter):
         elif transport.proxy is not None and "Proxy-Authorization" in request.headers:
             set_proxy_authorization(request.headers["Proxy-Authorization"], sent)
         if self._checkpoint is not None:
-            sent.transport = self._checkpoint.over(sent.transport)
+            sent.transport = self._checkpoint.guard_transport(sent.transport)
         return sent
 
     def _fetch(self, request: PreparedRequest, sent: CoreRequest) -> RawResponse:

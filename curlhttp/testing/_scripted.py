@@ -448,7 +448,7 @@ class ScriptedRace:
     def cancel_others(self) -> int:
         """Cancel what runs concurrently with the winner, and return how many attempts that were."""
         first, winner = self._first, self.winner
-        self._plan.surfaces(winner.request)
+        self._plan.won(winner.request)
         if first in self._running and (first is not winner or first.error is None):
             self._plan.timed(min(first.ends, winner.over) - first.begun)
         others = [attempt for attempt in self._running if attempt is not winner]

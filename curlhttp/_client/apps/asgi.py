@@ -390,7 +390,7 @@ async def race(
         raise
     if first in running and (first is not winner or first.head is not None):
         plan.timed(monotonic() - first.begun if first.head is None else first.first_byte)
-    plan.surfaces(winner.request)
+    plan.won(winner.request)
     for exchange in running:
         if exchange is not winner:
             plan.dropped(exchange.request, None, monotonic() - exchange.begun, True)
